@@ -1,0 +1,83 @@
+# Two virtual environments: .venv has the oldest supported Django, .venv-next the newest, with a newer Python.
+# A stamp in each says what is installed: .runtime what the package needs to run, .tests that and all of the tests' tools.
+
+PYTHON ?= python3
+export PYTHON
+ARGS ?=
+# What the newest Django is tested with: everything, or for instance NEXT_TESTS="-m contract".
+NEXT_TESTS ?=
+
+DJANGO := Django>=5.2,<6
+PIP := -m pip install -q --disable-pip-version-check
+TALLY := .test-tally/lines
+FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TALLY=$(TALLY)
+
+.DEFAULT_GOAL := help
+.PHONY: help test test-next test-sqlite demo lint format bench clean packages
+.NOTPARALLEL:
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+test: .venv/.tests lint ## Run everything: packages, environments, lint, all tests on both Djangos
+	@rm -rf .test-tally
+	$(FULL) .venv/bin/python -m pytest
+	@if .ci/next-python >/dev/null; then $(MAKE) --no-print-directory test-next; \
+	elif [ -n "$$CI" ]; then echo "CI needs both environments." >&2; exit 1; fi
+	@cat $(TALLY)
+
+test-next: .venv-next/.tests ## Run the tests on the newest Django only; NEXT_TESTS="-m contract" narrows
+	$(if $(NEXT_TESTS),STEADY_QUEUE_TALLY=$(TALLY),$(FULL)) .venv-next/bin/python -m pytest $(NEXT_TESTS)
+
+test-sqlite: .venv/.tests ## Run quickly: no server but SQLite; ARGS="-x -k name" is passed on
+	.venv/bin/python -m pytest --ignore=tests/servers -k "not postgres and not mariadb" $(ARGS)
+
+demo: .venv/.runtime ## Show it at work; needs no database server
+	@.venv/bin/python examples/demo.py
+
+lint: .venv/.tests ## Check style, types and layers
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+format: .venv/.tests ## Let ruff fix and format
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+bench: .venv/.tests ## Measure how fast tasks are enqueued
+	.venv/bin/python -m benchmarks.enqueue $(ARGS)
+
+clean: ## Remove environments, caches and tallies
+	rm -rf .venv .venv-next .test-tally .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+packages:
+	@.ci/packages
+
+.venv/.runtime: pyproject.toml
+	@$(call venv,$(PYTHON),.venv)
+	@echo "Installing into .venv"
+	@.venv/bin/python $(PIP) -e . '$(DJANGO)'
+	@touch $@
+
+.venv/.tests: pyproject.toml | packages
+	@$(call venv,$(PYTHON),.venv)
+	@echo "Installing into .venv, with the tests' tools"
+	@.venv/bin/python $(PIP) -e '.[test,lint]' '$(DJANGO)'
+	@touch .venv/.runtime $@
+
+.venv-next/.tests: pyproject.toml | packages
+	@python=$$(.ci/next-python) && $(call venv,$$python,.venv-next)
+	@echo "Installing into .venv-next, with the tests' tools"
+	@.venv-next/bin/python $(PIP) --upgrade -e '.[test]' Django
+	@touch $@
+
+# $(call venv,python,directory): make the environment unless a whole one is there.
+define venv
+$1 -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	|| { echo "$1 must be Python 3.11 or newer; name another one: make PYTHON=..." >&2; exit 1; }; \
+$1 -c 'import ensurepip' 2>/dev/null \
+	|| { echo "$1 cannot make virtual environments. Install: sudo apt-get install python3-venv" >&2; exit 1; }; \
+test -x $2/bin/pip || $1 -m venv --clear $2
+endef

@@ -1,0 +1,56 @@
+"""Background tasks for Django, kept in the database the application already has.
+
+Settings are plain attributes of this module, to be assigned in `settings.py`:
+
+    import steady_queue
+    steady_queue.process_heartbeat_interval = timedelta(seconds=30)
+
+Nothing of Django is imported here, so that `settings.py` may import this module first.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from steady_queue.bulk import aenqueue_all, enqueue_all
+    from steady_queue.definition import SteadyQueueTask, task
+
+__version__ = "0.1.0"
+
+__all__ = ["SteadyQueueTask", "aenqueue_all", "enqueue_all", "task"]
+
+#: How often each process says that it is alive.
+process_heartbeat_interval: timedelta = timedelta(seconds=60)
+#: How long after its last heartbeat a process counts as dead.
+process_alive_threshold: timedelta = timedelta(minutes=5)
+#: How long running tasks may go on after TERM.
+shutdown_timeout: timedelta = timedelta(seconds=5)
+#: Whether finished jobs stay in the database, for their results and the dashboard.
+preserve_finished_jobs: bool = True
+#: How long finished jobs are kept when they are preserved.
+clear_finished_jobs_after: timedelta = timedelta(days=1)
+#: When maintenance starts to look for concurrency slots that nobody owns.
+default_concurrency_control_period: timedelta = timedelta(minutes=3)
+#: Where the supervisor writes its process id; nowhere by default.
+supervisor_pidfile: str | None = None
+#: The alias in DATABASES that holds the queue.
+database: str = "default"
+
+_HOMES = {
+    "task": "steady_queue.definition",
+    "SteadyQueueTask": "steady_queue.definition",
+    "enqueue_all": "steady_queue.bulk",
+    "aenqueue_all": "steady_queue.bulk",
+}
+
+
+def __getattr__(name: str) -> object:
+    # The public names live in modules that import Django's task framework, which settings.py must not do by accident.
+    try:
+        home = _HOMES[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    return getattr(import_module(home), name)

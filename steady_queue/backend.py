@@ -1,0 +1,139 @@
+"""The backend of `django.tasks` and `django_tasks`: how the framework enqueues tasks and reads results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.utils import timezone
+
+from steady_queue import arguments, checks, enqueue, native, results
+from steady_queue.compat import BaseTaskBackend, InvalidTask, TaskResultDoesNotExist
+from steady_queue.databases import django_driver, queue_alias
+from steady_queue.definition import SteadyQueueTask, TaskCall
+from steady_queue.errors import ConfigurationError
+from steady_queue.results import Results
+from steady_queue.store.limits import NAME_LENGTH, unstorable
+from steady_queue.store.result import find_jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from django.core.checks import CheckMessage
+
+    from steady_queue.compat import Task, TaskResult
+    from steady_queue.store.job import JobRecord
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Functions whose signature has been examined, with and without context: inspecting one costs more than storing a job.
+_examined: set[tuple[Callable[..., Any], bool]] = set()
+
+
+class SteadyQueueBackend(BaseTaskBackend):
+    """Keeps tasks in the database that `steady_queue.database` names.
+
+    OPTIONS: `aenqueue` ("auto", "django" or "native") says which connection async code uses; `commit_with` names the
+    database whose transaction `enqueue_on_commit` waits for when the queue is in another; `max_arguments_bytes` bounds the
+    stored arguments of a task.
+    """
+
+    task_class = SteadyQueueTask  # type: ignore[assignment]
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        self.async_connection: str = self.options.get("aenqueue", "auto")
+        self.commit_with: str = self.options.get("commit_with", "default")
+        self.max_arguments_bytes: int = self.options.get("max_arguments_bytes", arguments.MAX_BYTES)
+
+    # -- enqueue ------------------------------------------------------------------------------------------------------
+
+    def validate_task(self, task: Task[..., Any]) -> None:
+        examined = (task.func, task.takes_context)
+        try:
+            if examined not in _examined:
+                super().validate_task(task)
+                _examined.add(examined)
+            else:
+                self._validate_options(task)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidTask(f"priority and run_after must be a number and a datetime: {error}") from error
+        for what, name in (("queue name", task.queue_name), ("path", task.module_path)):
+            if reason := unstorable(name, NAME_LENGTH):
+                raise InvalidTask(f"the {what} {reason}")
+
+    def _validate_options(self, task: Task[..., Any]) -> None:
+        """The framework's rules for what may change between two enqueues of the same function."""
+        if not (-100 <= task.priority <= 100 and int(task.priority) == task.priority):
+            raise InvalidTask("priority must be a whole number between -100 and 100.")
+        if task.run_after is not None and settings.USE_TZ and not timezone.is_aware(task.run_after):
+            raise InvalidTask("run_after must be an aware datetime.")
+        if self.queues and task.queue_name not in self.queues:
+            raise InvalidTask(f"Queue '{task.queue_name}' is not valid for backend.")
+
+    def enqueue(self, task: Task[P, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[T]:  # type: ignore[override]
+        return self.enqueue_calls([TaskCall(task, tuple(args), kwargs)])[0]
+
+    async def aenqueue(self, task: Task[P, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[T]:  # type: ignore[override]
+        return (await self.aenqueue_calls([TaskCall(task, tuple(args), kwargs)]))[0]
+
+    def enqueue_calls(self, calls: Sequence[TaskCall]) -> Results:
+        """Enqueue calls of tasks of this backend, all or none."""
+        jobs = self._new_jobs(calls)
+        alias = queue_alias()
+        driver = django_driver(alias)
+        if enqueue.defers_to(self.commit_with, alias) and _all_on_commit(calls):
+            enqueue.store_on_commit(self.commit_with, driver, type(self), calls, jobs)
+        else:
+            enqueue.store(driver, type(self), calls, jobs)
+        return Results(calls, jobs)
+
+    async def aenqueue_calls(self, calls: Sequence[TaskCall]) -> Results:
+        """The same from async code."""
+        alias = queue_alias()
+        if native.prefers_django(alias, self.async_connection):
+            return await sync_to_async(self.enqueue_calls, thread_sensitive=True)(calls)
+        jobs = self._new_jobs(calls)
+        await enqueue.astore(await native.driver(alias), type(self), calls, jobs)
+        return Results(calls, jobs)
+
+    def _new_jobs(self, calls: Sequence[TaskCall]) -> list[Any]:
+        for task in {id(call.task): call.task for call in calls}.values():
+            self.validate_task(task)
+        return enqueue.new_jobs(calls, limit=self.max_arguments_bytes)
+
+    # -- results ------------------------------------------------------------------------------------------------------
+
+    def get_result(self, result_id: str) -> TaskResult[Any]:
+        job_id = results.parse_id(result_id)
+        driver = django_driver(queue_alias())
+        return self._result(result_id, driver.run(find_jobs(driver.sql, [job_id])))
+
+    async def aget_result(self, result_id: str) -> TaskResult[Any]:
+        job_id = results.parse_id(result_id)
+        alias = queue_alias()
+        if native.prefers_django(alias, self.async_connection):
+            return await sync_to_async(self.get_result, thread_sensitive=True)(result_id)
+        driver = await native.driver(alias)
+        return self._result(result_id, await driver.run(find_jobs(driver.sql, [job_id])))
+
+    def _result(self, result_id: str, found: Sequence[JobRecord]) -> TaskResult[Any]:
+        if not found:
+            raise TaskResultDoesNotExist(result_id)
+        return results.of_record(found[0])
+
+    def check(self, **kwargs: Any) -> Iterable[CheckMessage]:
+        return checks.check_backend(self)
+
+
+def _all_on_commit(calls: Sequence[TaskCall]) -> bool:
+    wishes = {getattr(call.task, "enqueue_on_commit", True) for call in calls}
+    if len(wishes) > 1:
+        raise ConfigurationError("the tasks of one enqueue_all must agree on enqueue_on_commit")
+    return wishes == {True}

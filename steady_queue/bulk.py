@@ -1,0 +1,52 @@
+"""Bulk enqueue: many calls of one or several tasks in one transaction, all or none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from steady_queue.compat import Task, task_backends
+from steady_queue.definition import TaskCall
+from steady_queue.errors import ConfigurationError
+from steady_queue.results import Results
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from steady_queue.backend import SteadyQueueBackend
+
+    Call = TaskCall | tuple[Task[..., Any], Sequence[Any]] | tuple[Task[..., Any], Sequence[Any], Mapping[str, Any]]
+
+
+def enqueue_all(calls: Iterable[Call]) -> Results:
+    """Enqueue many calls, all or none: `enqueue_all([greet.bind("Ada"), greet.bind("Alan", times=2)])`.
+
+    Returns their results in order, each built when it is looked at.
+    """
+    bound = _bound(calls)
+    return _backend(bound).enqueue_calls(bound) if bound else Results([], [])
+
+
+async def aenqueue_all(calls: Iterable[Call]) -> Results:
+    """The same from async code."""
+    bound = _bound(calls)
+    return await _backend(bound).aenqueue_calls(bound) if bound else Results([], [])
+
+
+def _bound(calls: Iterable[Call]) -> list[TaskCall]:
+    bound = [call if type(call) is TaskCall else TaskCall(*call) for call in calls]
+    for call in bound:
+        if not isinstance(call.task, Task):
+            raise TypeError(f"enqueue_all takes task.bind(...) or (task, args, kwargs), not {call!r}")
+    return bound
+
+
+def _backend(calls: Sequence[TaskCall]) -> SteadyQueueBackend:
+    from steady_queue.backend import SteadyQueueBackend
+
+    aliases = {call.task.backend for call in calls}
+    if len(aliases) > 1:
+        raise ConfigurationError(f"enqueue_all is one transaction of one backend, not of {sorted(aliases)}")
+    backend = task_backends[aliases.pop()]
+    if not isinstance(backend, SteadyQueueBackend):
+        raise ConfigurationError(f"enqueue_all needs a backend of Steady Queue, not {type(backend).__name__}")
+    return backend

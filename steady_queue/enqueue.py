@@ -1,0 +1,224 @@
+"""Enqueue: the only writer of new jobs, one or many, from sync and from async code.
+
+What decides whether a job exists:
+
+- `enqueue()` writes on Django's connection to the queue's database, and so inside the caller's transaction.
+- With the queue in another database than the application's, `enqueue_on_commit` (the default) defers the write until the
+  application's transaction commits. A crash between the two commits loses the job: it exists *only if* committed.
+- `aenqueue()` writes on a connection of the running loop, in a transaction of its own; called from sync code through
+  `async_to_sync` it joins the caller's transaction instead.
+
+Limited jobs are stored blocked and get their slots in a transaction of ours: at once when we own it, else after the
+caller's commit. `task_enqueued` is sent after commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.db import connections, transaction
+from django.utils import timezone, translation
+
+import steady_queue
+from steady_queue import arguments
+from steady_queue.compat import InvalidTask
+from steady_queue.definition import lane_of
+from steady_queue.errors import EnqueueError, StoreError
+from steady_queue.results import Results
+from steady_queue.signals import asend_enqueued, enqueued_is_heard, send_enqueued
+from steady_queue.store.enqueue import admit, enqueue
+from steady_queue.store.identity import new_job_ids
+from steady_queue.store.job import NewJob
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from steady_queue.compat import BaseTaskBackend, Task
+    from steady_queue.definition import TaskCall
+    from steady_queue.store.drivers.django import DjangoDriver
+    from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.enqueue import Enqueued
+
+logger = logging.getLogger("steady_queue")
+
+#: Pauses before an enqueue whose answer was lost is sent again, in seconds.
+RESEND_AFTER = (0.05, 0.2, 0.5)
+
+
+def new_jobs(calls: Sequence[TaskCall], *, limit: int = arguments.MAX_BYTES) -> list[NewJob]:
+    """The rows of these calls. Everything that can be wrong with them is found here, before anything is stored."""
+    now = _now()
+    headers = _headers()
+    seen: dict[int, tuple[Any, ...]] = {}
+    jobs = []
+    for id_, (task, args, kwargs) in zip(new_job_ids(len(calls)), calls, strict=True):
+        known = seen.get(id(task))
+        if known is None:
+            known = seen[id(task)] = _options(task)
+        queue_name, path, priority, lane, backend, run_after, concurrency = known
+        text = arguments.dumps(args, kwargs, limit=limit)
+        if run_after is None and concurrency is None and headers is None:
+            jobs.append(NewJob(id_, queue_name, path, text, priority, lane, backend, now))
+        elif concurrency is None:
+            jobs.append(NewJob(id_, queue_name, path, text, priority, lane, backend, now, run_after, headers))
+        else:
+            key = concurrency.key_for(path, args, kwargs)
+            limits = (key, concurrency.to, concurrency.on_conflict)
+            jobs.append(NewJob(id_, queue_name, path, text, priority, lane, backend, now, run_after, headers, *limits))
+    return jobs
+
+
+def _options(task: Task[..., Any]) -> tuple[Any, ...]:
+    return (
+        task.queue_name,
+        task.module_path,
+        int(task.priority),
+        lane_of(task.func),
+        task.backend,
+        _instant(task.run_after),
+        getattr(task, "concurrency", None),
+    )
+
+
+def _now() -> datetime:
+    # In whole milliseconds: SQLite's clock has no more, and nothing may seem to start before it was enqueued.
+    now = datetime.now(UTC)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+
+def _instant(moment: datetime | None) -> datetime | None:
+    if moment is None:
+        return None
+    try:
+        aware = moment if timezone.is_aware(moment) else timezone.make_aware(moment, timezone.get_default_timezone())
+        return aware.astimezone(UTC)
+    except OverflowError:
+        raise InvalidTask(f"run_after is out of range: {moment!r}") from None
+
+
+def _headers() -> str | None:
+    """The enqueuer's locale and time zone, where they differ from the project's."""
+    headers = {}
+    if (language := translation.get_language()) != settings.LANGUAGE_CODE:
+        headers["locale"] = language
+    if (zone := timezone.get_current_timezone_name()) != settings.TIME_ZONE:
+        headers["timezone"] = zone
+    return json.dumps(headers) if headers else None
+
+
+# -- from sync code ---------------------------------------------------------------------------------------------------
+
+
+def store(
+    driver: DjangoDriver, sender: type[BaseTaskBackend], calls: Sequence[TaskCall], jobs: Sequence[NewJob]
+) -> None:
+    """Write the jobs on Django's connection; inside the caller's transaction if there is one."""
+    joined = driver.in_transaction
+    try:
+        stored = driver.run(enqueue(driver.sql, jobs, promoting=not joined))
+    except StoreError as error:
+        if joined or not _may_resend(error):
+            raise _enqueue_error(error, jobs) from error
+        stored = _resend(driver, jobs)
+    if stored.blocked:
+        _after_commit(driver, lambda: _admit(driver, stored))
+    if enqueued_is_heard(sender):
+        _after_commit(driver, lambda: send_enqueued(sender, Results(calls, jobs)))
+
+
+def store_on_commit(
+    using: str, driver: DjangoDriver, sender: type[BaseTaskBackend], calls: Sequence[TaskCall], jobs: Sequence[NewJob]
+) -> None:
+    """Write the jobs when the transaction on `using`, another database, has committed."""
+    transaction.on_commit(lambda: store(driver, sender, calls, jobs), using=using)
+
+
+def defers_to(using: str, alias: str) -> bool:
+    """Whether a transaction is open on `using`, another database than the queue's."""
+    return using != alias and connections[using].in_atomic_block
+
+
+def _after_commit(driver: DjangoDriver, action: Callable[[], object]) -> None:
+    connection = driver.connection
+    if connection.in_atomic_block:
+        # Robust: an error in here would leave the caller's `atomic` after its commit and skip other callbacks.
+        transaction.on_commit(action, using=driver.alias, robust=True)
+    elif connection.get_autocommit():
+        action()
+    # Under manual transaction management Django cannot tell when the commit comes: maintenance promotes.
+
+
+def _admit(driver: DjangoDriver, stored: Enqueued) -> None:
+    try:
+        discarded = driver.run(admit(driver.sql, stored.blocked))
+    except StoreError:
+        # The jobs are stored and blocked; the next maintenance turn gives them their slots.
+        logger.warning("promotion after commit failed and is left to maintenance", exc_info=True)
+    else:
+        for id_ in discarded:
+            logger.info("job %s was discarded: its concurrency key had no free slot", id_)
+
+
+def _resend(driver: DjangoDriver, jobs: Sequence[NewJob]) -> Enqueued:
+    last: StoreError | None = None
+    for pause in RESEND_AFTER:
+        time.sleep(pause)
+        driver.connection.close()
+        try:
+            return driver.run(enqueue(driver.sql, jobs, again=True))
+        except StoreError as error:
+            last = error
+    raise _enqueue_error(last, jobs, stored="unknown") from last
+
+
+# -- from async code --------------------------------------------------------------------------------------------------
+
+
+async def astore(
+    driver: AsyncDriver, sender: type[BaseTaskBackend], calls: Sequence[TaskCall], jobs: Sequence[NewJob]
+) -> None:
+    """Write the jobs on a connection of the running loop, in a transaction of their own."""
+    try:
+        stored = await driver.run(enqueue(driver.sql, jobs))
+    except StoreError as error:
+        if not _may_resend(error):
+            raise _enqueue_error(error, jobs) from error
+        stored = await _aresend(driver, jobs)
+    for id_ in stored.discarded:
+        logger.info("job %s was discarded: its concurrency key had no free slot", id_)
+    if enqueued_is_heard(sender):
+        await asend_enqueued(sender, Results(calls, jobs))
+
+
+async def _aresend(driver: AsyncDriver, jobs: Sequence[NewJob]) -> Enqueued:
+    last: StoreError | None = None
+    for pause in RESEND_AFTER:
+        await asyncio.sleep(pause)
+        try:
+            return await driver.run(enqueue(driver.sql, jobs, again=True))
+        except StoreError as error:
+            last = error
+    raise _enqueue_error(last, jobs, stored="unknown") from last
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+def _may_resend(error: StoreError) -> bool:
+    # When finished jobs are deleted, a job that is missing may have been run already: sending it again could run it twice.
+    return error.applied == "unknown" and steady_queue.preserve_finished_jobs
+
+
+def _enqueue_error(error: StoreError | None, jobs: Sequence[NewJob], *, stored: str | None = None) -> EnqueueError:
+    ids = [str(job.id) for job in jobs]
+    what = f"task {jobs[0].task_path}" if len(jobs) == 1 else f"{len(jobs)} tasks"
+    if (stored or (error.applied if error else "no")) == "unknown":
+        message = f"it is unknown whether {what} was stored: the database's answer was lost ({error})"
+        return EnqueueError(message, stored="unknown", result_ids=ids)
+    return EnqueueError(f"{what} was not stored: {error}", stored="no", result_ids=ids)

@@ -1,0 +1,89 @@
+"""Every error of Steady Queue, as one tree.
+
+SteadyQueueError
+├── ConfigurationError         wrong settings or decorator options; raised before anything runs
+├── EnqueueError               the job was not stored, or nobody can know: see `stored`
+│   └── ArgumentError          an argument cannot be stored exactly (also a ValueError and a TypeError)
+├── DeserializationError       stored arguments can no longer be restored (also a ValueError)
+├── UnknownTaskError           a stored path names no registered task
+├── JobIsRunning               the action is not possible while the job is claimed
+└── StoreError                 the database said no; classified by its error code, never by its text
+    ├── StoreUnavailable       connection lost, refused, shutting down, busy: retry for ever, with back-off
+    ├── StoreConflict          deadlock, serialization failure, lock timeout: retry at once, a few times
+    ├── StoreDataError         these values can never be stored: do not retry
+    └── StoreBug               everything else: a fault of ours or of the schema, shown as it is
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class SteadyQueueError(Exception):
+    """Root of every error raised by Steady Queue."""
+
+
+class ConfigurationError(SteadyQueueError, ValueError):
+    """A setting or an option of a decorator is wrong."""
+
+
+class EnqueueError(SteadyQueueError):
+    """The job was not stored, or it is unknown whether it was.
+
+    `stored` is "no" when nothing was stored and calling again is safe, or "unknown" when the database's answer was
+    lost: then `result_ids` tells which results to look for before calling again.
+    """
+
+    def __init__(
+        self, message: str, *, stored: Literal["no", "unknown"] = "no", result_ids: Sequence[str] = ()
+    ) -> None:
+        super().__init__(message)
+        self.stored = stored
+        self.result_ids = tuple(result_ids)
+
+
+class ArgumentError(EnqueueError, ValueError, TypeError):
+    """An argument cannot be stored so that it comes back exactly."""
+
+
+class DeserializationError(SteadyQueueError, ValueError):
+    """Stored arguments can no longer be restored."""
+
+
+class UnknownTaskError(SteadyQueueError, LookupError):
+    """The path names no task that this project may run."""
+
+
+class JobIsRunning(SteadyQueueError, ValueError):
+    """A claimed job cannot be discarded or retried."""
+
+
+class StoreError(SteadyQueueError):
+    """The database refused a statement.
+
+    `applied` is "unknown" when the statement or its commit may have taken effect although its reply was lost.
+    """
+
+    def __init__(self, message: str, *, code: str | None = None, applied: Literal["no", "unknown"] = "no") -> None:
+        super().__init__(message)
+        self.code = code
+        self.applied = applied
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached or cannot write now; it is worth trying again later."""
+
+
+class StoreConflict(StoreError):
+    """Another transaction was in the way; it is worth trying again at once."""
+
+
+class StoreDataError(StoreError):
+    """The database can never store these values."""
+
+
+class StoreBug(StoreError):
+    """The statement or the schema is wrong."""

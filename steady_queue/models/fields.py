@@ -1,0 +1,31 @@
+"""Column types that must mean the same on every database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+
+from steady_queue.store.limits import KEY_LENGTH, NAME_LENGTH
+
+__all__ = ["KEY_LENGTH", "NAME_LENGTH", "NameField"]
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+
+def bytewise_collation(connection: BaseDatabaseWrapper) -> str | None:
+    """The collation under which two names are equal only when their bytes are."""
+    if connection.vendor == "postgresql":
+        return "C"
+    if connection.vendor == "mysql":
+        # MariaDB's defaults find 'A' equal to 'a', 'a ' equal to 'a', and any two emoji equal.
+        return "utf8mb4_nopad_bin" if getattr(connection, "mysql_is_mariadb", False) else "utf8mb4_0900_bin"
+    return None
+
+
+class NameField(models.CharField):  # type: ignore[type-arg]
+    """Text compared byte by byte, on every database."""
+
+    def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:
+        return {**super().db_parameters(connection), "collation": bytewise_collation(connection)}

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+
+from steady_queue.models.fields import KEY_LENGTH, NAME_LENGTH, NameField
+from steady_queue.store.job import Lane, OnConflict
+
+if TYPE_CHECKING:
+    from django.core.checks import CheckMessage
+
+LANES = [(lane.value, lane.name.lower()) for lane in Lane]
+ON_CONFLICT = [(choice.value, choice.name.lower()) for choice in OnConflict]
+
+
+class Job(models.Model):
+    """One enqueued task. Inserted once; updated once for each attempt, when it ends."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    queue_name = NameField(max_length=NAME_LENGTH)
+    task_path = NameField(max_length=NAME_LENGTH)
+    #: JSON in pure ASCII, so that every database returns it exactly: see steady_queue.arguments.
+    arguments = models.TextField()
+    priority = models.SmallIntegerField()
+    lane = models.SmallIntegerField(choices=LANES)
+    backend = NameField(max_length=NAME_LENGTH)
+    enqueued_at = models.DateTimeField()
+    scheduled_at = models.DateTimeField(null=True)
+    expires_at = models.DateTimeField(null=True)
+    #: JSON object: locale and time zone of the enqueuer where they differ from the settings, trace headers.
+    headers = models.TextField(null=True)
+
+    concurrency_key = NameField(max_length=KEY_LENGTH, null=True)
+    concurrency_limit = models.IntegerField(null=True)
+    on_conflict = models.SmallIntegerField(choices=ON_CONFLICT, null=True)
+    unique_key = NameField(max_length=KEY_LENGTH, null=True)
+    batch_id = models.UUIDField(null=True)
+
+    started_at = models.DateTimeField(null=True)
+    last_attempted_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    attempts = models.IntegerField(db_default=0)
+    #: Automatic retries since the job was enqueued or last retried by hand.
+    retries = models.IntegerField(db_default=0)
+    #: Whose settle ended the last attempt: tells a repeated settle "already mine" from "taken from me".
+    last_claim_id = models.UUIDField(null=True)
+    #: One name for each attempt, one JSON object for each error, each on a line of its own: appending needs no reading.
+    worker_ids = models.TextField(null=True)
+    errors = models.TextField(null=True)
+    return_value = models.TextField(null=True)
+    progress = models.TextField(null=True)
+    cancel_requested_at = models.DateTimeField(null=True)
+
+    class Meta:
+        verbose_name = "task"
+        indexes = (
+            models.Index(fields=["finished_at"], name="sq_job_finished", condition=models.Q(finished_at__isnull=False)),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.task_path} {self.id}"
+
+    @classmethod
+    def check(cls, **kwargs: Any) -> list[CheckMessage]:
+        # MySQL has no partial indexes and builds a full one instead, which serves as well.
+        return [message for message in super().check(**kwargs) if message.id != "models.W037"]

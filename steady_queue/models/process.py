@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from django.db import models
+
+from steady_queue.models.fields import NAME_LENGTH, NameField
+
+
+class Process(models.Model):
+    """One operating system process that works for the queue, alive as long as its heartbeat is recent."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    kind = models.CharField(max_length=32)
+    name = models.CharField(max_length=NAME_LENGTH)
+    pid = models.BigIntegerField()
+    hostname = models.TextField()
+    supervisor_id = models.UUIDField(null=True)
+    #: JSON: its actors, and what identifies the operating system process (boot, PID namespace, start time).
+    metadata = models.TextField()
+    started_at = models.DateTimeField()
+    last_heartbeat_at = models.DateTimeField()
+
+    class Meta:
+        verbose_name_plural = "processes"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Pause(models.Model):
+    """A queue from which nothing is claimed."""
+
+    queue_name = NameField(max_length=NAME_LENGTH, primary_key=True)
+    created_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.queue_name

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from django.db import models
+
+from steady_queue.models.fields import KEY_LENGTH, NameField
+
+
+class Semaphore(models.Model):
+    """One taken concurrency slot. It lives as long as its job has a ready or claimed row, and dies in the same commit."""
+
+    job = models.OneToOneField(
+        "steady_queue.Job", on_delete=models.CASCADE, primary_key=True, db_constraint=False, related_name="semaphore"
+    )
+    concurrency_key = NameField(max_length=KEY_LENGTH)
+    slot = models.IntegerField()
+    acquired_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["concurrency_key", "slot"], name="sq_semaphore_slot"),)
+
+    def __str__(self) -> str:
+        return f"{self.concurrency_key} #{self.slot}"
+
+
+class LockBucket(models.Model):
+    """What promotions lock where the server has no advisory locks: one row for each value of a key's hash."""
+
+    id = models.SmallIntegerField(primary_key=True)

@@ -1,0 +1,51 @@
+"""Which paths may run. A path in a row is data: it is looked up, and never leads to an import outside installed apps."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+from django.apps import apps
+
+from steady_queue.compat import Task
+from steady_queue.errors import UnknownTaskError
+
+
+class Registry:
+    """The tasks of the installed apps, found by their paths."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Task[..., Any]] = {}
+
+    def resolve(self, path: str) -> Task[..., Any]:
+        """The task at this path, or UnknownTaskError."""
+        task = self._known.get(path)
+        if task is None:
+            task = self._known[path] = self._find(path)
+        return task
+
+    def _find(self, path: str) -> Task[..., Any]:
+        module_name, _, name = path.rpartition(".")
+        module = sys.modules.get(module_name)
+        if module is None:
+            if not belongs_to_installed_app(module_name):
+                raise UnknownTaskError(f"{path!r} is not a task of an installed app")
+            try:
+                module = import_module(module_name)
+            except ImportError as error:
+                raise UnknownTaskError(f"{path!r} cannot be imported: {error}") from error
+        task = getattr(module, name, None)
+        if not isinstance(task, Task):
+            raise UnknownTaskError(f"{path!r} is not a task")
+        return task
+
+
+def belongs_to_installed_app(module_name: str) -> bool:
+    """Whether a module is part of an installed app's package."""
+    return any(
+        module_name == config.name or module_name.startswith(f"{config.name}.") for config in apps.get_app_configs()
+    )
+
+
+registry = Registry()

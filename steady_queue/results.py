@@ -1,0 +1,140 @@
+"""Results: a job as the framework's TaskResult, built when somebody looks at it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, overload
+from uuid import UUID
+
+from django.conf import settings
+from django.utils import timezone
+
+from steady_queue import arguments
+from steady_queue.compat import InvalidTask, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
+from steady_queue.registry import registry
+from steady_queue.store.job import Status
+
+if TYPE_CHECKING:
+    from steady_queue.compat import Task
+    from steady_queue.definition import TaskCall
+    from steady_queue.store.job import JobRecord, NewJob
+
+_STATUS = {
+    Status.READY: TaskResultStatus.READY,
+    Status.SCHEDULED: TaskResultStatus.READY,
+    Status.BLOCKED: TaskResultStatus.READY,
+    Status.CLAIMED: TaskResultStatus.RUNNING,
+    Status.FAILED: TaskResultStatus.FAILED,
+    Status.FINISHED: TaskResultStatus.SUCCESSFUL,
+}
+
+
+def parse_id(result_id: object) -> UUID:
+    """The job id in a result's id; whatever is not one belongs to no result."""
+    try:
+        return UUID(result_id)  # type: ignore[arg-type]
+    except (ValueError, TypeError, AttributeError):
+        raise TaskResultDoesNotExist(result_id) from None
+
+
+def of_new(call: TaskCall, job: NewJob) -> TaskResult[Any]:
+    """The result of a job that has just been enqueued."""
+    args, kwargs = arguments.view(call.args, call.kwargs)
+    return TaskResult(
+        task=call.task,
+        id=str(job.id),
+        status=TaskResultStatus.READY,
+        enqueued_at=_for_people(job.enqueued_at),
+        started_at=None,
+        finished_at=None,
+        last_attempted_at=None,
+        args=args,
+        kwargs=kwargs,
+        backend=job.backend,
+        errors=[],
+        worker_ids=[],
+    )
+
+
+def of_record(record: JobRecord) -> TaskResult[Any]:
+    """The result of a job read back from the database."""
+    args, kwargs = arguments.view_text(record.arguments)
+    running = record.status is Status.CLAIMED
+    worker_ids = record.worker_ids.split("\n") if record.worker_ids else []
+    result: TaskResult[Any] = TaskResult(
+        task=_task_of(record),
+        id=str(record.id),
+        status=_STATUS[record.status],
+        enqueued_at=_for_people(record.enqueued_at),
+        started_at=_for_people(record.started_at or record.claimed_at),
+        finished_at=_for_people(record.finished_at or record.failed_at),
+        last_attempted_at=_for_people(record.claimed_at or record.last_attempted_at),
+        args=args,
+        kwargs=kwargs,
+        backend=record.backend,
+        errors=[_error(line) for line in record.errors.split("\n")] if record.errors else [],
+        worker_ids=[*worker_ids, record.claimed_by or "unknown"] if running else worker_ids,
+    )
+    if record.return_value is not None:
+        object.__setattr__(result, "_return_value", arguments.load_result(record.return_value))
+    return result
+
+
+def _task_of(record: JobRecord) -> Task[..., Any]:
+    task = registry.resolve(record.task_path)
+    options = {
+        "priority": record.priority,
+        "queue_name": record.queue_name,
+        "backend": record.backend,
+        "run_after": _for_people(record.scheduled_at),
+    }
+    try:
+        return replace(task, **options)
+    except InvalidTask:
+        # The settings have changed since: the queue is no longer valid, but the result is there to be read.
+        return task
+
+
+def _error(line: str) -> TaskError:
+    report = json.loads(line)
+    return TaskError(exception_class_path=report["exception_class_path"], traceback=report["traceback"])
+
+
+def _for_people(moment: datetime | None) -> datetime | None:
+    """An instant as Django shows it: naive local time when the project does not use time zones."""
+    if moment is None or settings.USE_TZ:
+        return moment
+    return timezone.make_naive(moment, timezone.get_default_timezone())
+
+
+class Results(Sequence[TaskResult[Any]]):
+    """The results of a bulk enqueue, in the order of its calls, each built when it is looked at."""
+
+    def __init__(self, calls: Sequence[TaskCall], jobs: Sequence[NewJob]) -> None:
+        self._calls = calls
+        self._jobs = jobs
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    @overload
+    def __getitem__(self, index: int) -> TaskResult[Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Results: ...
+
+    def __getitem__(self, index: int | slice) -> TaskResult[Any] | Results:
+        if isinstance(index, slice):
+            return Results(self._calls[index], self._jobs[index])
+        return of_new(self._calls[index], self._jobs[index])
+
+    def __repr__(self) -> str:
+        return f"<Results of {len(self)} tasks>"
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids alone, without building the results."""
+        return [str(job.id) for job in self._jobs]

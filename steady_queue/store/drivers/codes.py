@@ -1,0 +1,69 @@
+"""What a server's error code means for us: the only classification of database errors, and never by their text."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from steady_queue.errors import StoreBug, StoreConflict, StoreDataError, StoreError, StoreUnavailable
+
+#: Deadlock, serialization failure, lock not available.
+_POSTGRES_CONFLICT = {"40001", "40P01", "55P03"}
+#: Shutdown, crash, cannot connect now, idle session ended, query cancelled by a timeout, read-only standby.
+_POSTGRES_UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "57014", "25006", "25P03"}
+#: Connection exceptions, insufficient resources (disk, memory, connections), system errors.
+_POSTGRES_UNAVAILABLE_CLASSES = {"08", "53", "58"}
+_POSTGRES_DATA_CLASSES = {"22", "23"}
+
+#: Lock wait timeout, deadlock, record changed since last read, lock not available.
+_MYSQL_CONFLICT = {1205, 1213, 1020, 3572}
+#: Lost, refused or killed connections; limits on connections; shutdown; read-only; disk full; statement time-outs.
+_MYSQL_UNAVAILABLE = {
+    *range(2000, 2062),
+    *(1021, 1030, 1040, 1042, 1043, 1047, 1053, 1077, 1078, 1079, 1080, 1081, 1114),
+    *range(1152, 1153),
+    *range(1154, 1162),
+    *(1203, 1226, 1290, 1317, 1792, 1836, 1927, 1969, 3024, 4031),
+}
+#: Packet too large, null, duplicate, out of range, truncated, wrong value, too long, constraints.
+_MYSQL_DATA = {1048, 1062, 1153, 1264, 1265, 1292, 1301, 1366, 1406, 1451, 1452, 1586, 3140, 3819, 4025}
+
+#: Primary result codes: read-only, I/O error, full, cannot open, busy, locked, out of memory, interrupted, protocol.
+_SQLITE_UNAVAILABLE = {5, 6, 7, 8, 9, 10, 13, 14, 15}
+_SQLITE_CONFLICT = {17}
+#: Too big, constraint, mismatch, out of range.
+_SQLITE_DATA = {18, 19, 20, 25}
+
+
+def postgres_error(code: str | None) -> type[StoreError]:
+    """The kind of a SQLSTATE; without one the connection is at fault."""
+    if code is None or code in _POSTGRES_UNAVAILABLE or code[:2] in _POSTGRES_UNAVAILABLE_CLASSES:
+        return StoreUnavailable
+    if code in _POSTGRES_CONFLICT:
+        return StoreConflict
+    return StoreDataError if code[:2] in _POSTGRES_DATA_CLASSES else StoreBug
+
+
+def mysql_error(code: int | None) -> type[StoreError]:
+    """The kind of a MySQL or MariaDB error number; without one (or 0) the connection is at fault."""
+    if not code or code in _MYSQL_UNAVAILABLE:
+        return StoreUnavailable
+    if code in _MYSQL_CONFLICT:
+        return StoreConflict
+    return StoreDataError if code in _MYSQL_DATA else StoreBug
+
+
+def sqlite_error(code: int | None) -> type[StoreError]:
+    """The kind of a SQLite result code, extended or primary."""
+    primary = None if code is None else code & 0xFF
+    if primary in _SQLITE_UNAVAILABLE:
+        return StoreUnavailable
+    if primary in _SQLITE_CONFLICT:
+        return StoreConflict
+    return StoreDataError if primary in _SQLITE_DATA else StoreBug
+
+
+def made(
+    kind: type[StoreError], error: BaseException, code: object, *, applied: Literal["no", "unknown"] = "no"
+) -> StoreError:
+    """A StoreError that tells the driver's own words."""
+    return kind(f"{type(error).__name__}: {error}", code=None if code is None else str(code), applied=applied)

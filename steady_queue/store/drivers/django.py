@@ -1,0 +1,180 @@
+"""Django's own connection: what is written here belongs to the caller's transaction."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from contextlib import nullcontext
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.db import DatabaseError, InterfaceError, connections, transaction
+
+from steady_queue.errors import ConfigurationError, StoreConflict, StoreDataError, StoreError, StoreUnavailable
+from steady_queue.store.drivers.codes import made, mysql_error, postgres_error, sqlite_error
+from steady_queue.store.drivers.pool import TRIES
+from steady_queue.store.sql import MySQL, Postgres, SQLite
+from steady_queue.store.statement import drive
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+    from steady_queue.store.sql import Dialect
+    from steady_queue.store.statement import Operation, Row, Statement
+
+T = TypeVar("T")
+
+_DIALECTS: dict[str, Dialect] = {"postgresql": Postgres(), "mysql": MySQL(), "sqlite": SQLite()}
+_NUMBERED = re.compile(r"\$(\d+)")
+
+
+def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
+    """The dialect of a Django connection."""
+    try:
+        return _DIALECTS[connection.vendor]
+    except KeyError:
+        raise ConfigurationError(
+            f"the database {connection.alias!r} is {connection.display_name}; Steady Queue needs PostgreSQL, MySQL, "
+            "MariaDB or SQLite"
+        ) from None
+
+
+class DjangoDriver:
+    """Carries operations over the calling thread's connection to one alias."""
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+        self.sql = dialect_of(self.connection)
+
+    @property
+    def connection(self) -> BaseDatabaseWrapper:
+        return connections[self.alias]
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the caller has a transaction open that we must neither end nor retry in."""
+        connection = self.connection
+        return connection.in_atomic_block or not connection.get_autocommit()
+
+    def run(self, operation: Operation[T]) -> T:
+        try:
+            joining = self.in_transaction
+        except (DatabaseError, InterfaceError) as error:  # asking for autocommit connects
+            raise named(error, self.connection, lost_means_unknown=False) from error
+        if joining:
+            return self._join(operation)
+        for attempt in range(1, TRIES + 1):
+            try:
+                return self._own(operation)
+            except StoreConflict:
+                if attempt == TRIES:
+                    raise
+                time.sleep(random.uniform(0, 0.005 * 2**attempt))
+        raise AssertionError("unreachable")
+
+    def _join(self, operation: Operation[T]) -> T:
+        """Inside the caller's transaction: in a savepoint when it takes several statements."""
+        connection = self.connection
+        around = transaction.atomic(using=self.alias) if operation.transaction else nullcontext()
+        try:
+            with around:
+                return drive(operation.flow(), self._execute)
+        except StoreConflict:
+            # The server has ended the transaction, or a part of it that we cannot tell: nothing may be committed.
+            connection.needs_rollback = True
+            raise
+        except StoreError as error:
+            error.applied = "no"
+            raise
+        except (DatabaseError, InterfaceError) as error:
+            raise named(error, connection, lost_means_unknown=False) from error
+
+    def _own(self, operation: Operation[T]) -> T:
+        """In a transaction of our own, or in none when one statement is all."""
+        connection = self.connection
+        if not operation.transaction:
+            return drive(operation.flow(), self._execute)
+        if connection.vendor == "mysql" and getattr(connection, "isolation_level", None) != "read committed":
+            self._command("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        committing = False
+        try:
+            with transaction.atomic(using=self.alias):
+                self._begin()
+                result = drive(operation.flow(), self._execute)
+                committing = True
+        except StoreError as error:
+            error.applied = "no"
+            raise
+        except (DatabaseError, InterfaceError) as error:
+            raise named(error, connection, lost_means_unknown=committing) from error
+        return result
+
+    def _begin(self) -> None:
+        if self.connection.vendor == "postgresql":
+            self._command("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        elif self.connection.vendor == "sqlite":
+            # Takes the write lock now: a transaction that begins by reading could not wait for it later.
+            self._command("DELETE FROM steady_queue_lockbucket WHERE 0")
+
+    def _command(self, text: str) -> None:
+        try:
+            with self.connection.cursor() as cursor:
+                cursor.execute(text)
+        except (DatabaseError, InterfaceError) as error:
+            raise named(error, self.connection, lost_means_unknown=False) from error
+
+    def _execute(self, statement: Statement) -> list[Row]:
+        connection = self.connection
+        try:
+            with connection.cursor() as cursor:
+                text = _for_django(statement.text, connection.vendor)
+                params = self.sql.params(statement)
+                if statement.many:
+                    cursor.executemany(text, [_bound(row, connection.vendor) for row in params])
+                    return []
+                cursor.execute(text, _bound(params, connection.vendor))
+                rows = cursor.fetchall() if statement.returns else []
+        except (DatabaseError, InterfaceError, ValueError, OverflowError) as error:
+            raise named(error, connection, lost_means_unknown=True) from error
+        return self.sql.rows(statement, rows)
+
+
+@lru_cache(maxsize=1024)
+def _for_django(text: str, vendor: str) -> str:
+    """The statement with placeholders as Django's cursors want them."""
+    if vendor == "postgresql":
+        return _NUMBERED.sub(r"%(p\1)s", text.replace("%", "%%"))
+    return text.replace("%", "%%").replace("?", "%s") if vendor == "sqlite" else text
+
+
+def _bound(params: Any, vendor: str) -> Any:
+    return {f"p{at}": value for at, value in enumerate(params, 1)} if vendor == "postgresql" else params
+
+
+def named(error: BaseException, connection: BaseDatabaseWrapper, *, lost_means_unknown: bool) -> StoreError:
+    """The kind of an error raised by Django's connection, told by the code in the driver's own error below it."""
+    if not isinstance(error, (DatabaseError, InterfaceError)):
+        return made(StoreDataError, error, None)
+    cause = error.__cause__ or error
+    code: Any
+    if connection.vendor == "postgresql":
+        code = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+        # psycopg's own complaints about a value (a NUL in a text) carry no code; those about a connection neither.
+        if (
+            code is None
+            and isinstance(error, DatabaseError)
+            and type(cause).__name__ in ("DataError", "NotSupportedError")
+        ):
+            return made(StoreDataError, error, None)
+        kind = postgres_error(code)
+        unknown = kind is StoreUnavailable and (code is None or str(code)[:2] in ("08", "57"))
+    elif connection.vendor == "mysql":
+        code = cause.args[0] if cause.args and isinstance(cause.args[0], int) else None
+        kind = mysql_error(code)
+        unknown = kind is StoreUnavailable
+    else:
+        code = getattr(cause, "sqlite_errorcode", None)
+        kind = sqlite_error(code)
+        unknown = False
+    return made(kind, error, code, applied="unknown" if unknown and lost_means_unknown else "no")

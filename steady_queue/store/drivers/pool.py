@@ -1,0 +1,97 @@
+"""A few connections of one event loop: opened when needed, kept while good, closed with the loop's owner.
+
+Deliberately less than a pool of the drivers' own: nothing is reset or probed between uses, because only our statements
+run on these connections and a connection that failed is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from steady_queue.errors import StoreConflict, StoreDataError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from steady_queue.store.sql import Dialect
+    from steady_queue.store.statement import Operation
+
+T = TypeVar("T")
+C = TypeVar("C", bound="Link")
+
+#: How often an operation is begun anew after a conflict before the conflict is reported.
+TRIES = 5
+
+
+class Link(Protocol):
+    """One connection, as its driver wraps it."""
+
+    @property
+    def is_open(self) -> bool: ...
+    async def run(self, operation: Operation[T]) -> T: ...
+    async def close(self) -> None: ...
+    def abandon(self) -> None: ...
+
+
+class AsyncDriver(Protocol):
+    """Carries operations to one database from one event loop."""
+
+    @property
+    def sql(self) -> Dialect: ...
+    async def run(self, operation: Operation[T]) -> T: ...
+    async def close(self) -> None: ...
+
+
+class Pool(Generic[C]):
+    """At most `size` connections; an operation takes one, and begins anew after a conflict."""
+
+    def __init__(self, sql: Dialect, connect: Callable[[], Awaitable[C]], size: int) -> None:
+        self.sql = sql
+        self._connect = connect
+        self._idle: list[C] = []
+        self._free = asyncio.Semaphore(size)
+        self._closed = False
+
+    async def run(self, operation: Operation[T]) -> T:
+        for attempt in range(1, TRIES + 1):
+            try:
+                async with self._connection() as connection:
+                    return await connection.run(operation)
+            except StoreConflict:
+                if attempt == TRIES:
+                    raise
+                await asyncio.sleep(random.uniform(0, 0.005 * 2**attempt))
+        raise AssertionError("unreachable")
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            await self._idle.pop().close()
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[C]:
+        async with self._free:
+            while self._idle and not self._idle[-1].is_open:
+                self._idle.pop().abandon()
+            connection = self._idle.pop() if self._idle else await self._connect()
+            try:
+                yield connection
+            except (StoreConflict, StoreDataError):
+                # The server answered and the transaction was rolled back: the connection is as good as before.
+                await self._keep(connection)
+                raise
+            except BaseException:
+                connection.abandon()
+                raise
+            await self._keep(connection)
+
+    async def _keep(self, connection: C) -> None:
+        if self._closed:
+            await connection.close()
+        elif connection.is_open:
+            self._idle.append(connection)
+        else:
+            connection.abandon()

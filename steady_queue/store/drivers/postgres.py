@@ -1,0 +1,115 @@
+"""asyncpg. Parameters travel in binary, lists as arrays; rows come back as they are."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import asyncpg
+
+from steady_queue.errors import StoreDataError, StoreError, StoreUnavailable
+from steady_queue.store.drivers.codes import made, postgres_error
+from steady_queue.store.drivers.pool import Pool
+from steady_queue.store.sql.postgres import SETTINGS, Postgres
+from steady_queue.store.statement import drive_async
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from steady_queue.store.statement import Operation, Row, Statement
+
+T = TypeVar("T")
+
+
+class PostgresLink:
+    """One asyncpg connection."""
+
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self.connection = connection
+
+    @property
+    def is_open(self) -> bool:
+        return not self.connection.is_closed()
+
+    async def run(self, operation: Operation[T]) -> T:
+        if not operation.transaction:
+            return await drive_async(operation.flow(), self._execute)
+        await self._command("BEGIN ISOLATION LEVEL READ COMMITTED")
+        try:
+            result = await drive_async(operation.flow(), self._execute)
+        except StoreError as error:
+            error.applied = "no"  # whatever was lost, it was never committed
+            await self._roll_back()
+            raise
+        await self._command("COMMIT", applied_if_lost=True)
+        return result
+
+    async def close(self) -> None:
+        try:
+            await self.connection.close(timeout=2)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+            self.abandon()
+
+    def abandon(self) -> None:
+        self.connection.terminate()
+
+    async def _execute(self, statement: Statement) -> list[Row]:
+        try:
+            if statement.many:
+                await self.connection.executemany(statement.text, statement.params)
+                return []
+            rows: list[Row] = await self.connection.fetch(statement.text, *statement.params)
+        except _ERRORS as error:
+            raise _named(error, lost_means_unknown=True) from error
+        return rows
+
+    async def _command(self, text: str, *, applied_if_lost: bool = False) -> None:
+        try:
+            await self.connection.execute(text)
+        except _ERRORS as error:
+            raise _named(error, lost_means_unknown=applied_if_lost) from error
+
+    async def _roll_back(self) -> None:
+        if self.is_open:
+            try:
+                await self.connection.execute("ROLLBACK")
+            except _ERRORS:
+                self.abandon()
+
+
+_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, asyncio.TimeoutError, ValueError, OverflowError)
+
+
+def _named(error: BaseException, *, lost_means_unknown: bool) -> StoreError:
+    """The error's kind, and whether the statement may have taken effect all the same."""
+    if isinstance(error, asyncpg.PostgresError):
+        code = error.sqlstate
+        kind = postgres_error(code)
+        # Codes of class 08 are made by the client when the answer did not come; a server that shuts down may have
+        # committed before it said so.
+        unknown = lost_means_unknown and kind is StoreUnavailable and str(code)[:2] in ("08", "57")
+        return made(kind, error, code, applied="unknown" if unknown else "no")
+    if isinstance(error, (asyncpg.exceptions.DataError, ValueError, OverflowError)):
+        return made(StoreDataError, error, None)
+    return made(StoreUnavailable, error, None, applied="unknown" if lost_means_unknown else "no")
+
+
+def open_pool(parameters: Mapping[str, Any], *, size: int, pooled_by_server: bool = False) -> Pool[PostgresLink]:
+    """Connections to one PostgreSQL database.
+
+    `pooled_by_server`: behind a pooler in transaction mode a statement prepared on one server connection is missing on
+    the next, and session settings would leak to other clients: both are left out.
+    """
+    options: dict[str, Any] = dict(parameters)
+    if pooled_by_server:
+        options["statement_cache_size"] = 0
+    else:
+        options["server_settings"] = {**SETTINGS, **options.get("server_settings", {})}
+
+    async def connect() -> PostgresLink:
+        try:
+            return PostgresLink(await asyncpg.connect(**options))
+        except _ERRORS as error:
+            raise _named(error, lost_means_unknown=False) from error
+
+    return Pool(Postgres(), connect, size)

@@ -1,0 +1,115 @@
+"""aiosqlite. A whole operation runs in one hop to the connection's thread: a hop per statement halves the rate.
+
+aiosqlite offers no public way to run several statements in one hop; `_execute` is what all its own methods use.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import aiosqlite
+
+from steady_queue.errors import StoreDataError, StoreError
+from steady_queue.store.drivers.codes import made, sqlite_error
+from steady_queue.store.drivers.pool import Pool
+from steady_queue.store.sql.sqlite import SQLite
+from steady_queue.store.statement import drive
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from steady_queue.store.statement import Operation, Row, Statement
+
+T = TypeVar("T")
+
+
+class SQLiteLink:
+    """One aiosqlite connection with its thread."""
+
+    def __init__(self, connection: aiosqlite.Connection, sql: SQLite) -> None:
+        self.connection = connection
+        self.sql = sql
+
+    @property
+    def is_open(self) -> bool:
+        return self.connection._running
+
+    async def run(self, operation: Operation[T]) -> T:
+        result: T = await self.connection._execute(self._run, operation)
+        return result
+
+    async def close(self) -> None:
+        await self.connection.close()
+
+    def abandon(self) -> None:
+        self.connection.stop()
+
+    def _run(self, operation: Operation[T]) -> T:
+        database = self.connection._conn
+        if not operation.transaction:
+            return drive(operation.flow(), self._statement)
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            result = drive(operation.flow(), self._statement)
+            database.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise named(error) from error
+        except BaseException:
+            self._roll_back()
+            raise
+        return result
+
+    def _statement(self, statement: Statement) -> list[Row]:
+        database = self.connection._conn
+        params = self.sql.params(statement)
+        try:
+            if statement.many:
+                database.executemany(statement.text, params)
+                return []
+            rows = database.execute(statement.text, params).fetchall()
+        except (sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
+            raise named(error) from error
+        return self.sql.rows(statement, rows)
+
+    def _roll_back(self) -> None:
+        # SQLite ends the transaction by itself after some errors (full disk, I/O).
+        if self.connection._conn.in_transaction:
+            self.connection._conn.execute("ROLLBACK")
+
+
+def named(error: BaseException) -> StoreError:
+    """The error's kind. Nothing is ever unknown here: the database is in this very process."""
+    if not isinstance(error, sqlite3.Error):
+        return made(StoreDataError, error, None)
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return made(sqlite_error(code), error, code)
+
+
+def open_pool(parameters: Mapping[str, Any], *, size: int = 1) -> Pool[SQLiteLink]:
+    """The writer's connection to one SQLite file. More than one would only wait for each other."""
+    sql = SQLite()
+    options = dict(parameters)
+    path = options.pop("database")
+    first_commands = options.pop("init_command", "")
+
+    async def connect() -> SQLiteLink:
+        try:
+            connection = await aiosqlite.connect(path, **{**options, "isolation_level": None})
+            link = SQLiteLink(connection, sql)
+            await connection._execute(_prepare, link, first_commands)
+        except sqlite3.Error as error:
+            raise named(error) from error
+        return link
+
+    return Pool(sql, connect, size)
+
+
+def _prepare(link: SQLiteLink, first_commands: str) -> None:
+    # WAL lets readers go on while one writes; it is a property of the file and stays.
+    database = link.connection._conn
+    if database.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        database.execute("PRAGMA journal_mode = wal")
+    for command in filter(None, map(str.strip, first_commands.split(";"))):
+        database.execute(command)

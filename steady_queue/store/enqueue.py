@@ -1,0 +1,157 @@
+"""Enqueue: a job row and its first execution row, together or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from steady_queue.store.job import NewJob, OnConflict
+from steady_queue.store.promote import promote
+from steady_queue.store.statement import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from steady_queue.store.sql import Dialect
+    from steady_queue.store.statement import Flow
+
+#: The limit in force for each task path, where the code knows it; the limit stored with the job serves for others.
+Limits: TypeAlias = Mapping[str, int]
+
+#: Rows in one array insert: larger ones gain nothing, and hold their parameters in memory twice.
+CHUNK = 5_000
+
+#: The columns of a job without delay, headers or limit: the first of NewJob's.
+PLAIN = NewJob._fields[:8]
+FULL = NewJob._fields
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """What became of the jobs: those discarded because their key was full, and those still to be admitted."""
+
+    discarded: frozenset[UUID] = frozenset()
+    blocked: Sequence[NewJob] = ()
+
+
+def enqueue(
+    sql: Dialect, jobs: Sequence[NewJob], *, promoting: bool = True, again: bool = False, limits: Limits | None = None
+) -> Operation[Enqueued]:
+    """Store the jobs, all or none.
+
+    `promoting` belongs to callers that own the transaction; inside somebody else's the limited jobs stay blocked, and
+    `Enqueued.blocked` must be admitted after its commit. `again` makes it safe after a lost reply: jobs that are already
+    there are left alone.
+    """
+    simple = sql.at_once is not None and not again and len(jobs) <= CHUNK and _all_ready(jobs)
+    return Operation("enqueue", partial(_enqueue, sql, jobs, promoting, again, limits or {}), transaction=not simple)
+
+
+def _enqueue(sql: Dialect, jobs: Sequence[NewJob], promoting: bool, again: bool, limits: Limits) -> Flow[Enqueued]:
+    if again and (yield sql.say("SELECT id FROM steady_queue_job WHERE id = ?", jobs[0].id, returns="u")):
+        return Enqueued()
+    ready, scheduled, blocked = yield from _sorted_out(sql, jobs)
+    for chunk in _chunks(ready):
+        yield from _insert_ready(sql, chunk)
+    for chunk in _chunks(scheduled):
+        yield from _insert_scheduled(sql, chunk)
+    for chunk in _chunks(blocked):
+        yield from _insert_blocked(sql, chunk)
+    if not promoting:
+        return Enqueued(blocked=blocked)
+    return Enqueued(discarded=(yield from _admit(sql, blocked, limits)))
+
+
+def admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits | None = None) -> Operation[frozenset[UUID]]:
+    """Give blocked jobs the slots that are free, now that they are committed; returns those discarded instead."""
+    return Operation("admit", partial(_admit, sql, blocked, limits or {}))
+
+
+def _admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits) -> Flow[frozenset[UUID]]:
+    keys = {job.concurrency_key: job.concurrency_limit or 1 for job in blocked if job.concurrency_key is not None}
+    yield from promote(sql, keys, limits)
+    return (yield from _discard_refused(sql, blocked))
+
+
+def _all_ready(jobs: Sequence[NewJob]) -> bool:
+    return all(job.scheduled_at is None and job.concurrency_key is None for job in jobs)
+
+
+def _sorted_out(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[tuple[list[NewJob], list[NewJob], list[NewJob]]]:
+    """The jobs by the kind of their first execution row. The database's clock decides what is due."""
+    if _all_ready(jobs):
+        return list(jobs), [], []
+    now: datetime | None = None
+    if any(job.scheduled_at is not None for job in jobs):
+        now = (yield sql.say(f"SELECT {sql.now}", returns="t"))[0][0]
+    ready: list[NewJob] = []
+    scheduled: list[NewJob] = []
+    blocked: list[NewJob] = []
+    for job in jobs:
+        if job.scheduled_at is not None and now is not None and job.scheduled_at > now:
+            scheduled.append(job)
+        elif job.concurrency_key is not None:
+            blocked.append(job)
+        else:
+            ready.append(job)
+    return ready, scheduled, blocked
+
+
+def _chunks(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
+    return [jobs[at : at + CHUNK] for at in range(0, len(jobs), CHUNK)]
+
+
+def _insert_ready(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[None]:
+    if sql.at_once:
+        yield sql.at_once.insert_ready(jobs)
+        return
+    yield from _insert_jobs(sql, jobs)
+    yield sql.say_each(
+        "INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority) VALUES (?, ?, ?, ?)",
+        [(job.id, job.queue_name, job.lane, job.priority) for job in jobs],
+    )
+
+
+def _insert_scheduled(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[None]:
+    if sql.at_once:
+        yield sql.at_once.insert_scheduled(jobs)
+        return
+    yield from _insert_jobs(sql, jobs)
+    yield sql.say_each(
+        "INSERT INTO steady_queue_scheduledexecution (job_id, scheduled_at, priority) VALUES (?, ?, ?)",
+        [(job.id, job.scheduled_at, job.priority) for job in jobs],
+    )
+
+
+def _insert_blocked(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[None]:
+    if sql.at_once:
+        yield sql.at_once.insert_blocked(jobs)
+        return
+    yield from _insert_jobs(sql, jobs)
+    yield sql.say_each(
+        "INSERT INTO steady_queue_blockedexecution (job_id, concurrency_key, priority) VALUES (?, ?, ?)",
+        [(job.id, job.concurrency_key, job.priority) for job in jobs],
+    )
+
+
+def _insert_jobs(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[None]:
+    yield sql.say_each(f"INSERT INTO steady_queue_job ({', '.join(FULL)}) VALUES ({', '.join('?' * len(FULL))})", jobs)
+
+
+def _discard_refused(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[frozenset[UUID]]:
+    """Delete those of the jobs that are to be discarded rather than wait, and still have no slot."""
+    choosy = [job.id for job in jobs if job.on_conflict == OnConflict.DISCARD]
+    if not choosy:
+        return frozenset()
+    rows = yield sql.say(
+        f"SELECT job_id FROM steady_queue_blockedexecution WHERE job_id IN ?*{sql.take}", choosy, returns="u"
+    )
+    refused = [row[0] for row in rows]
+    if refused:
+        yield sql.say("DELETE FROM steady_queue_blockedexecution WHERE job_id IN ?*", refused)
+        yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", refused)
+    return frozenset(refused)

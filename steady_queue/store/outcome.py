@@ -1,0 +1,85 @@
+"""What can become of a claim, and what the database made of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+    from steady_queue.store.job import Claim
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReport:
+    """An exception as text that any database can store."""
+
+    exception_class: str
+    message: str
+    traceback: str
+
+    def as_line(self) -> str:
+        """The report as one line of ASCII JSON, as it is appended to the job's errors."""
+        return json.dumps(
+            {"exception_class_path": self.exception_class, "message": self.message, "traceback": self.traceback}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The task returned; `value` is its JSON, None for None."""
+
+    claim: Claim
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The task, or the process that ran it, ended badly."""
+
+    claim: Claim
+    error: ErrorReport
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Handed back unstarted, or really stopped: ready again with its slot, no attempt spent."""
+
+    claim: Claim
+
+
+Outcome = Finished | Failed | Released
+
+
+class Attempt(NamedTuple):
+    """One ended attempt, as the job's row takes it."""
+
+    job_id: UUID
+    claim_id: UUID
+    claimed_at: datetime
+    finished_at: datetime | None
+    value: str | None
+    error: str | None
+
+
+class Verdict(StrEnum):
+    """What a settle did for one outcome."""
+
+    APPLIED = "applied"
+    #: An earlier try of the same settle had been applied although its reply was lost.
+    REPEATED = "repeated"
+    #: The claim had been taken back: nothing was changed.
+    FENCED = "fenced"
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The verdict for each claim id, and the jobs that a freed slot made ready."""
+
+    verdicts: Mapping[UUID, Verdict]
+    promoted: int = 0

@@ -1,0 +1,61 @@
+"""Processes: register, beat, deregister. All times are the database's."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from steady_queue.store.statement import Operation
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from steady_queue.store.sql import Dialect
+    from steady_queue.store.statement import Flow
+
+
+class NewProcess(NamedTuple):
+    """A process that starts to work. Its id is made by whoever starts it."""
+
+    id: UUID
+    kind: str
+    name: str
+    pid: int
+    hostname: str
+    supervisor_id: UUID | None = None
+    metadata: str = "{}"
+
+
+def register(sql: Dialect, process: NewProcess) -> Operation[None]:
+    """Add the process's row; registering again renews it."""
+    return Operation("register", partial(_register, sql, process))
+
+
+def heartbeat(sql: Dialect, process_id: UUID) -> Operation[bool]:
+    """Say that the process is alive. False: others have declared it dead and removed its row."""
+    return Operation("heartbeat", partial(_heartbeat, sql, process_id))
+
+
+def deregister(sql: Dialect, process_id: UUID) -> Operation[None]:
+    """Remove the process's row. Its claims must have been settled before."""
+    return Operation("deregister", partial(_deregister, sql, process_id), transaction=False)
+
+
+def _register(sql: Dialect, process: NewProcess) -> Flow[None]:
+    yield sql.say("DELETE FROM steady_queue_process WHERE id = ?", process.id)
+    columns = ", ".join(NewProcess._fields)
+    yield sql.say(
+        f"INSERT INTO steady_queue_process ({columns}, started_at, last_heartbeat_at)"
+        f" VALUES ({', '.join('?' * len(process))}, {sql.now}, {sql.now})",
+        *process,
+    )
+
+
+def _heartbeat(sql: Dialect, process_id: UUID) -> Flow[bool]:
+    yield sql.say(f"UPDATE steady_queue_process SET last_heartbeat_at = {sql.now} WHERE id = ?", process_id)
+    # MySQL has no RETURNING, and counts a row that did not change as not affected.
+    return bool((yield sql.say("SELECT id FROM steady_queue_process WHERE id = ?", process_id, returns="u")))
+
+
+def _deregister(sql: Dialect, process_id: UUID) -> Flow[None]:
+    yield sql.say("DELETE FROM steady_queue_process WHERE id = ?", process_id)

@@ -1,0 +1,133 @@
+"""Promote: blocked jobs become ready while their concurrency key has free slots.
+
+A slot is a row owned by a job. It is never taken inside somebody else's transaction, where even an insert that ignores
+conflicts waits for the other to end; only here, in a short transaction of our own:
+
+1. lock the keys, as a statement of its own: the next one must see what the previous holder committed. (In one statement
+   with the promotion, jobs were seen stranded beside free slots.) Keys hash into 1,024 lock ids, taken in ascending order.
+2. read the slots taken and the first blocked jobs of each key, skipping rows that others hold;
+3. grant in order while the key has fewer slots taken than the candidate's limit; the first refusal ends the key's turn.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from steady_queue.store.statement import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from uuid import UUID
+
+    from steady_queue.store.enqueue import Limits
+    from steady_queue.store.sql import Dialect
+    from steady_queue.store.statement import Flow, Row, Statement
+
+LOCK_IDS = 1024
+
+
+class Grant(NamedTuple):
+    """A slot for a job."""
+
+    job_id: UUID
+    concurrency_key: str
+    slot: int
+
+
+def lock_id(key: str) -> int:
+    """Which of the lock ids guards this key; computed by the client, so that every server agrees."""
+    return crc32(key.encode("utf-8", "surrogatepass")) % LOCK_IDS
+
+
+def promotion(sql: Dialect, keys: Mapping[str, int], limits: Limits | None = None) -> Operation[list[UUID]]:
+    """Promote these keys; the number beside each is the limit expected, which only decides how many rows are read."""
+    return Operation("promote", partial(promote, sql, keys, limits or {}))
+
+
+def promote(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list[UUID]]:
+    """Lock, look, grant; returns the jobs made ready. Must run inside a READ COMMITTED transaction of ours."""
+    if not keys:
+        return []
+    yield from sql.lock_keys(sorted({lock_id(key) for key in keys}))
+    rows = yield sql.say(
+        "SELECT concurrency_key, slot FROM steady_queue_semaphore WHERE concurrency_key IN ?*", list(keys), returns=".."
+    )
+    taken: dict[str, set[int]] = {key: set() for key in keys}
+    for key, slot in rows:
+        taken[key].add(slot)
+    # One candidate more than should be granted: its refusal shows that the turn is over.
+    wants = {key: max(1, expected - len(taken[key]) + 1) for key, expected in keys.items()}
+    grants = allot(taken, (yield from _first_blocked(sql, wants)), limits)
+    if grants:
+        yield from _grant(sql, grants)
+    return [grant.job_id for grant in grants]
+
+
+def allot(taken: Mapping[str, set[int]], candidates: Iterable[Row], limits: Limits) -> list[Grant]:
+    """Who gets which slot. Candidates are (key, job id, stored limit, task path), in order within their key."""
+    used = {key: set(slots) for key, slots in taken.items()}
+    lowest: dict[str, int] = {}
+    refused: set[str] = set()
+    grants: list[Grant] = []
+    for key, job_id, stored, path in candidates:
+        if key in refused:
+            continue
+        if len(used[key]) >= limits.get(path, stored or 1):
+            refused.add(key)
+            continue
+        slot = lowest.get(key, 1)
+        while slot in used[key]:
+            slot += 1
+        used[key].add(slot)
+        lowest[key] = slot + 1
+        grants.append(Grant(job_id, key, slot))
+    return grants
+
+
+def _first_blocked(sql: Dialect, wants: Mapping[str, int]) -> Flow[Sequence[Row]]:
+    if sql.at_once:
+        return (yield sql.at_once.first_blocked(wants))
+    found: list[tuple[str, UUID]] = []
+    for key, count in wants.items():
+        rows = yield sql.say(
+            f"SELECT job_id FROM {sql.blocked_by_key} WHERE concurrency_key = ?"
+            f" ORDER BY priority DESC, job_id LIMIT ?{sql.take_free}",
+            key,
+            count,
+            returns="u",
+        )
+        found.extend((key, row[0]) for row in rows)
+    if not found:
+        return []
+    rows = yield sql.say(
+        "SELECT id, concurrency_limit, task_path FROM steady_queue_job WHERE id IN ?*",
+        [job_id for _, job_id in found],
+        returns="u..",
+    )
+    jobs = {row[0]: row for row in rows}
+    return [(key, job_id, jobs[job_id][1], jobs[job_id][2]) for key, job_id in found if job_id in jobs]
+
+
+def _grant(sql: Dialect, grants: Sequence[Grant]) -> Flow[None]:
+    if sql.at_once:
+        yield sql.at_once.grant(grants)
+        return
+    ids = [grant.job_id for grant in grants]
+    now = (yield sql.say(f"SELECT {sql.now}", returns="t"))[0][0]
+    yield sql.say("DELETE FROM steady_queue_blockedexecution WHERE job_id IN ?*", ids)
+    yield sql.say_each(
+        "INSERT INTO steady_queue_semaphore (job_id, concurrency_key, slot, acquired_at) VALUES (?, ?, ?, ?)",
+        [(*grant, now) for grant in grants],
+    )
+    yield make_ready(sql, ids)
+
+
+def make_ready(sql: Dialect, ids: Sequence[UUID]) -> Statement:
+    """A ready row for each job, from the job's own columns."""
+    return sql.say(
+        "INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority)"
+        " SELECT id, queue_name, lane, priority FROM steady_queue_job WHERE id IN ?*",
+        list(ids),
+    )

@@ -1,0 +1,52 @@
+"""Results: jobs read back with where they stand, in one statement and so of one moment."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from steady_queue.store.job import JobRecord, Status
+from steady_queue.store.statement import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from steady_queue.store.sql import Dialect
+    from steady_queue.store.statement import Flow
+
+_ELSEWHERE = {
+    "status": (
+        "CASE WHEN j.finished_at IS NOT NULL THEN 'finished' WHEN f.job_id IS NOT NULL THEN 'failed'"
+        " WHEN c.job_id IS NOT NULL THEN 'claimed' WHEN b.job_id IS NOT NULL THEN 'blocked'"
+        " WHEN s.job_id IS NOT NULL THEN 'scheduled' ELSE 'ready' END"
+    ),
+    "failed_at": "f.failed_at",
+    "claimed_at": "c.claimed_at",
+    "claimed_by": "p.name",
+}
+_COLUMNS = ", ".join(_ELSEWHERE.get(name, f"j.{name}") for name in JobRecord._fields)
+_TYPES = "".join("u" if name == "id" else "t" if name.endswith("_at") else "." for name in JobRecord._fields)
+
+
+def find_jobs(sql: Dialect, ids: Sequence[UUID]) -> Operation[list[JobRecord]]:
+    """The jobs with these ids that exist, in the order asked for."""
+    return Operation("find jobs", partial(_find_jobs, sql, ids), transaction=False, reads_only=True)
+
+
+def _find_jobs(sql: Dialect, ids: Sequence[UUID]) -> Flow[list[JobRecord]]:
+    if not ids:
+        return []
+    rows = yield sql.say(
+        f"SELECT {_COLUMNS} FROM steady_queue_job j"
+        " LEFT JOIN steady_queue_failedexecution f ON f.job_id = j.id"
+        " LEFT JOIN steady_queue_claimedexecution c ON c.job_id = j.id"
+        " LEFT JOIN steady_queue_blockedexecution b ON b.job_id = j.id"
+        " LEFT JOIN steady_queue_scheduledexecution s ON s.job_id = j.id"
+        " LEFT JOIN steady_queue_process p ON p.id = c.process_id"
+        " WHERE j.id IN ?*",
+        list(ids),
+        returns=_TYPES,
+    )
+    found = {row[0]: JobRecord._make(row)._replace(status=Status(row[1])) for row in rows}
+    return [found[id_] for id_ in ids if id_ in found]

@@ -1,0 +1,151 @@
+"""Settle: the only place that ends a claim.
+
+Deleting the claimed row by job id *and* claim id decides who owns the job. Only what that deleted gets its job updated, its
+slot freed and the next job of its key promoted, in the same transaction. A late writer changes nothing and is told so.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from steady_queue.store.outcome import Attempt, Failed, Finished, Released, Settlement, Verdict
+from steady_queue.store.promote import make_ready, promote
+from steady_queue.store.statement import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from steady_queue.store.enqueue import Limits
+    from steady_queue.store.outcome import Outcome
+    from steady_queue.store.sql import Dialect
+    from steady_queue.store.statement import Flow
+
+
+def settle(
+    sql: Dialect,
+    outcomes: Sequence[Outcome],
+    *,
+    worker_id: str,
+    preserve: bool = True,
+    by_owner: bool = True,
+    limits: Limits | None = None,
+) -> Operation[Settlement]:
+    """Write what became of these claims, all of one process, named `worker_id`.
+
+    `preserve` keeps the rows of finished jobs. `by_owner` is false when a claim is taken from its process: then the
+    job's `last_claim_id` is left alone, so that the owner can still tell that it was taken.
+    """
+    limited = any(outcome.claim.concurrency_key is not None for outcome in outcomes)
+    return Operation(
+        "settle",
+        partial(_settle, sql, outcomes, worker_id, preserve, by_owner, limits or {}),
+        transaction=limited or sql.at_once is None,
+    )
+
+
+def _settle(
+    sql: Dialect, outcomes: Sequence[Outcome], worker_id: str, preserve: bool, by_owner: bool, limits: Limits
+) -> Flow[Settlement]:
+    if not outcomes:
+        return Settlement({})
+    if sql.at_once:
+        rows = yield sql.at_once.end_claims(outcomes, worker_id=worker_id, preserve=preserve, by_owner=by_owner)
+        applied = {row[0] for row in rows}
+    else:
+        applied = yield from _end_claims(sql, outcomes, worker_id, preserve, by_owner)
+    promoted = yield from promote(sql, _freed(outcomes, applied), limits)
+    verdicts = dict.fromkeys(applied, Verdict.APPLIED)
+    verdicts |= yield from _explain(sql, [o for o in outcomes if o.claim.claim_id not in applied])
+    return Settlement(verdicts, len(promoted))
+
+
+def _freed(outcomes: Sequence[Outcome], applied: set[UUID]) -> dict[str, int]:
+    """The keys that lost a slot, each with the limit stored with its job."""
+    return {
+        claim.concurrency_key: claim.concurrency_limit or 1
+        for outcome in outcomes
+        if not isinstance(outcome, Released)
+        and (claim := outcome.claim).claim_id in applied
+        and claim.concurrency_key is not None
+    }
+
+
+def _explain(sql: Dialect, unapplied: Sequence[Outcome]) -> Flow[dict[UUID, Verdict]]:
+    """Why an outcome was not applied: settled before by an equal try, or taken from its process."""
+    if not unapplied:
+        return {}
+    rows = yield sql.say(
+        "SELECT id, last_claim_id FROM steady_queue_job WHERE id IN ?*",
+        [outcome.claim.job_id for outcome in unapplied],
+        returns="uu",
+    )
+    last = {row[0]: row[1] for row in rows}
+    return {
+        # A job that is gone has been settled and was not to be preserved.
+        claim.claim_id: Verdict.REPEATED if last.get(claim.job_id, claim.claim_id) == claim.claim_id else Verdict.FENCED
+        for claim in (outcome.claim for outcome in unapplied)
+    }
+
+
+def _end_claims(
+    sql: Dialect, outcomes: Sequence[Outcome], worker_id: str, preserve: bool, by_owner: bool
+) -> Flow[set[UUID]]:
+    rows = yield sql.say(
+        f"SELECT job_id, claim_id, claimed_at, {sql.now} FROM steady_queue_claimedexecution WHERE job_id IN ?*{sql.take}",
+        [outcome.claim.job_id for outcome in outcomes],
+        returns="uutt",
+    )
+    held = {claim_id: (claimed_at, now) for _, claim_id, claimed_at, now in rows}
+    finished: list[Finished] = []
+    failed: list[Failed] = []
+    released: list[UUID] = []
+    for outcome in outcomes:
+        if outcome.claim.claim_id not in held:
+            continue
+        match outcome:
+            case Finished():
+                finished.append(outcome)
+            case Failed():
+                failed.append(outcome)
+            case Released():
+                released.append(outcome.claim.job_id)
+            case _:
+                assert_never(outcome)
+    if not (finished or failed or released):
+        return set()
+    if finished and not preserve:
+        yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", [o.claim.job_id for o in finished])
+        yield from sql.update_attempts([_attempt(o, held) for o in failed], worker_id, by_owner)
+    else:
+        yield from sql.update_attempts([_attempt(o, held) for o in (*finished, *failed)], worker_id, by_owner)
+    if failed:
+        yield from _keep_failures(sql, failed, held)
+    ended = [outcome.claim.job_id for outcome in (*finished, *failed)]
+    if ended:
+        yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", ended)
+    if released:
+        yield make_ready(sql, released)
+    yield sql.say("DELETE FROM steady_queue_claimedexecution WHERE job_id IN ?*", [*ended, *released])
+    return {o.claim.claim_id for o in outcomes if o.claim.claim_id in held}
+
+
+def _attempt(outcome: Finished | Failed, held: dict[UUID, tuple[datetime, datetime]]) -> Attempt:
+    claim = outcome.claim
+    claimed_at, now = held[claim.claim_id]
+    if isinstance(outcome, Finished):
+        return Attempt(claim.job_id, claim.claim_id, claimed_at, now, outcome.value, None)
+    return Attempt(claim.job_id, claim.claim_id, claimed_at, None, None, outcome.error.as_line())
+
+
+def _keep_failures(sql: Dialect, failed: Sequence[Failed], held: dict[UUID, tuple[datetime, datetime]]) -> Flow[None]:
+    # A failed row may be left from an earlier failure of the same job: the newer one counts.
+    yield sql.say(
+        "DELETE FROM steady_queue_failedexecution WHERE job_id IN ?*", [outcome.claim.job_id for outcome in failed]
+    )
+    yield sql.say_each(
+        "INSERT INTO steady_queue_failedexecution (job_id, failed_at, exception_class, message) VALUES (?, ?, ?, ?)",
+        [(o.claim.job_id, held[o.claim.claim_id][1], o.error.exception_class, o.error.message) for o in failed],
+    )

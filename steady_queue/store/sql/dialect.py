@@ -1,0 +1,130 @@
+"""The words of a server, and how values cross its border.
+
+Portable statements are written with `?` for a value and `IN ?*` for a list of values.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+from steady_queue.store.statement import Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from steady_queue.store.claim import Wanted
+    from steady_queue.store.job import NewJob
+    from steady_queue.store.outcome import Attempt, Outcome
+    from steady_queue.store.promote import Grant
+    from steady_queue.store.statement import Flow, Row
+
+_PLACEHOLDER = re.compile(r"\?\*?")
+
+
+class AtOnce(Protocol):
+    """The hot operations, each as one statement: no transaction, no second round trip."""
+
+    def insert_ready(self, jobs: Sequence[NewJob]) -> Statement: ...
+    def insert_scheduled(self, jobs: Sequence[NewJob]) -> Statement: ...
+    def insert_blocked(self, jobs: Sequence[NewJob]) -> Statement: ...
+    def first_blocked(self, wants: Mapping[str, int]) -> Statement: ...
+    def grant(self, grants: Sequence[Grant]) -> Statement: ...
+    def claim(self, wanted: Wanted) -> Statement: ...
+    def end_claims(
+        self, outcomes: Sequence[Outcome], *, worker_id: str, preserve: bool, by_owner: bool
+    ) -> Statement: ...
+
+
+class Dialect:
+    """One server's words. The defaults are MySQL's and MariaDB's."""
+
+    name = ""
+    #: The one-statement forms, where the server has them.
+    at_once: AtOnce | None = None
+    mark = "?"
+    #: The server's time as an expression, in UTC.
+    now = ""
+    #: How a read takes the rows it finds: waiting for others, or leaving out what others hold.
+    take = " FOR UPDATE"
+    take_free = " FOR UPDATE SKIP LOCKED"
+    #: The tables of the polls, with the index named where the optimizer needs telling.
+    ready_by_queue = "steady_queue_readyexecution r"
+    ready_all = "steady_queue_readyexecution r"
+    blocked_by_key = "steady_queue_blockedexecution"
+
+    def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
+        """Hold these lock ids, given ascending, until the transaction ends."""
+        raise NotImplementedError
+
+    def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
+        """Write each ended attempt into its job, while its claimed row still stands."""
+        raise NotImplementedError
+
+    def say(self, text: str, *params: Any, returns: str = "") -> Statement:
+        """A portable statement in this server's style; a list among `params` belongs to a `?*`."""
+        sizes = tuple(len(param) for param in params if isinstance(param, (list, tuple)))
+        flat: list[Any] = []
+        for param in params:
+            if isinstance(param, (list, tuple)):
+                flat.extend(param)
+            else:
+                flat.append(param)
+        return Statement(spread(text, sizes, self.mark), flat, returns)
+
+    def say_each(self, text: str, rows: Sequence[Sequence[Any]]) -> Statement:
+        """A portable statement to be run once for each row of parameters."""
+        return Statement(spread(text, (), self.mark), rows, many=True)
+
+    def encode(self, value: Any) -> Any:
+        """A parameter as the server's drivers take it."""
+        if isinstance(value, UUID):
+            return value.hex
+        return int(value) if isinstance(value, bool) else value
+
+    def params(self, statement: Statement) -> Sequence[Any]:
+        """The parameters of a statement as the server's drivers take them."""
+        encode = self.encode
+        if statement.many:
+            return [[encode(value) for value in row] for row in statement.params]
+        return [encode(value) for value in statement.params]
+
+    def rows(self, statement: Statement, rows: Iterable[Row]) -> list[Row]:
+        """Rows from a driver, with the columns named in `returns` restored to their types."""
+        places = [(at, _RESTORE[letter]) for at, letter in enumerate(statement.returns) if letter in _RESTORE]
+        if not places:
+            return list(rows)
+        restored: list[Row] = []
+        for row in rows:
+            values = list(row)
+            for at, restore in places:
+                if values[at] is not None:
+                    values[at] = restore(values[at])
+            restored.append(values)
+        return restored
+
+
+@lru_cache(maxsize=1024)
+def spread(text: str, sizes: tuple[int, ...], mark: str) -> str:
+    """`text` with each `?` as `mark`, and each `?*` as a list of as many marks as its value has items."""
+    remaining = iter(sizes)
+
+    def fill(found: re.Match[str]) -> str:
+        return f"({', '.join([mark] * next(remaining))})" if found[0] == "?*" else mark
+
+    return _PLACEHOLDER.sub(fill, text)
+
+
+def _restore_uuid(value: str | UUID) -> UUID:
+    return value if isinstance(value, UUID) else UUID(value)
+
+
+def _restore_time(value: str | datetime) -> datetime:
+    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+_RESTORE: dict[str, Callable[[Any], Any]] = {"u": _restore_uuid, "t": _restore_time}

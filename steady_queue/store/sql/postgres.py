@@ -1,0 +1,271 @@
+"""PostgreSQL: each hot operation is one statement, so it needs one round trip and no transaction around it.
+
+Every statement is a lookup in the order of an index. Its plan must stay that way when the table was analyzed while empty,
+so the planner's other ways are switched off for our own connections: see `SETTINGS`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from steady_queue.store.claim import CLAIM_TYPES, JOB_COLUMNS
+from steady_queue.store.enqueue import FULL, PLAIN
+from steady_queue.store.outcome import Failed, Finished, Released
+from steady_queue.store.sql.dialect import Dialect
+from steady_queue.store.statement import Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from steady_queue.store.claim import Wanted
+    from steady_queue.store.job import NewJob
+    from steady_queue.store.outcome import Outcome
+    from steady_queue.store.promote import Grant
+    from steady_queue.store.statement import Flow, Row
+
+#: Set on our own connections, where the server allows it (a pooler may not). A plan cached for a table that was empty
+#: when analyzed scans the whole table for ever after: measured 16 times slower. Without the scans there is no such plan.
+SETTINGS = {
+    "jit": "off",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+
+#: First half of our advisory locks, so that they meet nobody else's.
+LOCK_SPACE = 0x5351
+#: How long the holder of a key may be frozen inside its transaction before the server ends it.
+IDLE_LIMIT = "10s"
+
+_TYPES = {
+    "id": "uuid",
+    "priority": "smallint",
+    "lane": "smallint",
+    "enqueued_at": "timestamptz",
+    "scheduled_at": "timestamptz",
+    "concurrency_limit": "int",
+    "on_conflict": "smallint",
+}
+_LISTS = re.compile(r"IN \?\*")
+_FINISHED, _FAILED, _RELEASED = 0, 1, 2
+
+
+class Postgres(Dialect):
+    name = "PostgreSQL"
+    now = "statement_timestamp()"
+
+    def __init__(self) -> None:
+        self.at_once = self
+
+    def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
+        yield Statement(
+            "SELECT set_config('idle_in_transaction_session_timeout', $1, true), pg_advisory_xact_lock($2::int, id)"
+            " FROM unnest($3::int[]) AS id",
+            (IDLE_LIMIT, LOCK_SPACE, list(lock_ids)),
+            returns="..",
+        )
+
+    def say(self, text: str, *params: Any, returns: str = "") -> Statement:
+        return Statement(_numbered(text), params, returns)
+
+    def say_each(self, text: str, rows: Sequence[Sequence[Any]]) -> Statement:
+        return Statement(_numbered(text), rows, many=True)
+
+    def params(self, statement: Statement) -> Sequence[Any]:
+        return statement.params
+
+    def rows(self, statement: Statement, rows: Iterable[Row]) -> list[Row]:
+        return list(rows)
+
+    # -- enqueue ------------------------------------------------------------------------------------------------------
+
+    def insert_ready(self, jobs: Sequence[NewJob]) -> Statement:
+        return _insert(jobs, "readyexecution", ("queue_name", "lane", "priority"))
+
+    def insert_scheduled(self, jobs: Sequence[NewJob]) -> Statement:
+        return _insert(jobs, "scheduledexecution", ("scheduled_at", "priority"))
+
+    def insert_blocked(self, jobs: Sequence[NewJob]) -> Statement:
+        return _insert(jobs, "blockedexecution", ("concurrency_key", "priority"))
+
+    # -- promote ------------------------------------------------------------------------------------------------------
+
+    def first_blocked(self, wants: Mapping[str, int]) -> Statement:
+        return Statement(
+            "SELECT k.key, b.job_id, j.concurrency_limit, j.task_path"
+            " FROM unnest($1::text[], $2::int[]) AS k(key, count)"
+            " CROSS JOIN LATERAL (SELECT job_id FROM steady_queue_blockedexecution WHERE concurrency_key = k.key"
+            " ORDER BY priority DESC, job_id LIMIT k.count FOR UPDATE SKIP LOCKED) b"
+            " JOIN steady_queue_job j ON j.id = b.job_id",
+            (list(wants), list(wants.values())),
+            returns=".u..",
+        )
+
+    def grant(self, grants: Sequence[Grant]) -> Statement:
+        return Statement(
+            "WITH granted AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::int[]) AS g(job_id, key, slot)),"
+            " unblocked AS (DELETE FROM steady_queue_blockedexecution b USING granted g WHERE b.job_id = g.job_id),"
+            " slots AS (INSERT INTO steady_queue_semaphore (job_id, concurrency_key, slot, acquired_at)"
+            " SELECT job_id, key, slot, statement_timestamp() FROM granted)"
+            " INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority)"
+            " SELECT j.id, j.queue_name, j.lane, j.priority FROM granted g JOIN steady_queue_job j ON j.id = g.job_id",
+            tuple(list(column) for column in zip(*grants, strict=True)),
+        )
+
+    # -- claim --------------------------------------------------------------------------------------------------------
+
+    def claim(self, wanted: Wanted) -> Statement:
+        if wanted.queues is None:
+            return Statement(_CLAIM_ALL, (wanted.process_id, wanted.lane, wanted.limit), CLAIM_TYPES)
+        return Statement(
+            _CLAIM_BY_QUEUE, (wanted.process_id, wanted.lane, wanted.limit, list(wanted.queues)), CLAIM_TYPES
+        )
+
+    # -- settle -------------------------------------------------------------------------------------------------------
+
+    def end_claims(self, outcomes: Sequence[Outcome], *, worker_id: str, preserve: bool, by_owner: bool) -> Statement:
+        rows = [_outcome_row(outcome) for outcome in outcomes]
+        limited = any(outcome.claim.concurrency_key is not None for outcome in outcomes)
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        kinds = frozenset(columns[2])
+        text = _end_claims(kinds, preserve, by_owner, limited)
+        if kinds == {_FINISHED}:
+            columns = [columns[0], columns[1], columns[3]]
+        return Statement(text, (worker_id, *columns), returns="u")
+
+
+@lru_cache(maxsize=512)
+def _numbered(text: str) -> str:
+    """A portable statement with `$1`, `$2`, ... for its marks."""
+    parts = _LISTS.sub("= ANY(?)", text).split("?")
+    return parts[0] + "".join(f"${at}{part}" for at, part in enumerate(parts[1:], 1))
+
+
+def _insert(jobs: Sequence[NewJob], table: str, columns: tuple[str, ...]) -> Statement:
+    """Jobs and their first execution rows, from arrays or, for a single one, from plain values."""
+    # The parameters of a plain job are the first of all its columns: half the work for most.
+    width = len(PLAIN) if all(job[len(PLAIN) :] == _NOTHING_MORE for job in jobs) else len(FULL)
+    if len(jobs) == 1:
+        return Statement(_insert_one(table, columns, width), jobs[0][:width])
+    values = [list(column) for column in zip(*jobs, strict=True)][:width]
+    return Statement(_insert_many(table, columns, width), values)
+
+
+_NOTHING_MORE = (None,) * (len(FULL) - len(PLAIN))
+
+
+@lru_cache
+def _insert_one(table: str, columns: tuple[str, ...], width: int) -> str:
+    names = FULL[:width]
+    marks = {name: f"${at}::{_TYPES.get(name, 'text')}" for at, name in enumerate(names, 1)}
+    return (
+        f"WITH job AS (INSERT INTO steady_queue_job ({', '.join(names)}) VALUES ({', '.join(marks.values())}))"
+        f" INSERT INTO steady_queue_{table} (job_id, {', '.join(columns)})"
+        f" VALUES ({', '.join(marks[name] for name in ('id', *columns))})"
+    )
+
+
+@lru_cache
+def _insert_many(table: str, columns: tuple[str, ...], width: int) -> str:
+    names = FULL[:width]
+    arrays = ", ".join(f"${at}::{_TYPES.get(name, 'text')}[]" for at, name in enumerate(names, 1))
+    return (
+        f"WITH given AS (SELECT * FROM unnest({arrays}) AS g({', '.join(names)})),"
+        f" job AS (INSERT INTO steady_queue_job ({', '.join(names)}) SELECT * FROM given)"
+        f" INSERT INTO steady_queue_{table} (job_id, {', '.join(columns)}) SELECT id, {', '.join(columns)} FROM given"
+    )
+
+
+def _claim_text(candidates: str) -> str:
+    """`candidates` selects the job ids to take, in order, held against other workers."""
+    job_columns = ", ".join(f"j.{name}" for name in JOB_COLUMNS)
+    return (
+        f"WITH picked AS MATERIALIZED (SELECT job_id, row_number() OVER () AS place FROM ({candidates}) c),"
+        " unqueued AS (DELETE FROM steady_queue_readyexecution r USING picked p WHERE r.job_id = p.job_id),"
+        " mine AS (INSERT INTO steady_queue_claimedexecution (job_id, claim_id, process_id, claimed_at)"
+        " SELECT job_id, gen_random_uuid(), $1::uuid, statement_timestamp() FROM picked"
+        " RETURNING job_id, claim_id, claimed_at)"
+        f" SELECT m.job_id, m.claim_id, m.claimed_at, {job_columns} FROM mine m"
+        " JOIN picked p ON p.job_id = m.job_id JOIN steady_queue_job j ON j.id = m.job_id ORDER BY p.place"
+    )
+
+
+_MAY_CLAIM = (
+    " AND NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = r.queue_name)"
+    " AND EXISTS (SELECT 1 FROM steady_queue_process o WHERE o.id = $1::uuid)"
+)
+_IN_ORDER = " ORDER BY r.priority DESC, r.job_id LIMIT $3::int FOR UPDATE OF r SKIP LOCKED"
+_CLAIM_ALL = _claim_text(
+    f"SELECT r.job_id FROM steady_queue_readyexecution r WHERE r.lane = $2::smallint{_MAY_CLAIM}{_IN_ORDER}"
+)
+# The outer limit ends the scan of the queues as soon as there is enough: later queues are then neither read nor locked.
+_CLAIM_BY_QUEUE = _claim_text(
+    "SELECT t.job_id FROM unnest($4::text[]) WITH ORDINALITY AS q(name, place) CROSS JOIN LATERAL ("
+    "SELECT r.job_id FROM steady_queue_readyexecution r WHERE r.queue_name = q.name AND r.lane = $2::smallint"
+    f"{_MAY_CLAIM}{_IN_ORDER}) t LIMIT $3::int"
+)
+
+
+def _outcome_row(outcome: Outcome) -> tuple[Any, ...]:
+    claim = outcome.claim
+    if isinstance(outcome, Finished):
+        return (claim.job_id, claim.claim_id, _FINISHED, outcome.value, None, None, None)
+    if isinstance(outcome, Failed):
+        error = outcome.error
+        return (claim.job_id, claim.claim_id, _FAILED, None, error.as_line(), error.exception_class, error.message)
+    return (claim.job_id, claim.claim_id, _RELEASED, None, None, None, None)
+
+
+@lru_cache(maxsize=64)
+def _end_claims(kinds: frozenset[int], preserve: bool, by_owner: bool, limited: bool) -> str:
+    """The settle statement for a mixture of outcomes, with only the parts that it needs."""
+    if kinds == {_FINISHED}:
+        given = "unnest($2::uuid[], $3::uuid[], $4::text[]) AS g(job_id, claim_id, value)"
+        extra = "0 AS kind, g.value, NULL::text AS error, NULL::text AS exception_class, NULL::text AS message"
+    else:
+        given = (
+            "unnest($2::uuid[], $3::uuid[], $4::smallint[], $5::text[], $6::text[], $7::text[], $8::text[])"
+            " AS g(job_id, claim_id, kind, value, error, exception_class, message)"
+        )
+        extra = "g.kind, g.value, g.error, g.exception_class, g.message"
+    parts = [
+        f"ended AS (DELETE FROM steady_queue_claimedexecution c USING {given}"
+        " WHERE c.job_id = g.job_id AND c.claim_id = g.claim_id"
+        f" RETURNING c.job_id, c.claim_id, c.claimed_at, {extra})"
+    ]
+    if _FINISHED in kinds and not preserve:
+        parts.append("gone AS (DELETE FROM steady_queue_job j USING ended e WHERE j.id = e.job_id AND e.kind = 0)")
+    updated = kinds & ({_FINISHED, _FAILED} if preserve else {_FAILED})
+    # An unused parameter has no type; the worker's name is always mentioned once.
+    parts.append("worker AS (SELECT $1::text AS name)")
+    if updated:
+        parts.append(
+            "done AS (UPDATE steady_queue_job j SET attempts = j.attempts + 1,"
+            " started_at = COALESCE(j.started_at, e.claimed_at), last_attempted_at = e.claimed_at,"
+            " finished_at = CASE WHEN e.kind = 0 THEN statement_timestamp() END, return_value = e.value,"
+            f" last_claim_id = {'e.claim_id' if by_owner else 'j.last_claim_id'},"
+            " errors = COALESCE(j.errors || chr(10) || e.error, j.errors, e.error),"
+            " worker_ids = COALESCE(j.worker_ids || chr(10), '') || (SELECT name FROM worker)"
+            f" FROM ended e WHERE j.id = e.job_id AND e.kind IN ({', '.join(map(str, sorted(updated)))}))"
+        )
+    if _FAILED in kinds:
+        parts.append(
+            "failed AS (INSERT INTO steady_queue_failedexecution (job_id, failed_at, exception_class, message)"
+            " SELECT job_id, statement_timestamp(), exception_class, message FROM ended WHERE kind = 1"
+            " ON CONFLICT (job_id) DO UPDATE SET failed_at = EXCLUDED.failed_at,"
+            " exception_class = EXCLUDED.exception_class, message = EXCLUDED.message)"
+        )
+    if _RELEASED in kinds:
+        parts.append(
+            "again AS (INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority)"
+            " SELECT j.id, j.queue_name, j.lane, j.priority FROM ended e"
+            " JOIN steady_queue_job j ON j.id = e.job_id WHERE e.kind = 2)"
+        )
+    if limited:
+        parts.append(
+            "freed AS (DELETE FROM steady_queue_semaphore s USING ended e WHERE s.job_id = e.job_id AND e.kind < 2)"
+        )
+    return f"WITH {', '.join(parts)} SELECT claim_id FROM ended"

@@ -1,0 +1,57 @@
+"""SQLite: one writer at a time, so its transactions begin IMMEDIATE and no row needs a lock of its own."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from steady_queue.store.sql.dialect import Dialect
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steady_queue.store.outcome import Attempt
+    from steady_queue.store.statement import Flow
+
+
+class SQLite(Dialect):
+    name = "SQLite"
+    mark = "?"
+    now = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+    take = ""
+    take_free = ""
+    ready_by_queue = "steady_queue_readyexecution r INDEXED BY sq_ready_by_queue"
+    ready_all = "steady_queue_readyexecution r INDEXED BY sq_ready_all"
+    blocked_by_key = "steady_queue_blockedexecution INDEXED BY sq_blocked_by_key"
+
+    def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
+        # The transaction itself is the lock.
+        return
+        yield
+
+    def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
+        yield self.say_each(
+            "UPDATE steady_queue_job SET attempts = attempts + 1, started_at = COALESCE(started_at, ?),"
+            " last_attempted_at = ?, finished_at = ?, return_value = ?, last_claim_id = COALESCE(?, last_claim_id),"
+            " errors = COALESCE(errors || char(10) || ?, errors, ?),"
+            " worker_ids = COALESCE(worker_ids || char(10), '') || ? WHERE id = ?",
+            [
+                (
+                    attempt.claimed_at,
+                    attempt.claimed_at,
+                    attempt.finished_at,
+                    attempt.value,
+                    attempt.claim_id if by_owner else None,
+                    attempt.error,
+                    attempt.error,
+                    worker_id,
+                    attempt.job_id,
+                )
+                for attempt in attempts
+            ],
+        )
+
+    def encode(self, value: Any) -> Any:
+        if isinstance(value, datetime):
+            return value.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+        return super().encode(value)

@@ -1,0 +1,109 @@
+"""Starts the servers, sets Django up on them, and gives every database test a clean database that is checked at its end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import django
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers import MariaDB, Postgres
+
+DATABASES = ("postgres", "mariadb", "sqlite")
+_servers: dict[str, Postgres | MariaDB] = {}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--databases", default=",".join(DATABASES), help="the databases to test on, with commas between (default: all)"
+    )
+
+
+def chosen(config: pytest.Config) -> list[str]:
+    return [name for name in str(config.getoption("--databases")).split(",") if name]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A directory per run: two runs beside each other must not share SQLite files.
+    directory = tempfile.mkdtemp(prefix="steady-queue-tests-")
+    config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+    os.environ["STEADY_QUEUE_TEST_DIRECTORY"] = directory
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+    if not (config.option.collectonly or config.option.help):
+        start_servers(config)
+    django.setup()
+    if not (config.option.collectonly or config.option.help):
+        prepare_databases(config)
+
+
+def start_servers(config: pytest.Config) -> None:
+    from tests.servers import MariaDB, Postgres
+
+    kinds = {"postgres": Postgres, "mariadb": MariaDB}
+    wanted = [name for name in chosen(config) if name in kinds]
+    with ThreadPoolExecutor() as threads:
+        for name, server in zip(wanted, threads.map(lambda name: kinds[name]().start(), wanted), strict=True):
+            config.add_cleanup(server.destroy)
+            server.create_database("steady_queue")
+            _servers[name] = server
+            for key, value in (("HOST", server.host), ("PORT", server.port), ("USER", server.user)):
+                os.environ[f"STEADY_QUEUE_TEST_{name.upper()}_{key}"] = str(value)
+            os.environ[f"STEADY_QUEUE_TEST_{name.upper()}_PASSWORD"] = server.password
+
+
+def prepare_databases(config: pytest.Config) -> None:
+    from django.core.management import call_command
+    from django.db import connections
+    from django.test.utils import setup_test_environment, teardown_test_environment
+
+    setup_test_environment()
+    config.add_cleanup(teardown_test_environment)
+    for alias in ("default", *chosen(config)):
+        call_command("migrate", database=alias, run_syncdb=True, verbosity=0)
+        connections[alias].close()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "database" in metafunc.fixturenames:
+        metafunc.parametrize("database", chosen(metafunc.config), indirect=True)
+
+
+@pytest.fixture(scope="session")
+def servers() -> dict[str, Postgres | MariaDB]:
+    """The private servers, to be stopped and killed only by tests that start them again."""
+    return _servers
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The alias of a database that holds the queue for this test, empty at its start and checked at its end."""
+    from django.db import connections
+
+    import steady_queue
+    from tests.support.invariants import violations
+    from tests.support.tables import empty_tables
+
+    alias: str = request.param
+    before = steady_queue.database
+    steady_queue.database = alias
+    try:
+        yield alias
+        connections[alias].close_if_unusable_or_obsolete()
+        found = violations(alias)
+    finally:
+        steady_queue.database = before
+        empty_tables(alias)
+        connections.close_all()
+    assert not found
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    return "asyncio", {"debug": True}

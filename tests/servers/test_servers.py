@@ -1,0 +1,160 @@
+"""The servers of the tests: they answer, survive being killed, and leave nothing behind."""
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import MySQLdb
+import psycopg
+import pytest
+
+from tests.servers import Daemon, MariaDB, PgBouncer, Postgres, ServerError, ServerMissing, keeper, wait_until
+from tests.servers.machine import programs
+
+Server = Postgres | MariaDB
+SERVERS: dict[str, type[Server]] = {"postgres": Postgres, "mariadb": MariaDB}
+REPOSITORY = Path(__file__).parents[2]
+REFUSED = (psycopg.OperationalError, MySQLdb.OperationalError)
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server_kind(request: pytest.FixtureRequest) -> type[Server]:
+    """Each kind of server."""
+    return SERVERS[request.param]
+
+
+@pytest.fixture(scope="module")
+def running(server_kind: type[Server]) -> Iterator[Server]:
+    """One server of each kind for the tests that need none of their own."""
+    with server_kind() as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: Server) -> Iterator[Server]:
+    """The server with an empty table of numbers; running again after the test, whatever the test did to it."""
+    running.create_database("app")
+    query(running, "CREATE TABLE numbers (number integer)")
+    yield running
+    if not running.running:
+        running.start()
+    running.drop_database("app")
+
+
+def connect(server: Daemon, password: str = Daemon.password) -> Any:
+    """A connection over the loopback port."""
+    account: dict[str, Any] = {"host": server.host, "port": server.port, "user": server.user, "password": password}
+    if isinstance(server, MariaDB):
+        return MySQLdb.connect(**account, database="app", autocommit=True)
+    return psycopg.connect(**account, dbname="app", autocommit=True)
+
+
+def query(server: Daemon, statement: str) -> list[Any]:
+    """The first column of the rows a statement gives."""
+    with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(statement)
+        return [row[0] for row in cursor.fetchall()] if cursor.description else []
+
+
+def test_answers_a_query(server: Server) -> None:
+    assert query(server, "SELECT 40 + 2") == [42]
+
+
+def test_refuses_a_wrong_password(server: Server) -> None:
+    with pytest.raises(REFUSED):
+        connect(server, password="wrong")
+
+
+def test_drops_a_database_somebody_uses(server: Server) -> None:
+    with closing(connect(server)):
+        server.drop_database("app")
+    with pytest.raises(REFUSED):
+        connect(server)
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_keeps_every_commit(server: Server, end: str) -> None:
+    port = server.port
+    with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
+        for number in range(100):
+            cursor.execute(f"INSERT INTO numbers VALUES ({number})")
+        getattr(server, end)()
+        with pytest.raises(REFUSED):
+            connect(server)
+        server.start()
+    assert server.port == port
+    assert query(server, "SELECT number FROM numbers ORDER BY number") == list(range(100))
+
+
+def test_a_killed_server_takes_its_children_along(server: Server) -> None:
+    with closing(connect(server)):
+        family = [server.pid, *keeper.children(server.pid)]
+        server.kill()
+    assert not any(keeper.alive(pid) for pid in family)
+
+
+def test_a_frozen_server_is_silent_until_thawed(server: Server) -> None:
+    answer: list[Any] = []
+    server.freeze()
+    client = threading.Thread(target=lambda: answer.extend(query(server, "SELECT 40 + 2")))
+    client.start()
+    client.join(0.3)
+    assert answer == []
+    server.thaw()
+    client.join()
+    assert answer == [42]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_destroy_leaves_no_process_and_no_directory(server_kind: type[Server], frozen: bool) -> None:
+    with server_kind() as server:
+        family = [server.pid, *keeper.children(server.pid)]
+        if frozen:
+            server.freeze()
+    assert not any(keeper.alive(pid) for pid in family)
+    assert not server.directory.exists()
+
+
+def test_a_killed_test_run_leaves_nothing_either(server_kind: type[Server]) -> None:
+    script = f"""if True:
+        import os, signal
+        from tests.servers import {server_kind.__name__}, keeper
+        server = {server_kind.__name__}().start()
+        print(server.directory, server.pid, *keeper.children(server.pid), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    run = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=False)
+    assert run.returncode == -signal.SIGKILL
+    directory, *family = run.stdout.split()
+    wait_until(lambda: not Path(directory).exists(), "the keeper has removed the directory")
+    assert not any(keeper.alive(int(pid)) for pid in family)
+
+
+def test_a_server_that_cannot_start_says_why(server_kind: type[Server]) -> None:
+    server = server_kind()
+    with socket.create_server((server.host, server.port)), pytest.raises(ServerError) as caught, server:
+        pass
+    assert "in use" in "".join(caught.value.__notes__)
+    assert not server.directory.exists()
+
+
+def test_a_missing_program_names_its_package() -> None:
+    with pytest.raises(ServerMissing, match="apt-get install no-such-package"):
+        programs("no-such-program", packages="no-such-package")
+
+
+@pytest.mark.parametrize("database", ["postgres"])
+def test_pgbouncer_passes_a_query_and_finds_a_killed_server_again(database: str) -> None:
+    with Postgres() as postgres, PgBouncer(postgres) as bouncer:
+        postgres.create_database("app")
+        assert query(bouncer, "SELECT 40 + 2") == [42]
+        postgres.kill()
+        postgres.start()
+        wait_until(bouncer.answers, "the pooler has a new connection")
+        assert query(bouncer, "SELECT 40 + 2") == [42]

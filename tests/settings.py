@@ -1,0 +1,55 @@
+"""Settings of the suite: one database of each kind, each with the whole schema.
+
+The servers are started, and their addresses exported, by tests/conftest.py before Django is set up.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+DIRECTORY = os.environ.get("STEADY_QUEUE_TEST_DIRECTORY", ".")
+
+
+def server(kind: str) -> dict[str, Any]:
+    prefix = f"STEADY_QUEUE_TEST_{kind.upper()}_"
+    return {
+        "HOST": os.environ.get(f"{prefix}HOST", "127.0.0.1"),
+        "PORT": os.environ.get(f"{prefix}PORT", ""),
+        "USER": os.environ.get(f"{prefix}USER", ""),
+        "PASSWORD": os.environ.get(f"{prefix}PASSWORD", ""),
+        "NAME": os.environ.get(f"{prefix}NAME", "steady_queue"),
+    }
+
+
+def sqlite(name: str) -> dict[str, Any]:
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": os.path.join(DIRECTORY, f"{name}.sqlite3"),
+        "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 5, "init_command": "PRAGMA journal_mode=WAL;"},
+    }
+
+
+DATABASES = {
+    "default": sqlite("default"),
+    "sqlite": sqlite("sqlite"),
+    "postgres": {"ENGINE": "django.db.backends.postgresql", **server("postgres")},
+    "mariadb": {
+        "ENGINE": "django.db.backends.mysql",
+        **server("mariadb"),
+        "OPTIONS": {"charset": "utf8mb4"},
+    },
+}
+
+SECRET_KEY = "not a secret: the suite's own"  # noqa: S105
+USE_TZ = True
+TIME_ZONE = "UTC"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+INSTALLED_APPS = ["django.contrib.contenttypes", "django_tasks", "steady_queue", "tests.shop"]
+TASKS = {
+    "default": {
+        "BACKEND": "steady_queue.backend.SteadyQueueBackend",
+        "QUEUES": ["default", "mail", "reports", "queue_1"],
+    },
+    "anything": {"BACKEND": "steady_queue.backend.SteadyQueueBackend", "QUEUES": []},
+}

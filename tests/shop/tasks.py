@@ -1,0 +1,66 @@
+"""Tasks that tests enqueue and run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from steady_queue import task
+from steady_queue.concurrency import limits_concurrency
+
+if TYPE_CHECKING:
+    from steady_queue.compat import TaskContext
+
+
+@task
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+@task()
+async def greet(name: str, times: int = 1) -> str:
+    await asyncio.sleep(0)
+    return " ".join([f"Hello, {name}!"] * times)
+
+
+@task(priority=10, queue_name="mail")
+def send_mail(to: str) -> None:
+    pass
+
+
+@task
+def anything(*args: Any, **kwargs: Any) -> None:
+    pass
+
+
+@task(takes_context=True)
+def with_context(context: TaskContext, value: int = 0) -> str:
+    return f"{context.task_result.id} {context.attempt} {value}"
+
+
+@task
+def fail(message: str) -> None:
+    raise ValueError(message)
+
+
+@task(enqueue_on_commit=False)
+def at_once() -> None:
+    pass
+
+
+@limits_concurrency(key=lambda account, **kwargs: account)
+@task()
+def charge(account: int | str, amount: int = 0) -> None:
+    pass
+
+
+@limits_concurrency(key="export", to=2, group="exports")
+@task(queue_name="reports")
+async def export(name: str) -> None:
+    pass
+
+
+@limits_concurrency(key=lambda account: account, on_conflict="discard")
+@task()
+def refresh(account: int) -> None:
+    pass

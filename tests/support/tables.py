@@ -1,0 +1,48 @@
+"""The queue's tables, seen from outside: counted, filled and emptied by tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.apps import apps
+from django.db import connections
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+EXECUTIONS = ("readyexecution", "scheduledexecution", "blockedexecution", "claimedexecution", "failedexecution")
+
+
+def query(alias: str, text: str, *params: Any) -> list[tuple[Any, ...]]:
+    """The rows of a statement on Django's connection."""
+    with connections[alias].cursor() as cursor:
+        cursor.execute(text, params)
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+def count(alias: str, table: str) -> int:
+    """How many rows a table of the queue has: `count("sqlite", "job")`."""
+    return int(query(alias, f"SELECT count(*) FROM steady_queue_{table}")[0][0])
+
+
+def counts(alias: str) -> dict[str, int]:
+    """The rows of each execution table that has any."""
+    found = {table: count(alias, table) for table in EXECUTIONS}
+    return {table.removesuffix("execution"): number for table, number in found.items() if number}
+
+
+def empty_tables(alias: str) -> None:
+    """Delete everything but the lock buckets, which the migration made."""
+    connection = connections[alias]
+    connection.close()
+    with connection.cursor() as cursor:
+        for app in ("steady_queue", "shop"):
+            for model in apps.get_app_config(app).get_models():
+                if model._meta.model_name != "lockbucket":
+                    cursor.execute(f"DELETE FROM {model._meta.db_table}")
+
+
+def row(alias: str, table: str, job_id: UUID | str, column: str = "job_id") -> dict[str, Any] | None:
+    """One row as a dictionary, or None."""
+    model = apps.get_model("steady_queue", table)
+    return model._base_manager.using(alias).filter(**{column: job_id}).values().first()

@@ -30,7 +30,7 @@ test-next: .venv-next/.tests ## Run the tests on the newest Django only; NEXT_TE
 	$(if $(NEXT_TESTS),STEADY_QUEUE_TALLY=$(TALLY),$(FULL)) .venv-next/bin/python -m pytest $(NEXT_TESTS)
 
 test-sqlite: .venv/.tests ## Run quickly: no server but SQLite; ARGS="-x -k name" is passed on
-	.venv/bin/python -m pytest --ignore=tests/servers -k "not postgres and not mariadb" $(ARGS)
+	.venv/bin/python -m pytest --ignore=tests/servers --databases=sqlite $(ARGS)
 
 demo: .venv/.runtime ## Show it at work; needs no database server
 	@.venv/bin/python examples/demo.py

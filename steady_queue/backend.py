@@ -36,11 +36,11 @@ class SteadyQueueBackend(BaseTaskBackend):
     """Keeps tasks in the database that `steady_queue.database` names.
 
     OPTIONS: `aenqueue` ("auto", "django" or "native") says which connection async code uses; `commit_with` names the
-    database whose transaction `enqueue_on_commit` waits for when the queue is in another; `max_arguments_bytes` bounds the
-    stored arguments of a task.
+    database whose transaction `enqueue_on_commit` waits for when the queue is in another; `max_arguments_bytes` bounds
+    the stored arguments of a task.
     """
 
-    task_class = SteadyQueueTask  # type: ignore[assignment]
+    task_class = SteadyQueueTask
     supports_defer = True
     supports_async_task = True
     supports_get_result = True
@@ -77,10 +77,10 @@ class SteadyQueueBackend(BaseTaskBackend):
         if self.queues and task.queue_name not in self.queues:
             raise InvalidTask(f"Queue '{task.queue_name}' is not valid for backend.")
 
-    def enqueue(self, task: Task[P, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[T]:  # type: ignore[override]
+    def enqueue(self, task: Task[P, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[T]:
         return self.enqueue_calls([TaskCall(task, tuple(args), kwargs)])[0]
 
-    async def aenqueue(self, task: Task[P, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[T]:  # type: ignore[override]
+    async def aenqueue(self, task: Task[P, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[T]:
         return (await self.aenqueue_calls([TaskCall(task, tuple(args), kwargs)]))[0]
 
     def enqueue_calls(self, calls: Sequence[TaskCall]) -> Results:
@@ -123,7 +123,7 @@ class SteadyQueueBackend(BaseTaskBackend):
         driver = await native.driver(alias)
         return self._result(result_id, await driver.run(find_jobs(driver.sql, [job_id])))
 
-    def _result(self, result_id: str, found: Sequence[JobRecord]) -> TaskResult[Any]:
+    def _result(self, result_id: str, found: list[JobRecord]) -> TaskResult[Any]:
         if not found:
             raise TaskResultDoesNotExist(result_id)
         return results.of_record(found[0])

@@ -83,8 +83,8 @@ def _sqlite(alias: str) -> Iterator[CheckMessage]:
     mode = connection.settings_dict.get("OPTIONS", {}).get("transaction_mode")
     if str(mode).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
         yield Warning(
-            f"The SQLite database {alias!r} opens its transactions for reading: one that enqueues later may fail at once "
-            "with 'database is locked'.",
+            f"The SQLite database {alias!r} opens its transactions for reading: one that enqueues later may fail at "
+            "once with 'database is locked'.",
             hint="Set OPTIONS['transaction_mode'] = 'IMMEDIATE'.",
             id="steady_queue.W003",
         )

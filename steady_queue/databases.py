@@ -48,8 +48,8 @@ def django_driver(alias: str) -> DjangoDriver:
 
 def is_in_memory(alias: str) -> bool:
     """Whether the database lives in Django's own connection, where no other connection can reach it."""
-    connection = connections[alias]
-    return connection.vendor == "sqlite" and bool(connection.is_in_memory_db())  # type: ignore[attr-defined]
+    ask = getattr(connections[alias], "is_in_memory_db", None)  # only SQLite's has it
+    return ask is not None and bool(ask())
 
 
 def open_async(alias: str, *, size: int = 4) -> AsyncDriver:
@@ -111,7 +111,9 @@ _AIOMYSQL = {
         for name in ("host", "port", "user", "password", "unix_socket", "charset", "sql_mode", "init_command")
     },
     **{name: name for name in ("read_default_file", "read_default_group", "connect_timeout", "use_unicode")},
-    **{"database": "db", "db": "db", "passwd": "password"},
+    "database": "db",
+    "db": "db",
+    "passwd": "password",
 }
 #: Meant for mysqlclient alone: how it converts values, and flags that aiomysql sets by itself.
 _MYSQLCLIENT_ONLY = {"conv", "client_flag", "autocommit", "cursorclass", "binary_prefix", "compress", "local_infile"}

@@ -24,8 +24,7 @@ from steady_queue.store.job import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from typing_extensions import Self
+    from typing import Self
 
     from steady_queue.compat import TaskContext
     from steady_queue.concurrency import Limit
@@ -81,7 +80,7 @@ class TaskCall(NamedTuple):
 
     task: Task[..., Any]
     args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = {}  # noqa: RUF012
+    kwargs: Mapping[str, Any] = {}
 
 
 def _moment(delay: timedelta) -> datetime:

@@ -3,8 +3,8 @@
 What decides whether a job exists:
 
 - `enqueue()` writes on Django's connection to the queue's database, and so inside the caller's transaction.
-- With the queue in another database than the application's, `enqueue_on_commit` (the default) defers the write until the
-  application's transaction commits. A crash between the two commits loses the job: it exists *only if* committed.
+- With the queue in another database than the application's, `enqueue_on_commit` (the default) defers the write until
+  the application's transaction commits. A crash between the two loses the job: it exists *only if* committed.
 - `aenqueue()` writes on a connection of the running loop, in a transaction of its own; called from sync code through
   `async_to_sync` it joins the caller's transaction instead.
 
@@ -211,7 +211,7 @@ async def _aresend(driver: AsyncDriver, jobs: Sequence[NewJob]) -> Enqueued:
 
 
 def _may_resend(error: StoreError) -> bool:
-    # When finished jobs are deleted, a job that is missing may have been run already: sending it again could run it twice.
+    # When finished jobs are deleted, a job that is missing may have run already: sent again, it could run twice.
     return error.applied == "unknown" and steady_queue.preserve_finished_jobs
 
 

@@ -1,7 +1,7 @@
 """Async connections that belong to the running event loop and are closed with it.
 
-They are held by an async generator: `asyncio.run` and every server end those with `shutdown_asyncgens`, so that a script
-which ends after `asyncio.run(task.aenqueue())` leaves nothing open (an aiosqlite thread would keep it from exiting).
+They are held by an async generator: `asyncio.run` and every server end those with `shutdown_asyncgens`, so that a
+script which ends after `asyncio.run(task.aenqueue())` leaves nothing open (an aiosqlite thread would keep it alive).
 """
 
 from __future__ import annotations

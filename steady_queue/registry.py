@@ -1,4 +1,4 @@
-"""Which paths may run. A path in a row is data: it is looked up, and never leads to an import outside installed apps."""
+"""Which paths may run. A path in a row is data: it is looked up, and nothing outside installed apps is imported."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, overload
 from uuid import UUID
 
@@ -18,6 +17,8 @@ from steady_queue.registry import registry
 from steady_queue.store.job import Status
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from steady_queue.compat import Task
     from steady_queue.definition import TaskCall
     from steady_queue.store.job import JobRecord, NewJob
@@ -35,8 +36,8 @@ _STATUS = {
 def parse_id(result_id: object) -> UUID:
     """The job id in a result's id; whatever is not one belongs to no result."""
     try:
-        return UUID(result_id)  # type: ignore[arg-type]
-    except (ValueError, TypeError, AttributeError):
+        return UUID(str(result_id))
+    except ValueError:
         raise TaskResultDoesNotExist(result_id) from None
 
 
@@ -85,7 +86,7 @@ def of_record(record: JobRecord) -> TaskResult[Any]:
 
 def _task_of(record: JobRecord) -> Task[..., Any]:
     task = registry.resolve(record.task_path)
-    options = {
+    options: dict[str, Any] = {
         "priority": record.priority,
         "queue_name": record.queue_name,
         "backend": record.backend,

@@ -1,7 +1,7 @@
 """The framework's signals, sent so that they cost nothing when nobody but its own log listens.
 
-Django's `asend` hops to a thread for each sync receiver, and its own log receivers are sync: over 100 µs for a line that is
-usually not even logged. Those are called inline; only receivers that the user connected are worth a hop.
+Django's `asend` hops to a thread for each sync receiver, and its own log receivers are sync: over 100 µs for a line
+that is usually not even logged. Those are called inline; only receivers that the user connected are worth a hop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starts the servers, sets Django up on them, and gives every database test a clean database that is checked at its end."""
+"""Starts the servers, sets Django up on them, gives every database test a clean database and checks it at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import django
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.servers import MariaDB, Postgres
 
@@ -46,16 +46,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def start_servers(config: pytest.Config) -> None:
     from tests.servers import MariaDB, Postgres
 
-    kinds = {"postgres": Postgres, "mariadb": MariaDB}
-    wanted = [name for name in chosen(config) if name in kinds]
+    makers: dict[str, Callable[[], Postgres | MariaDB]] = {"postgres": Postgres, "mariadb": MariaDB}
+    started = {name: makers[name]() for name in chosen(config) if name in makers}
     with ThreadPoolExecutor() as threads:
-        for name, server in zip(wanted, threads.map(lambda name: kinds[name]().start(), wanted), strict=True):
-            config.add_cleanup(server.destroy)
-            server.create_database("steady_queue")
-            _servers[name] = server
-            for key, value in (("HOST", server.host), ("PORT", server.port), ("USER", server.user)):
-                os.environ[f"STEADY_QUEUE_TEST_{name.upper()}_{key}"] = str(value)
-            os.environ[f"STEADY_QUEUE_TEST_{name.upper()}_PASSWORD"] = server.password
+        list(threads.map(lambda server: server.start(), started.values()))
+    for name, server in started.items():
+        config.add_cleanup(server.destroy)
+        server.create_database("steady_queue")
+        _servers[name] = server
+        for key in ("host", "port", "user", "password"):
+            os.environ[f"STEADY_QUEUE_TEST_{name.upper()}_{key.upper()}"] = str(getattr(server, key))
 
 
 def prepare_databases(config: pytest.Config) -> None:

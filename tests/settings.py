@@ -41,7 +41,7 @@ DATABASES = {
     },
 }
 
-SECRET_KEY = "not a secret: the suite's own"  # noqa: S105
+SECRET_KEY = "not a secret: the suite's own"
 USE_TZ = True
 TIME_ZONE = "UTC"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -13,6 +13,10 @@ __all__ = ["KEY_LENGTH", "NAME_LENGTH", "NameField"]
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
+    _CharField = models.CharField[Any, Any]
+else:
+    _CharField = models.CharField  # subscriptable for type checkers only
+
 
 def bytewise_collation(connection: BaseDatabaseWrapper) -> str | None:
     """The collation under which two names are equal only when their bytes are."""
@@ -24,7 +28,7 @@ def bytewise_collation(connection: BaseDatabaseWrapper) -> str | None:
     return None
 
 
-class NameField(models.CharField):  # type: ignore[type-arg]
+class NameField(_CharField):
     """Text compared byte by byte, on every database."""
 
     def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:

@@ -33,4 +33,4 @@ class Pause(models.Model):
     created_at = models.DateTimeField()
 
     def __str__(self) -> str:
-        return self.queue_name
+        return str(self.queue_name)

@@ -25,7 +25,7 @@ class RecurringTask(models.Model):
     updated_at = models.DateTimeField()
 
     def __str__(self) -> str:
-        return self.key
+        return str(self.key)
 
 
 class RecurringExecution(models.Model):

@@ -6,7 +6,7 @@ from steady_queue.models.fields import KEY_LENGTH, NameField
 
 
 class Semaphore(models.Model):
-    """One taken concurrency slot. It lives as long as its job has a ready or claimed row, and dies in the same commit."""
+    """One taken concurrency slot. It lives as long as its job has a ready or claimed row, and goes with it."""
 
     job = models.OneToOneField(
         "steady_queue.Job", on_delete=models.CASCADE, primary_key=True, db_constraint=False, related_name="semaphore"

@@ -13,9 +13,9 @@
     sql/            the statements in the words of PostgreSQL, MySQL/MariaDB and SQLite
     drivers/        who carries a flow to the database: asyncpg, aiomysql, aiosqlite, or Django's own connection
 
-A flow is a generator: it yields statements, receives rows and does no I/O, so that it is written once and means the same
-in `enqueue()` and `aenqueue()`, in the admin and in the worker.
+A flow is a generator: it yields statements, receives rows and does no I/O, so that it is written once and means the
+same in `enqueue()` and `aenqueue()`, in the admin and in the worker.
 
-Lock order, in every flow: claimed -> job -> semaphore -> lock ids ascending -> blocked (skipping locked rows). After the
-lock ids nothing is waited for.
+Lock order, in every flow: claimed -> job -> semaphore -> lock ids ascending -> blocked (skipping locked rows). After
+the lock ids nothing is waited for.
 """

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 #: The limit in force for each task path, where the code knows it; the limit stored with the job serves for others.
 Limits: TypeAlias = Mapping[str, int]
 
-#: Rows in one array insert: larger ones gain nothing, and hold their parameters in memory twice.
+#: Rows, and characters of arguments, in one insert: larger ones gain nothing, and are held in memory twice.
 CHUNK = 5_000
+CHUNK_CHARACTERS = 8_000_000
 
 #: The columns of a job without delay, headers or limit: the first of NewJob's.
 PLAIN = NewJob._fields[:8]
@@ -44,10 +45,10 @@ def enqueue(
     """Store the jobs, all or none.
 
     `promoting` belongs to callers that own the transaction; inside somebody else's the limited jobs stay blocked, and
-    `Enqueued.blocked` must be admitted after its commit. `again` makes it safe after a lost reply: jobs that are already
-    there are left alone.
+    `Enqueued.blocked` must be admitted after its commit. `again` makes it safe after a lost reply: jobs that are there
+    already are left alone.
     """
-    simple = sql.at_once is not None and not again and len(jobs) <= CHUNK and _all_ready(jobs)
+    simple = sql.at_once is not None and not again and _all_ready(jobs) and len(_chunks(jobs)) == 1
     return Operation("enqueue", partial(_enqueue, sql, jobs, promoting, again, limits or {}), transaction=not simple)
 
 
@@ -102,7 +103,17 @@ def _sorted_out(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[tuple[list[NewJob]
 
 
 def _chunks(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
-    return [jobs[at : at + CHUNK] for at in range(0, len(jobs), CHUNK)]
+    """The jobs in parts that are inserted together."""
+    if len(jobs) <= CHUNK and sum([len(job.arguments) for job in jobs]) <= CHUNK_CHARACTERS:
+        return [jobs] if jobs else []
+    chunks: list[Sequence[NewJob]] = []
+    first = characters = 0
+    for at, job in enumerate(jobs):
+        characters += len(job.arguments)
+        if at > first and (at - first == CHUNK or characters > CHUNK_CHARACTERS):
+            chunks.append(jobs[first:at])
+            first, characters = at, len(job.arguments)
+    return [*chunks, jobs[first:]]
 
 
 def _insert_ready(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[None]:

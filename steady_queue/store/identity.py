@@ -1,7 +1,7 @@
 """Job ids: UUIDv7 with a counter inside the millisecond.
 
-Made by the client, so an id is known before its row exists: enqueue needs no RETURNING, and an enqueue that is sent again
-after a lost reply cannot store the job twice. Ids of one process rise strictly; between processes the clocks decide.
+Made by the client, so an id is known before its row exists: enqueue needs no RETURNING, and an enqueue that is sent
+again after a lost reply cannot store the job twice. Ids of one process rise strictly; between processes clocks decide.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 A slot is a row owned by a job. It is never taken inside somebody else's transaction, where even an insert that ignores
 conflicts waits for the other to end; only here, in a short transaction of our own:
 
-1. lock the keys, as a statement of its own: the next one must see what the previous holder committed. (In one statement
-   with the promotion, jobs were seen stranded beside free slots.) Keys hash into 1,024 lock ids, taken in ascending order.
+1. lock the keys, as a statement of its own: the next one must see what the previous holder committed. (In one
+   statement with the promotion, jobs were seen stranded beside free slots.) Keys hash into 1,024 lock ids, taken in
+   ascending order.
 2. read the slots taken and the first blocked jobs of each key, skipping rows that others hold;
 3. grant in order while the key has fewer slots taken than the candidate's limit; the first refusal ends the key's turn.
 """

@@ -1,13 +1,14 @@
 """Settle: the only place that ends a claim.
 
-Deleting the claimed row by job id *and* claim id decides who owns the job. Only what that deleted gets its job updated, its
-slot freed and the next job of its key promoted, in the same transaction. A late writer changes nothing and is told so.
+Deleting the claimed row by job id *and* claim id decides who owns the job. Only what that deleted gets its job updated,
+its slot freed and the next job of its key promoted, in the same transaction. A late writer changes nothing and is told
+so.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from steady_queue.store.outcome import Attempt, Failed, Finished, Released, Settlement, Verdict
 from steady_queue.store.promote import make_ready, promote
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from steady_queue.store.outcome import Outcome
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
+
+    #: For each claim id found: when it was claimed, and the database's time now.
+    Held: TypeAlias = dict[UUID, tuple[datetime, datetime]]
 
 
 def settle(
@@ -94,45 +98,51 @@ def _end_claims(
     sql: Dialect, outcomes: Sequence[Outcome], worker_id: str, preserve: bool, by_owner: bool
 ) -> Flow[set[UUID]]:
     rows = yield sql.say(
-        f"SELECT job_id, claim_id, claimed_at, {sql.now} FROM steady_queue_claimedexecution WHERE job_id IN ?*{sql.take}",
+        f"SELECT claim_id, claimed_at, {sql.now} FROM steady_queue_claimedexecution WHERE job_id IN ?*{sql.take}",
         [outcome.claim.job_id for outcome in outcomes],
-        returns="uutt",
+        returns="utt",
     )
-    held = {claim_id: (claimed_at, now) for _, claim_id, claimed_at, now in rows}
-    finished: list[Finished] = []
-    failed: list[Failed] = []
+    held: Held = {claim_id: (claimed_at, now) for claim_id, claimed_at, now in rows}
+    ours = [outcome for outcome in outcomes if outcome.claim.claim_id in held]
+    if not ours:
+        return set()
+    over: list[Finished | Failed] = []
     released: list[UUID] = []
-    for outcome in outcomes:
-        if outcome.claim.claim_id not in held:
-            continue
+    for outcome in ours:
         match outcome:
-            case Finished():
-                finished.append(outcome)
-            case Failed():
-                failed.append(outcome)
+            case Finished() | Failed():
+                over.append(outcome)
             case Released():
                 released.append(outcome.claim.job_id)
             case _:
                 assert_never(outcome)
-    if not (finished or failed or released):
-        return set()
-    if finished and not preserve:
-        yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", [o.claim.job_id for o in finished])
-        yield from sql.update_attempts([_attempt(o, held) for o in failed], worker_id, by_owner)
-    else:
-        yield from sql.update_attempts([_attempt(o, held) for o in (*finished, *failed)], worker_id, by_owner)
-    if failed:
-        yield from _keep_failures(sql, failed, held)
-    ended = [outcome.claim.job_id for outcome in (*finished, *failed)]
-    if ended:
-        yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", ended)
+    if over:
+        yield from _end_attempts(sql, over, held, worker_id, preserve, by_owner)
     if released:
         yield make_ready(sql, released)
-    yield sql.say("DELETE FROM steady_queue_claimedexecution WHERE job_id IN ?*", [*ended, *released])
-    return {o.claim.claim_id for o in outcomes if o.claim.claim_id in held}
+    yield sql.say(
+        "DELETE FROM steady_queue_claimedexecution WHERE job_id IN ?*", [outcome.claim.job_id for outcome in ours]
+    )
+    return {outcome.claim.claim_id for outcome in ours}
 
 
-def _attempt(outcome: Finished | Failed, held: dict[UUID, tuple[datetime, datetime]]) -> Attempt:
+def _end_attempts(
+    sql: Dialect, over: Sequence[Finished | Failed], held: Held, worker_id: str, preserve: bool, by_owner: bool
+) -> Flow[None]:
+    """Everything that the end of an attempt changes, but for the claimed row itself."""
+    finished = [outcome.claim.job_id for outcome in over if isinstance(outcome, Finished)]
+    failed = [outcome for outcome in over if isinstance(outcome, Failed)]
+    if finished and not preserve:
+        yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", finished)
+        yield from sql.update_attempts([_attempt(outcome, held) for outcome in failed], worker_id, by_owner)
+    else:
+        yield from sql.update_attempts([_attempt(outcome, held) for outcome in over], worker_id, by_owner)
+    if failed:
+        yield from _keep_failures(sql, failed, held)
+    yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", [outcome.claim.job_id for outcome in over])
+
+
+def _attempt(outcome: Finished | Failed, held: Held) -> Attempt:
     claim = outcome.claim
     claimed_at, now = held[claim.claim_id]
     if isinstance(outcome, Finished):
@@ -140,7 +150,7 @@ def _attempt(outcome: Finished | Failed, held: dict[UUID, tuple[datetime, dateti
     return Attempt(claim.job_id, claim.claim_id, claimed_at, None, None, outcome.error.as_line())
 
 
-def _keep_failures(sql: Dialect, failed: Sequence[Failed], held: dict[UUID, tuple[datetime, datetime]]) -> Flow[None]:
+def _keep_failures(sql: Dialect, failed: Sequence[Failed], held: Held) -> Flow[None]:
     # A failed row may be left from an earlier failure of the same job: the newer one counts.
     yield sql.say(
         "DELETE FROM steady_queue_failedexecution WHERE job_id IN ?*", [outcome.claim.job_id for outcome in failed]

@@ -29,7 +29,8 @@ RULES = {
         SELECT j.id FROM steady_queue_readyexecution r JOIN steady_queue_job j ON j.id = r.job_id
         WHERE r.priority <> j.priority OR r.queue_name <> j.queue_name OR r.lane <> j.lane""",
     "jobs with fewer worker names than attempts": """
-        SELECT id FROM steady_queue_job WHERE (attempts > 0 AND worker_ids IS NULL) OR (attempts = 0 AND worker_ids IS NOT NULL)""",
+        SELECT id FROM steady_queue_job
+        WHERE (attempts > 0 AND worker_ids IS NULL) OR (attempts = 0 AND worker_ids IS NOT NULL)""",
 }
 
 

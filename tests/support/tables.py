@@ -45,4 +45,5 @@ def empty_tables(alias: str) -> None:
 def row(alias: str, table: str, job_id: UUID | str, column: str = "job_id") -> dict[str, Any] | None:
     """One row as a dictionary, or None."""
     model = apps.get_model("steady_queue", table)
-    return model._base_manager.using(alias).filter(**{column: job_id}).values().first()
+    found: dict[str, Any] | None = model._base_manager.using(alias).filter(**{column: job_id}).values().first()
+    return found

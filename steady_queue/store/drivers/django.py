@@ -55,14 +55,18 @@ class DjangoDriver:
     def in_transaction(self) -> bool:
         """Whether the caller has a transaction open that we must neither end nor retry in."""
         connection = self.connection
-        return connection.in_atomic_block or not connection.get_autocommit()
+        if connection.in_atomic_block:
+            return True
+        is_connected = connection.connection is not None
+        return not (connection.autocommit if is_connected else connection.settings_dict["AUTOCOMMIT"])
 
     def run(self, operation: Operation[T]) -> T:
         try:
-            joining = self.in_transaction
-        except (DatabaseError, InterfaceError) as error:  # asking for autocommit connects
+            # Here, not with the first statement: what fails before anything is sent has certainly not been applied.
+            self.connection.ensure_connection()
+        except (DatabaseError, InterfaceError) as error:
             raise named(error, self.connection, lost_means_unknown=False) from error
-        if joining:
+        if self.in_transaction:
             return self._join(operation)
         for attempt in range(1, TRIES + 1):
             try:

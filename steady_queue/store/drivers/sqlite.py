@@ -17,7 +17,7 @@ from steady_queue.store.sql.sqlite import SQLite
 from steady_queue.store.statement import drive
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from steady_queue.store.statement import Operation, Row, Statement
 
@@ -30,13 +30,14 @@ class SQLiteLink:
     def __init__(self, connection: aiosqlite.Connection, sql: SQLite) -> None:
         self.connection = connection
         self.sql = sql
+        self.in_thread: Callable[..., Awaitable[Any]] = connection._execute
 
     @property
     def is_open(self) -> bool:
         return self.connection._running
 
     async def run(self, operation: Operation[T]) -> T:
-        result: T = await self.connection._execute(self._run, operation)
+        result: T = await self.in_thread(self._run, operation)
         return result
 
     async def close(self) -> None:
@@ -98,7 +99,7 @@ def open_pool(parameters: Mapping[str, Any], *, size: int = 1) -> Pool[SQLiteLin
         try:
             connection = await aiosqlite.connect(path, **{**options, "isolation_level": None})
             link = SQLiteLink(connection, sql)
-            await connection._execute(_prepare, link, first_commands)
+            await link.in_thread(_prepare, link, first_commands)
         except sqlite3.Error as error:
             raise named(error) from error
         return link

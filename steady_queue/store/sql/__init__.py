@@ -1,7 +1,7 @@
 """What differs between the databases.
 
-The flows say everything in portable SQL, in steps that a transaction holds together. A dialect holds the few words that a
-server says differently (`mysql.py`, `sqlite.py`); `postgres.py` also says each hot operation in a single statement.
+The flows say everything in portable SQL, in steps that a transaction holds together. A dialect holds the few words that
+a server says differently (`mysql.py`, `sqlite.py`); `postgres.py` also says each hot operation in a single statement.
 """
 
 from steady_queue.store.sql.dialect import AtOnce, Dialect

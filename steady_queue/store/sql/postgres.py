@@ -1,7 +1,7 @@
 """PostgreSQL: each hot operation is one statement, so it needs one round trip and no transaction around it.
 
-Every statement is a lookup in the order of an index. Its plan must stay that way when the table was analyzed while empty,
-so the planner's other ways are switched off for our own connections: see `SETTINGS`.
+Every statement is a lookup in the order of an index. Its plan must stay that way when the table was analyzed while
+empty, so the planner's other ways are switched off for our own connections: see `SETTINGS`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from steady_queue.store.claim import CLAIM_TYPES, JOB_COLUMNS
 from steady_queue.store.enqueue import FULL, PLAIN
-from steady_queue.store.outcome import Failed, Finished, Released
+from steady_queue.store.outcome import Failed, Finished
 from steady_queue.store.sql.dialect import Dialect
 from steady_queue.store.statement import Statement
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Flow, Row
 
 #: Set on our own connections, where the server allows it (a pooler may not). A plan cached for a table that was empty
-#: when analyzed scans the whole table for ever after: measured 16 times slower. Without the scans there is no such plan.
+#: when analyzed scans the whole table for ever after: measured 16 times slower. Without scans there is no such plan.
 SETTINGS = {
     "jit": "off",
     "enable_seqscan": "off",
@@ -231,11 +231,12 @@ def _end_claims(kinds: frozenset[int], preserve: bool, by_owner: bool, limited: 
             " AS g(job_id, claim_id, kind, value, error, exception_class, message)"
         )
         extra = "g.kind, g.value, g.error, g.exception_class, g.message"
-    parts = [
+    ended = (
         f"ended AS (DELETE FROM steady_queue_claimedexecution c USING {given}"
         " WHERE c.job_id = g.job_id AND c.claim_id = g.claim_id"
         f" RETURNING c.job_id, c.claim_id, c.claimed_at, {extra})"
-    ]
+    )
+    parts = [ended]
     if _FINISHED in kinds and not preserve:
         parts.append("gone AS (DELETE FROM steady_queue_job j USING ended e WHERE j.id = e.job_id AND e.kind = 0)")
     updated = kinds & ({_FINISHED, _FAILED} if preserve else {_FAILED})

@@ -62,9 +62,11 @@ class SteadyQueueBackend(BaseTaskBackend):
                 _examined.add(examined)
             else:
                 self._validate_options(task)
-        except (TypeError, ValueError, OverflowError) as error:
+        except (TypeError, ValueError, OverflowError, AttributeError) as error:
             raise InvalidTask(f"priority and run_after must be a number and a datetime: {error}") from error
         for what, name in (("queue name", task.queue_name), ("path", task.module_path)):
+            if not isinstance(name, str):
+                raise InvalidTask(f"the {what} must be a text, not {name!r}")
             if reason := unstorable(name, NAME_LENGTH):
                 raise InvalidTask(f"the {what} {reason}")
 
@@ -100,7 +102,8 @@ class SteadyQueueBackend(BaseTaskBackend):
         if native.prefers_django(alias, self.async_connection):
             return await sync_to_async(self.enqueue_calls, thread_sensitive=True)(calls)
         jobs = self._new_jobs(calls)
-        await enqueue.astore(await native.driver(alias), type(self), calls, jobs)
+        held = await native.connections(alias)
+        await enqueue.astore(held.driver, held.teller, type(self), calls, jobs)
         return Results(calls, jobs)
 
     def _new_jobs(self, calls: Sequence[TaskCall]) -> list[Any]:
@@ -120,7 +123,7 @@ class SteadyQueueBackend(BaseTaskBackend):
         alias = queue_alias()
         if native.prefers_django(alias, self.async_connection):
             return await sync_to_async(self.get_result, thread_sensitive=True)(result_id)
-        driver = await native.driver(alias)
+        driver = (await native.connections(alias)).driver
         return self._result(result_id, await driver.run(find_jobs(driver.sql, [job_id])))
 
     def _result(self, result_id: str, found: list[JobRecord]) -> TaskResult[Any]:

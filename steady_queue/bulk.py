@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.compat import Task, task_backends
@@ -10,7 +11,7 @@ from steady_queue.errors import ConfigurationError
 from steady_queue.results import Results
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from steady_queue.backend import SteadyQueueBackend
 
@@ -33,11 +34,19 @@ async def aenqueue_all(calls: Iterable[Call]) -> Results:
 
 
 def _bound(calls: Iterable[Call]) -> list[TaskCall]:
-    bound = [call if type(call) is TaskCall else TaskCall(*call) for call in calls]
-    for call in bound:
-        if not isinstance(call.task, Task):
-            raise TypeError(f"enqueue_all takes task.bind(...) or (task, args, kwargs), not {call!r}")
-    return bound
+    return [call if type(call) is TaskCall else _call_of(call) for call in calls]
+
+
+def _call_of(call: object) -> TaskCall:
+    """A call from a tuple of task, arguments and named arguments."""
+    if isinstance(call, tuple) and 1 <= len(call) <= 3 and isinstance(call[0], Task):
+        args = call[1] if len(call) > 1 else ()
+        kwargs = call[2] if len(call) > 2 else {}
+        if isinstance(args, (list, tuple)) and isinstance(kwargs, Mapping):
+            return TaskCall(call[0], tuple(args), kwargs)
+    raise TypeError(
+        f"enqueue_all takes task.bind(...) or (task, args, kwargs), not {type(call).__name__} {call!r:.100}"
+    )
 
 
 def _backend(calls: Sequence[TaskCall]) -> SteadyQueueBackend:

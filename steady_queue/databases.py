@@ -91,18 +91,28 @@ def _for_asyncpg(connection: BaseDatabaseWrapper) -> Parameters:
     unmapped: list[str] = []
     for key, value in connection.get_connection_params().items():
         if key in _ASYNCPG:
-            values[_ASYNCPG[key]] = int(value) if key == "port" else value
+            values[_ASYNCPG[key]] = _hosts(key, str(value)) if key in ("host", "port") else value
         elif key == "connect_timeout":
             values["timeout"] = float(value)
         elif key in _LIBPQ:
             libpq[key] = str(value)
         elif key not in _PSYCOPG_ONLY:
             unmapped.append(key)
+    if fallback := libpq.pop("fallback_application_name", None):
+        libpq.setdefault("application_name", fallback)
     if libpq:
-        values["dsn"] = f"postgresql:///?{urlencode(libpq)}"
+        # Without a path, which would hide the database that a service names.
+        values["dsn"] = f"postgresql://?{urlencode(libpq)}"
     if role := connection.settings_dict.get("OPTIONS", {}).get("assume_role"):
         values["server_settings"] = {"role": role}
     return Parameters(values, tuple(unmapped))
+
+
+def _hosts(key: str, value: str) -> Any:
+    """A host or a port, or as many as stand with commas between."""
+    parts = value.split(",")
+    values = [int(part) for part in parts] if key == "port" else parts
+    return values if len(values) > 1 else values[0]
 
 
 _AIOMYSQL = {

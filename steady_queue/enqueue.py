@@ -18,7 +18,7 @@ import asyncio
 import json
 import logging
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -26,27 +26,31 @@ from django.db import connections, transaction
 from django.utils import timezone, translation
 
 import steady_queue
-from steady_queue import arguments
-from steady_queue.compat import InvalidTask
+from steady_queue import arguments, wake
+from steady_queue.compat import InvalidTask, task_enqueued
 from steady_queue.definition import lane_of
 from steady_queue.errors import EnqueueError, StoreError
 from steady_queue.results import Results
-from steady_queue.signals import asend_enqueued, enqueued_is_heard, send_enqueued
+from steady_queue.signals import asend, is_heard, send
 from steady_queue.store.enqueue import admit, enqueue
 from steady_queue.store.identity import new_job_ids
 from steady_queue.store.job import NewJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from uuid import UUID
 
     from steady_queue.compat import BaseTaskBackend, Task
     from steady_queue.definition import TaskCall
     from steady_queue.store.drivers.django import DjangoDriver
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.enqueue import Enqueued
+    from steady_queue.wake import Teller
 
 logger = logging.getLogger("steady_queue")
 
+#: asyncpg takes the last moment that Python knows for infinity.
+END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
 #: Pauses before an enqueue whose answer was lost is sent again, in seconds.
 RESEND_AFTER = (0.05, 0.2, 0.5)
 
@@ -97,17 +101,26 @@ def _instant(moment: datetime | None) -> datetime | None:
         return None
     try:
         aware = moment if timezone.is_aware(moment) else timezone.make_aware(moment, timezone.get_default_timezone())
-        return aware.astimezone(UTC)
+        instant = aware.astimezone(UTC)
     except OverflowError:
         raise InvalidTask(f"run_after is out of range: {moment!r}") from None
+    # MySQL begins with the year 1000.
+    if instant.year < 1000 or instant >= END_OF_TIME:
+        raise InvalidTask(f"run_after is out of range: {moment!r}")
+    return instant
 
 
 def _headers() -> str | None:
     """The enqueuer's locale and time zone, where they differ from the project's."""
-    headers = {}
+    headers: dict[str, object] = {}
     if (language := translation.get_language()) != settings.LANGUAGE_CODE:
         headers["locale"] = language
-    if (zone := timezone.get_current_timezone_name()) != settings.TIME_ZONE:
+    current = timezone.get_current_timezone()
+    # A zone of the IANA database by its key; any other by its offset in minutes.
+    zone = getattr(current, "key", None)
+    if zone is None:
+        headers["timezone"] = int((current.utcoffset(None) or timedelta()).total_seconds() // 60)
+    elif zone != settings.TIME_ZONE:
         headers["timezone"] = zone
     return json.dumps(headers) if headers else None
 
@@ -126,10 +139,15 @@ def store(
         if joined or not _may_resend(error):
             raise _enqueue_error(error, jobs) from error
         stored = _resend(driver, jobs)
-    if stored.blocked:
-        _after_commit(driver, lambda: _admit(driver, stored))
-    if enqueued_is_heard(sender):
-        _after_commit(driver, lambda: send_enqueued(sender, Results(calls, jobs)))
+
+    def tell() -> None:
+        discarded = stored.discarded | (_admit(driver, stored) if stored.blocked else frozenset())
+        _log_discarded(discarded)
+        wake.tell(driver.alias, driver)
+        if is_heard(task_enqueued, sender):
+            send(task_enqueued, sender, _kept(calls, jobs, discarded))
+
+    _after_commit(driver, tell)
 
 
 def store_on_commit(
@@ -154,15 +172,26 @@ def _after_commit(driver: DjangoDriver, action: Callable[[], object]) -> None:
     # Under manual transaction management Django cannot tell when the commit comes: maintenance promotes.
 
 
-def _admit(driver: DjangoDriver, stored: Enqueued) -> None:
+def _admit(driver: DjangoDriver, stored: Enqueued) -> frozenset[UUID]:
     try:
-        discarded = driver.run(admit(driver.sql, stored.blocked))
+        return driver.run(admit(driver.sql, stored.blocked))
     except StoreError:
         # The jobs are stored and blocked; the next maintenance turn gives them their slots.
         logger.warning("promotion after commit failed and is left to maintenance", exc_info=True)
-    else:
-        for id_ in discarded:
-            logger.info("job %s was discarded: its concurrency key had no free slot", id_)
+        return frozenset()
+
+
+def _log_discarded(discarded: frozenset[UUID]) -> None:
+    for id_ in discarded:
+        logger.info("job %s was discarded: its concurrency key had no free slot", id_)
+
+
+def _kept(calls: Sequence[TaskCall], jobs: Sequence[NewJob], discarded: frozenset[UUID]) -> Results:
+    """The results of those jobs that were not discarded."""
+    if not discarded:
+        return Results(calls, jobs)
+    kept = [at for at, job in enumerate(jobs) if job.id not in discarded]
+    return Results([calls[at] for at in kept], [jobs[at] for at in kept])
 
 
 def _resend(driver: DjangoDriver, jobs: Sequence[NewJob]) -> Enqueued:
@@ -181,7 +210,11 @@ def _resend(driver: DjangoDriver, jobs: Sequence[NewJob]) -> Enqueued:
 
 
 async def astore(
-    driver: AsyncDriver, sender: type[BaseTaskBackend], calls: Sequence[TaskCall], jobs: Sequence[NewJob]
+    driver: AsyncDriver,
+    teller: Teller,
+    sender: type[BaseTaskBackend],
+    calls: Sequence[TaskCall],
+    jobs: Sequence[NewJob],
 ) -> None:
     """Write the jobs on a connection of the running loop, in a transaction of their own."""
     try:
@@ -190,10 +223,10 @@ async def astore(
         if not _may_resend(error):
             raise _enqueue_error(error, jobs) from error
         stored = await _aresend(driver, jobs)
-    for id_ in stored.discarded:
-        logger.info("job %s was discarded: its concurrency key had no free slot", id_)
-    if enqueued_is_heard(sender):
-        await asend_enqueued(sender, Results(calls, jobs))
+    _log_discarded(stored.discarded)
+    await teller.tell()
+    if is_heard(task_enqueued, sender):
+        await asend(task_enqueued, sender, _kept(calls, jobs, stored.discarded))
 
 
 async def _aresend(driver: AsyncDriver, jobs: Sequence[NewJob]) -> Enqueued:

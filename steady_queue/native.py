@@ -7,12 +7,13 @@ script which ends after `asyncio.run(task.aenqueue())` leaves nothing open (an a
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import AsyncToSync
 
 from steady_queue.databases import is_in_memory, open_async
+from steady_queue.wake import Teller
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -20,11 +21,21 @@ if TYPE_CHECKING:
     from steady_queue.store.drivers.pool import AsyncDriver
 
 _Loop = asyncio.AbstractEventLoop
-_held: WeakKeyDictionary[_Loop, dict[str, tuple[AsyncDriver, AsyncGenerator[None, None]]]] = WeakKeyDictionary()
 
 
-async def driver(alias: str) -> AsyncDriver:
-    """The running loop's driver for this alias."""
+class Held(NamedTuple):
+    """What a loop has for one alias; `keeper` closes it with the loop."""
+
+    driver: AsyncDriver
+    teller: Teller
+    keeper: AsyncGenerator[None, None]
+
+
+_held: WeakKeyDictionary[_Loop, dict[str, Held]] = WeakKeyDictionary()
+
+
+async def connections(alias: str) -> Held:
+    """The running loop's connections to this alias."""
     loop = asyncio.get_running_loop()
     held = _held.get(loop)
     if held is None:
@@ -34,9 +45,9 @@ async def driver(alias: str) -> AsyncDriver:
     if alias not in held:
         opened = open_async(alias)
         keeper = _closed_with_loop(loop, alias, opened)
-        held[alias] = (opened, keeper)
+        held[alias] = Held(opened, Teller(alias, opened), keeper)
         await anext(keeper)
-    return held[alias][0]
+    return held[alias]
 
 
 async def _closed_with_loop(loop: _Loop, alias: str, opened: AsyncDriver) -> AsyncGenerator[None, None]:

@@ -12,16 +12,29 @@ from django.conf import settings
 from django.utils import timezone
 
 from steady_queue import arguments
-from steady_queue.compat import InvalidTask, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
+from steady_queue.compat import (
+    InvalidTask,
+    InvalidTaskBackend,
+    TaskError,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+)
 from steady_queue.registry import registry
 from steady_queue.store.job import Status
+from steady_queue.store.outcome import Failed
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from steady_queue.compat import Task
     from steady_queue.definition import TaskCall
-    from steady_queue.store.job import JobRecord, NewJob
+    from steady_queue.store.job import Claim, JobRecord, NewJob
+    from steady_queue.store.outcome import Finished
+
+    _Results = Sequence[TaskResult[Any]]
+else:
+    _Results = Sequence  # Django's own TaskResult cannot be subscripted
 
 _STATUS = {
     Status.READY: TaskResultStatus.READY,
@@ -41,11 +54,11 @@ def parse_id(result_id: object) -> UUID:
         raise TaskResultDoesNotExist(result_id) from None
 
 
-def of_new(call: TaskCall, job: NewJob) -> TaskResult[Any]:
-    """The result of a job that has just been enqueued."""
-    args, kwargs = arguments.view(call.args, call.kwargs)
+def of_new(task: Task[..., Any], job: NewJob) -> TaskResult[Any]:
+    """The result of a job that has just been enqueued, as it was stored: the caller may have changed its arguments."""
+    args, kwargs = arguments.view_text(job.arguments)
     return TaskResult(
-        task=call.task,
+        task=task,
         id=str(job.id),
         status=TaskResultStatus.READY,
         enqueued_at=_for_people(job.enqueued_at),
@@ -84,6 +97,39 @@ def of_record(record: JobRecord) -> TaskResult[Any]:
     return result
 
 
+def of_claim(claim: Claim, task: Task[..., Any], worker_id: str) -> TaskResult[Any]:
+    """The result of a job as its own task sees it while it runs."""
+    args, kwargs = arguments.view_text(claim.arguments)
+    return TaskResult(
+        task=task,
+        id=str(claim.job_id),
+        status=TaskResultStatus.RUNNING,
+        enqueued_at=_for_people(claim.enqueued_at),
+        started_at=_for_people(claim.started_at or claim.claimed_at),
+        finished_at=None,
+        last_attempted_at=_for_people(claim.claimed_at),
+        args=args,
+        kwargs=kwargs,
+        backend=claim.backend,
+        errors=[],
+        worker_ids=[*(claim.worker_ids.split("\n") if claim.worker_ids else []), worker_id],
+    )
+
+
+def concluded(result: TaskResult[Any], outcome: Finished | Failed) -> TaskResult[Any]:
+    """Let a running result tell how it ended, in place, as the framework's own backends do."""
+    object.__setattr__(result, "finished_at", timezone.now())
+    if isinstance(outcome, Failed):
+        error = outcome.error
+        result.errors.append(TaskError(exception_class_path=error.exception_class, traceback=error.traceback))
+        object.__setattr__(result, "status", TaskResultStatus.FAILED)
+    else:
+        value = None if outcome.value is None else arguments.load_result(outcome.value)
+        object.__setattr__(result, "_return_value", value)
+        object.__setattr__(result, "status", TaskResultStatus.SUCCESSFUL)
+    return result
+
+
 def _task_of(record: JobRecord) -> Task[..., Any]:
     task = registry.resolve(record.task_path)
     options: dict[str, Any] = {
@@ -94,8 +140,8 @@ def _task_of(record: JobRecord) -> Task[..., Any]:
     }
     try:
         return replace(task, **options)
-    except InvalidTask:
-        # The settings have changed since: the queue is no longer valid, but the result is there to be read.
+    except (InvalidTask, InvalidTaskBackend):
+        # The settings have changed since: the queue or the backend is gone, but the result is there to be read.
         return task
 
 
@@ -111,7 +157,7 @@ def _for_people(moment: datetime | None) -> datetime | None:
     return timezone.make_naive(moment, timezone.get_default_timezone())
 
 
-class Results(Sequence[TaskResult[Any]]):
+class Results(_Results):
     """The results of a bulk enqueue, in the order of its calls, each built when it is looked at."""
 
     def __init__(self, calls: Sequence[TaskCall], jobs: Sequence[NewJob]) -> None:
@@ -130,7 +176,7 @@ class Results(Sequence[TaskResult[Any]]):
     def __getitem__(self, index: int | slice) -> TaskResult[Any] | Results:
         if isinstance(index, slice):
             return Results(self._calls[index], self._jobs[index])
-        return of_new(self._calls[index], self._jobs[index])
+        return of_new(self._calls[index].task, self._jobs[index])
 
     def __repr__(self) -> str:
         return f"<Results of {len(self)} tasks>"

@@ -12,6 +12,8 @@ HOT_TABLES = {
     "steady_queue_semaphore": "",
     "steady_queue_process": ", fillfactor = 50",
 }
+# One for each value of a key's hash, and one more for maintenance.
+LOCK_BUCKETS = 1024 + 1
 VACUUM_SOON = (
     "autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, "
     "autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 1000, autovacuum_vacuum_cost_delay = 0"
@@ -26,7 +28,7 @@ def tune_storage(apps, schema_editor):
 
 def make_lock_buckets(apps, schema_editor):
     bucket = apps.get_model("steady_queue", "LockBucket")
-    bucket.objects.using(schema_editor.connection.alias).bulk_create([bucket(id=id_) for id_ in range(1024)])
+    bucket.objects.using(schema_editor.connection.alias).bulk_create([bucket(id=id_) for id_ in range(LOCK_BUCKETS)])
 
 
 class Migration(migrations.Migration):
@@ -221,15 +223,15 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='readyexecution',
-            index=models.Index(fields=['lane', '-priority', 'job'], name='sq_ready_all'),
+            index=models.Index(fields=['lane', '-priority', 'job'], name='sq_ready_all', condition=models.Q(priority__gte=-32768)),
         ),
         migrations.AddIndex(
             model_name='scheduledexecution',
             index=models.Index(fields=['scheduled_at', '-priority', 'job'], name='sq_scheduled_due'),
         ),
-        migrations.AddConstraint(
+        migrations.AddIndex(
             model_name='semaphore',
-            constraint=models.UniqueConstraint(fields=('concurrency_key', 'slot'), name='sq_semaphore_slot'),
+            index=models.Index(fields=['concurrency_key', 'slot'], name='sq_semaphore_slot'),
         ),
         migrations.RunPython(tune_storage, migrations.RunPython.noop, elidable=False),
         migrations.RunPython(make_lock_buckets, migrations.RunPython.noop, elidable=False),

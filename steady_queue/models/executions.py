@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from django.db import models
 
 from steady_queue.models.fields import KEY_LENGTH, NAME_LENGTH, NameField
-from steady_queue.models.job import LANES, Job
+from steady_queue.models.job import LANES, Job, without_partial_index_warning
+
+if TYPE_CHECKING:
+    from django.core.checks import CheckMessage
+
+#: No priority is lower.
+LOWEST = -32768
 
 
 def its_job(related_name: str) -> models.OneToOneField[Job, Job]:
@@ -16,7 +24,11 @@ def its_job(related_name: str) -> models.OneToOneField[Job, Job]:
 
 
 class ReadyExecution(models.Model):
-    """May be claimed now. Both indexes are the order in which workers poll."""
+    """May be claimed now. Both indexes are the order in which workers poll.
+
+    The condition of the second is always true. It keeps the planner from using that index for the poll of one queue,
+    which does not state it, when it knows nothing of the table yet: the plan would read all the other queues.
+    """
 
     job = its_job("ready_execution")
     queue_name = NameField(max_length=NAME_LENGTH)
@@ -27,8 +39,14 @@ class ReadyExecution(models.Model):
         verbose_name = "ready task"
         indexes = (
             models.Index(fields=["queue_name", "lane", "-priority", "job"], name="sq_ready_by_queue"),
-            models.Index(fields=["lane", "-priority", "job"], name="sq_ready_all"),
+            models.Index(
+                fields=["lane", "-priority", "job"], name="sq_ready_all", condition=models.Q(priority__gte=LOWEST)
+            ),
         )
+
+    @classmethod
+    def check(cls, **kwargs: Any) -> list[CheckMessage]:
+        return without_partial_index_warning(super().check(**kwargs))
 
 
 class ScheduledExecution(models.Model):

@@ -6,7 +6,11 @@ from steady_queue.models.fields import KEY_LENGTH, NameField
 
 
 class Semaphore(models.Model):
-    """One taken concurrency slot. It lives as long as its job has a ready or claimed row, and goes with it."""
+    """One taken concurrency slot. It lives as long as its job has a ready or claimed row, and goes with it.
+
+    The lock of its key keeps two jobs from taking the same slot. A unique constraint would add nothing but waits:
+    InnoDB locks the neighbouring key's row while it checks a number that has just been freed.
+    """
 
     job = models.OneToOneField(
         "steady_queue.Job", on_delete=models.CASCADE, primary_key=True, db_constraint=False, related_name="semaphore"
@@ -16,7 +20,7 @@ class Semaphore(models.Model):
     acquired_at = models.DateTimeField()
 
     class Meta:
-        constraints = (models.UniqueConstraint(fields=["concurrency_key", "slot"], name="sq_semaphore_slot"),)
+        indexes = (models.Index(fields=["concurrency_key", "slot"], name="sq_semaphore_slot"),)
 
     def __str__(self) -> str:
         return f"{self.concurrency_key} #{self.slot}"

@@ -6,9 +6,11 @@
     identity.py     job and claim ids
 
     enqueue.py      job and first execution row together          promote.py  blocked -> ready within the limit
+    dispatch.py     scheduled -> ready or blocked
     claim.py        ready -> claimed                              settle.py   claimed -> finished, failed, ready again
     result.py       read jobs back                                process.py  register, beat, deregister
-    revision.py     retry and discard
+    revision.py     retry and discard                             maintenance.py  the dead, the orphaned, the old
+    queues.py       names of queues, news of changes              notify.py   tell listeners
 
     sql/            the statements in the words of PostgreSQL, MySQL/MariaDB and SQLite
     drivers/        who carries a flow to the database: asyncpg, aiomysql, aiosqlite, or Django's own connection

@@ -24,6 +24,9 @@ CLAIM_TYPES = "".join(
     {"job_id": "u", "claim_id": "u"}.get(name, "t" if name.endswith("_at") else ".") for name in Claim._fields
 )
 
+#: The condition of the index over all queues: see ReadyExecution.
+ANY_PRIORITY = "r.priority >= -32768"
+
 
 class Wanted(NamedTuple):
     """What a process can start now: `limit` jobs of one lane, from these queues in this order, or from all."""
@@ -34,25 +37,34 @@ class Wanted(NamedTuple):
     queues: Sequence[str] | None = None
 
 
-def claim(sql: Dialect, wanted: Wanted) -> Operation[list[Claim]]:
-    """Take ready jobs: by order of queues, then priority, then age. A process without a row gets nothing."""
+def claim(sql: Dialect, *wanted: Wanted) -> Operation[list[Claim]]:
+    """Take ready jobs: by order of queues, then priority, then age. A process without a row gets nothing.
+
+    Several wishes are for different lanes of the same process and the same queues.
+    """
     return Operation("claim", partial(_claim, sql, wanted), transaction=sql.at_once is None)
 
 
-def _claim(sql: Dialect, wanted: Wanted) -> Flow[list[Claim]]:
-    if wanted.limit <= 0 or (wanted.queues is not None and not wanted.queues):
+def _claim(sql: Dialect, wanted: Sequence[Wanted]) -> Flow[list[Claim]]:
+    wanted = [_once_each(wish) for wish in wanted if wish.limit > 0 and (wish.queues is None or wish.queues)]
+    if not wanted:
         return []
     if sql.at_once:
-        rows = yield sql.at_once.claim(wanted)
+        rows = yield sql.at_once.claim(*wanted)
         return [Claim._make(row) for row in rows]
-    picked, now = yield from _pick(sql, wanted)
+    picked: list[UUID] = []
+    now: datetime | None = None
+    for wish in wanted:
+        found, at = yield from _pick(sql, wish)
+        picked.extend(found)
+        now = at or now
     if not picked or now is None:
         return []
     yield sql.say("DELETE FROM steady_queue_readyexecution WHERE job_id IN ?*", picked)
     claim_ids = {job_id: new_claim_id() for job_id in picked}
     yield sql.say_each(
         "INSERT INTO steady_queue_claimedexecution (job_id, claim_id, process_id, claimed_at) VALUES (?, ?, ?, ?)",
-        [(job_id, claim_ids[job_id], wanted.process_id, now) for job_id in picked],
+        [(job_id, claim_ids[job_id], wanted[0].process_id, now) for job_id in picked],
     )
     rows = yield sql.say(
         f"SELECT id, {', '.join(JOB_COLUMNS)} FROM steady_queue_job WHERE id IN ?*",
@@ -63,14 +75,19 @@ def _claim(sql: Dialect, wanted: Wanted) -> Flow[list[Claim]]:
     return [Claim(id_, claim_ids[id_], now, *jobs[id_][1:]) for id_ in picked if id_ in jobs]
 
 
+def _once_each(wish: Wanted) -> Wanted:
+    return wish if wish.queues is None else wish._replace(queues=list(dict.fromkeys(wish.queues)))
+
+
 def _pick(sql: Dialect, wanted: Wanted) -> Flow[tuple[list[UUID], datetime | None]]:
     """The ids to take, held against other workers, and the database's time."""
     picked: list[UUID] = []
     now: datetime | None = None
     for queue in wanted.queues if wanted.queues is not None else (None,):
         table, its_queue = (sql.ready_all, ()) if queue is None else (sql.ready_by_queue, (queue,))
+        place = "r.queue_name = ?" if its_queue else ANY_PRIORITY
         rows = yield sql.say(
-            f"SELECT r.job_id, {sql.now} FROM {table} WHERE {'r.queue_name = ? AND ' if its_queue else ''}r.lane = ?"
+            f"SELECT r.job_id, {sql.now} FROM {table} WHERE {place} AND r.lane = ?"
             " AND NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = r.queue_name)"
             " AND EXISTS (SELECT 1 FROM steady_queue_process o WHERE o.id = ?)"
             f" ORDER BY r.priority DESC, r.job_id LIMIT ?{sql.take_free}",

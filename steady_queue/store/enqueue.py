@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from steady_queue.store.job import NewJob, OnConflict
-from steady_queue.store.promote import promote
+from steady_queue.store.promote import discard_refused, insert_blocked, promote
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
@@ -16,11 +15,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from steady_queue.store.promote import Limits
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
-
-#: The limit in force for each task path, where the code knows it; the limit stored with the job serves for others.
-Limits: TypeAlias = Mapping[str, int]
 
 #: Rows, and characters of arguments, in one insert: larger ones gain nothing, and are held in memory twice.
 CHUNK = 5_000
@@ -53,7 +50,7 @@ def enqueue(
 
 
 def _enqueue(sql: Dialect, jobs: Sequence[NewJob], promoting: bool, again: bool, limits: Limits) -> Flow[Enqueued]:
-    if again and (yield sql.say("SELECT id FROM steady_queue_job WHERE id = ?", jobs[0].id, returns="u")):
+    if not jobs or (again and (yield from _any_stored(sql, jobs))):
         return Enqueued()
     ready, scheduled, blocked = yield from _sorted_out(sql, jobs)
     for chunk in _chunks(ready):
@@ -67,6 +64,15 @@ def _enqueue(sql: Dialect, jobs: Sequence[NewJob], promoting: bool, again: bool,
     return Enqueued(discarded=(yield from _admit(sql, blocked, limits)))
 
 
+def _any_stored(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[bool]:
+    """Whether an earlier try was committed. Any one job tells: they came together, and some may be gone again."""
+    for at in range(0, len(jobs), CHUNK):
+        ids = [job.id for job in jobs[at : at + CHUNK]]
+        if (yield sql.say("SELECT id FROM steady_queue_job WHERE id IN ?* LIMIT 1", ids, returns="u")):
+            return True
+    return False
+
+
 def admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits | None = None) -> Operation[frozenset[UUID]]:
     """Give blocked jobs the slots that are free, now that they are committed; returns those discarded instead."""
     return Operation("admit", partial(_admit, sql, blocked, limits or {}))
@@ -75,7 +81,8 @@ def admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits | None = None)
 def _admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits) -> Flow[frozenset[UUID]]:
     keys = {job.concurrency_key: job.concurrency_limit or 1 for job in blocked if job.concurrency_key is not None}
     yield from promote(sql, keys, limits)
-    return (yield from _discard_refused(sql, blocked))
+    choosy = [job.id for job in blocked if job.on_conflict == OnConflict.DISCARD]
+    return (yield from discard_refused(sql, choosy))
 
 
 def _all_ready(jobs: Sequence[NewJob]) -> bool:
@@ -143,26 +150,8 @@ def _insert_blocked(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[None]:
         yield sql.at_once.insert_blocked(jobs)
         return
     yield from _insert_jobs(sql, jobs)
-    yield sql.say_each(
-        "INSERT INTO steady_queue_blockedexecution (job_id, concurrency_key, priority) VALUES (?, ?, ?)",
-        [(job.id, job.concurrency_key, job.priority) for job in jobs],
-    )
+    yield insert_blocked(sql, [(job.id, job.concurrency_key, job.priority) for job in jobs])
 
 
 def _insert_jobs(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[None]:
     yield sql.say_each(f"INSERT INTO steady_queue_job ({', '.join(FULL)}) VALUES ({', '.join('?' * len(FULL))})", jobs)
-
-
-def _discard_refused(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[frozenset[UUID]]:
-    """Delete those of the jobs that are to be discarded rather than wait, and still have no slot."""
-    choosy = [job.id for job in jobs if job.on_conflict == OnConflict.DISCARD]
-    if not choosy:
-        return frozenset()
-    rows = yield sql.say(
-        f"SELECT job_id FROM steady_queue_blockedexecution WHERE job_id IN ?*{sql.take}", choosy, returns="u"
-    )
-    refused = [row[0] for row in rows]
-    if refused:
-        yield sql.say("DELETE FROM steady_queue_blockedexecution WHERE job_id IN ?*", refused)
-        yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", refused)
-    return frozenset(refused)

@@ -76,6 +76,8 @@ class Claim(NamedTuple):
     headers: str | None
     concurrency_key: str | None
     concurrency_limit: int | None
+    started_at: datetime | None = None
+    worker_ids: str | None = None
 
 
 class JobRecord(NamedTuple):

@@ -12,21 +12,25 @@ conflicts waits for the other to end; only here, in a short transaction of our o
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from uuid import UUID
 
-    from steady_queue.store.enqueue import Limits
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow, Row, Statement
 
 LOCK_IDS = 1024
+
+#: The limit in force for each task path, where the code knows it; the limit stored with the job serves for others.
+Limits: TypeAlias = Mapping[str, int]
 
 
 class Grant(NamedTuple):
@@ -58,12 +62,21 @@ def promote(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list[
     taken: dict[str, set[int]] = {key: set() for key in keys}
     for key, slot in rows:
         taken[key].add(slot)
-    # One candidate more than should be granted: its refusal shows that the turn is over.
+    promoted: list[UUID] = []
+    # One candidate more than should be granted: its refusal shows that the turn is over. Without one, the limit in
+    # force is larger than the one expected, and there may be more.
     wants = {key: max(1, expected - len(taken[key]) + 1) for key, expected in keys.items()}
-    grants = allot(taken, (yield from _first_blocked(sql, wants)), limits)
-    if grants:
-        yield from _grant(sql, grants)
-    return [grant.job_id for grant in grants]
+    while wants:
+        candidates = yield from _first_blocked(sql, wants)
+        grants = allot(taken, candidates, limits)
+        if grants:
+            yield from _grant(sql, grants)
+        granted = Counter(grant.concurrency_key for grant in grants)
+        promoted.extend(grant.job_id for grant in grants)
+        for grant in grants:
+            taken[grant.concurrency_key].add(grant.slot)
+        wants = {key: 2 * count for key, count in wants.items() if granted[key] == count}
+    return promoted
 
 
 def allot(taken: Mapping[str, set[int]], candidates: Iterable[Row], limits: Limits) -> list[Grant]:
@@ -132,3 +145,24 @@ def make_ready(sql: Dialect, ids: Sequence[UUID]) -> Statement:
         " SELECT id, queue_name, lane, priority FROM steady_queue_job WHERE id IN ?*",
         list(ids),
     )
+
+
+def insert_blocked(sql: Dialect, rows: Sequence[tuple[Any, ...]]) -> Statement:
+    """A blocked row for each (job id, key, priority)."""
+    return sql.say_each(
+        "INSERT INTO steady_queue_blockedexecution (job_id, concurrency_key, priority) VALUES (?, ?, ?)", rows
+    )
+
+
+def discard_refused(sql: Dialect, ids: Sequence[UUID]) -> Flow[frozenset[UUID]]:
+    """Delete those of the jobs, all to be discarded rather than wait, that still have no slot after a promotion."""
+    if not ids:
+        return frozenset()
+    rows = yield sql.say(
+        f"SELECT job_id FROM steady_queue_blockedexecution WHERE job_id IN ?*{sql.take}", list(ids), returns="u"
+    )
+    refused = [row[0] for row in rows]
+    if refused:
+        yield sql.say("DELETE FROM steady_queue_blockedexecution WHERE job_id IN ?*", refused)
+        yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", refused)
+    return frozenset(refused)

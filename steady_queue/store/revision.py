@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from steady_queue.store.promote import make_ready, promote
+from steady_queue.store.promote import insert_blocked, make_ready, promote
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from steady_queue.store.enqueue import Limits
+    from steady_queue.store.promote import Limits
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
@@ -22,12 +22,12 @@ _DISCARDABLE = ("scheduledexecution", "blockedexecution", "readyexecution", "fai
 
 def retry(sql: Dialect, ids: Sequence[UUID], limits: Limits | None = None) -> Operation[list[UUID]]:
     """Run failed jobs again as if they were new: limited ones queue for a slot. Returns those that had failed."""
-    return Operation("retry", partial(_retry, sql, ids, limits or {}))
+    return Operation("retry", partial(_retry, sql, list(dict.fromkeys(ids)), limits or {}))
 
 
 def discard(sql: Dialect, ids: Sequence[UUID], limits: Limits | None = None) -> Operation[list[UUID]]:
     """Delete jobs that neither run nor have finished, with their slots. Returns those deleted."""
-    return Operation("discard", partial(_discard, sql, ids, limits or {}))
+    return Operation("discard", partial(_discard, sql, list(dict.fromkeys(ids)), limits or {}))
 
 
 def _retry(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[list[UUID]]:
@@ -46,10 +46,7 @@ def _retry(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[list[UUID]
         yield make_ready(sql, free)
     limited = [row for row in rows if row[1] is not None]
     if limited:
-        yield sql.say_each(
-            "INSERT INTO steady_queue_blockedexecution (job_id, concurrency_key, priority) VALUES (?, ?, ?)",
-            [(job_id, key, priority) for job_id, key, _, priority in limited],
-        )
+        yield insert_blocked(sql, [(job_id, key, priority) for job_id, key, _, priority in limited])
         yield from promote(sql, {key: limit or 1 for _, key, limit, _ in limited}, limits)
     return [row[0] for row in rows]
 

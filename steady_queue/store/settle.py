@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from steady_queue.store.enqueue import Limits
     from steady_queue.store.outcome import Outcome
+    from steady_queue.store.promote import Limits
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 

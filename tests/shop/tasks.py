@@ -64,3 +64,19 @@ async def export(name: str) -> None:
 @task()
 def refresh(account: int) -> None:
     pass
+
+
+@limits_concurrency(key=lambda account: 100 // account)
+@task()
+def invoice(account: int) -> None:
+    pass
+
+
+@task
+async def anoop() -> None:
+    pass
+
+
+@task
+def noop() -> None:
+    pass

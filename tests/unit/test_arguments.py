@@ -340,10 +340,6 @@ class TestEnums:
         [
             "os:system",
             "os.path:join",
-            "antigravity:Color",
-            "this:s",
-            "unittest.__main__:x",
-            "tests.shop.__main__:x",
             "tests.unit.test_arguments:Shade",
             "tests.shop.models:Customer",
             "tests.shop.models:Customer.Tier.GOLD",
@@ -361,6 +357,11 @@ class TestEnums:
         text = json.dumps([1, [{"$": "enum", "v": path, "name": "GOLD"}], {}])
         with pytest.raises(DeserializationError):
             loads(text)
+
+    @pytest.mark.parametrize("module", ["antigravity", "this", "unittest.__main__", "tests.shop.__main__", "os.path"])
+    def test_a_text_cannot_run_a_module_that_acts_when_it_is_imported(self, module: str) -> None:
+        with pytest.raises(DeserializationError, match="neither in an installed app nor in the standard library"):
+            loads(json.dumps([1, [{"$": "enum", "v": f"{module}:X", "name": "Y"}], {}]))
 
     def test_a_text_cannot_import_a_module_that_belongs_to_no_app(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -578,6 +579,7 @@ class TestUnreadableTexts:
             "[1,[],{}]x",
             "[1,[NaN],{}]",
             "[1,[Infinity],{}]",
+            f"[1,[{'9' * 5000},NaN],{{}}]",
             "[1,[",
             "[" * 100_000,
             '[1,["\x00"],{}]',

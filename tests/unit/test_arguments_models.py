@@ -152,7 +152,8 @@ def test_a_key_of_several_columns_is_part_of_the_reference() -> None:
 
 
 def test_a_key_that_cannot_be_stored_is_named() -> None:
-    customer = Customer(pk=object())
+    values: Any = {"pk": object()}
+    customer = Customer(**values)
     customer._state.adding = False
     with pytest.raises(ArgumentError, match=r"args\[0\]\.pk: an object cannot be stored"):
         dumps((customer,), {})

@@ -43,6 +43,15 @@ def postgres_error(code: str | None) -> type[StoreError]:
     return StoreDataError if code[:2] in _POSTGRES_DATA_CLASSES else StoreBug
 
 
+def answer_is_lost(code: str | None) -> bool:
+    """Whether an unavailable PostgreSQL may have applied the statement all the same.
+
+    Codes of class 08 are made by the client when the answer did not come; a server that shuts down may have committed
+    before it said so. Any other code is an answer: nothing was applied.
+    """
+    return code is None or code[:2] == "08" or code in {"57P01", "57P02", "57P03", "57P05"}
+
+
 def mysql_error(code: int | None) -> type[StoreError]:
     """The kind of a MySQL or MariaDB error number; without one (or 0) the connection is at fault."""
     if not code or code in _MYSQL_UNAVAILABLE:

@@ -9,10 +9,12 @@ from contextlib import nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connections, transaction
+from django.utils import timezone
 
 from steady_queue.errors import ConfigurationError, StoreConflict, StoreDataError, StoreError, StoreUnavailable
-from steady_queue.store.drivers.codes import made, mysql_error, postgres_error, sqlite_error
+from steady_queue.store.drivers.codes import answer_is_lost, made, mysql_error, postgres_error, sqlite_error
 from steady_queue.store.drivers.pool import TRIES
 from steady_queue.store.sql import MySQL, Postgres, SQLite
 from steady_queue.store.statement import drive
@@ -71,6 +73,10 @@ class DjangoDriver:
         for attempt in range(1, TRIES + 1):
             try:
                 return self._own(operation)
+            except StoreUnavailable:
+                # Django would keep a connection that the server has left; the next use is to open a new one.
+                self.connection.close()
+                raise
             except StoreConflict:
                 if attempt == TRIES:
                     raise
@@ -82,6 +88,9 @@ class DjangoDriver:
         connection = self.connection
         around = transaction.atomic(using=self.alias) if operation.transaction else nullcontext()
         try:
+            if connection.vendor == "sqlite" and not connection.in_atomic_block:
+                # Under manual transactions a savepoint that begins SQLite's transaction would also commit it.
+                self._begin()
             with around:
                 return drive(operation.flow(), self._execute)
         except StoreConflict:
@@ -141,7 +150,19 @@ class DjangoDriver:
                 rows = cursor.fetchall() if statement.returns else []
         except (DatabaseError, InterfaceError, ValueError, OverflowError) as error:
             raise named(error, connection, lost_means_unknown=True) from error
-        return self.sql.rows(statement, rows)
+        rows = self.sql.rows(statement, rows)
+        if connection.vendor == "postgresql" and not settings.USE_TZ:
+            return [_aware(row, statement.returns) for row in rows]
+        return rows
+
+
+def _aware(row: Row, returns: str) -> Row:
+    """A row with its instants restored: without USE_TZ Django's connection returns them as naive local times."""
+    local = timezone.get_default_timezone()
+    return [
+        value.replace(tzinfo=local) if letter == "t" and value is not None and value.tzinfo is None else value
+        for value, letter in zip(row, returns, strict=True)
+    ]
 
 
 @lru_cache(maxsize=1024)
@@ -172,7 +193,7 @@ def named(error: BaseException, connection: BaseDatabaseWrapper, *, lost_means_u
         ):
             return made(StoreDataError, error, None)
         kind = postgres_error(code)
-        unknown = kind is StoreUnavailable and (code is None or str(code)[:2] in ("08", "57"))
+        unknown = kind is StoreUnavailable and answer_is_lost(code)
     elif connection.vendor == "mysql":
         code = cause.args[0] if cause.args and isinstance(cause.args[0], int) else None
         kind = mysql_error(code)

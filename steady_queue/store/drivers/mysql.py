@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import aiomysql
 import pymysql
 
-from steady_queue.errors import StoreDataError, StoreError, StoreUnavailable
+from steady_queue.errors import StoreConflict, StoreDataError, StoreError, StoreUnavailable
 from steady_queue.store.drivers.codes import made, mysql_error
 from steady_queue.store.drivers.pool import Pool
 from steady_queue.store.sql.mysql import MySQL
@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 #: How long a frozen holder of locks may sit in its transaction before MariaDB ends it, in seconds.
 IDLE_LIMIT = 10
+#: How long a statement of ours may wait for another's lock before it is begun anew, in seconds.
+LOCK_LIMIT = 5
 
 
 class MySQLLink:
@@ -55,6 +57,10 @@ class MySQLLink:
             await self.connection.ensure_closed()
         except _ERRORS:
             self.abandon()
+
+    def survives(self, error: StoreError) -> bool:
+        # After these the server has answered and the transaction was rolled back.
+        return isinstance(error, (StoreConflict, StoreDataError))
 
     def abandon(self) -> None:
         self.connection.close()
@@ -104,12 +110,16 @@ def open_pool(parameters: Mapping[str, Any], *, size: int) -> Pool[MySQLLink]:
     sql = MySQL()
 
     async def connect() -> MySQLLink:
+        connection: aiomysql.Connection | None = None
         try:
             connection = await aiomysql.connect(**{**parameters, "autocommit": True})
             await connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            await connection.query(f"SET SESSION innodb_lock_wait_timeout = {LOCK_LIMIT}")
             if "mariadb" in connection.get_server_info().lower():
                 await connection.query(f"SET SESSION idle_transaction_timeout = {IDLE_LIMIT}")
         except _ERRORS as error:
+            if connection is not None:
+                connection.close()
             raise _named(error, lost_means_unknown=False) from error
         return MySQLLink(connection, sql)
 

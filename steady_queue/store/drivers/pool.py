@@ -11,7 +11,7 @@ import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from steady_queue.errors import StoreConflict, StoreDataError
+from steady_queue.errors import StoreConflict, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -34,6 +34,9 @@ class Link(Protocol):
     async def run(self, operation: Operation[T]) -> T: ...
     async def close(self) -> None: ...
     def abandon(self) -> None: ...
+    def survives(self, error: StoreError) -> bool:
+        """Whether the connection is as good as before after this error."""
+        ...
 
 
 class AsyncDriver(Protocol):
@@ -79,9 +82,11 @@ class Pool(Generic[C]):
             connection = self._idle.pop() if self._idle else await self._connect()
             try:
                 yield connection
-            except (StoreConflict, StoreDataError):
-                # The server answered and the transaction was rolled back: the connection is as good as before.
-                await self._keep(connection)
+            except StoreError as error:
+                if connection.survives(error):
+                    await self._keep(connection)
+                else:
+                    connection.abandon()
                 raise
             except BaseException:
                 connection.abandon()

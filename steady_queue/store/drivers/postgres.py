@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 
-from steady_queue.errors import StoreDataError, StoreError, StoreUnavailable
-from steady_queue.store.drivers.codes import made, postgres_error
+from steady_queue.errors import StoreConflict, StoreDataError, StoreError, StoreUnavailable
+from steady_queue.store.drivers.codes import answer_is_lost, made, postgres_error
 from steady_queue.store.drivers.pool import Pool
 from steady_queue.store.sql.postgres import SETTINGS, Postgres
 from steady_queue.store.statement import drive_async
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from steady_queue.store.statement import Operation, Row, Statement
 
@@ -49,6 +49,10 @@ class PostgresLink:
             await self.connection.close(timeout=2)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
             self.abandon()
+
+    def survives(self, error: StoreError) -> bool:
+        # After these the server has answered and the transaction was rolled back.
+        return isinstance(error, (StoreConflict, StoreDataError))
 
     def abandon(self) -> None:
         self.connection.terminate()
@@ -85,9 +89,7 @@ def _named(error: BaseException, *, lost_means_unknown: bool) -> StoreError:
     if isinstance(error, asyncpg.PostgresError):
         code = error.sqlstate
         kind = postgres_error(code)
-        # Codes of class 08 are made by the client when the answer did not come; a server that shuts down may have
-        # committed before it said so.
-        unknown = lost_means_unknown and kind is StoreUnavailable and str(code)[:2] in ("08", "57")
+        unknown = lost_means_unknown and answer_is_lost(code)
         return made(kind, error, code, applied="unknown" if unknown else "no")
     if isinstance(error, (asyncpg.exceptions.DataError, ValueError, OverflowError)):
         return made(StoreDataError, error, None)
@@ -113,3 +115,17 @@ def open_pool(parameters: Mapping[str, Any], *, size: int, pooled_by_server: boo
             raise _named(error, lost_means_unknown=False) from error
 
     return Pool(Postgres(), connect, size)
+
+
+async def listen(parameters: Mapping[str, Any], channel: str, heard: Callable[[str], None]) -> PostgresLink:
+    """A connection of its own that hears notifications until it is closed."""
+
+    def hear(_connection: object, _pid: int, _channel: str, payload: object) -> None:
+        heard(str(payload))
+
+    try:
+        connection = await asyncpg.connect(**parameters)
+        await connection.add_listener(channel, hear)
+    except _ERRORS as error:
+        raise _named(error, lost_means_unknown=False) from error
+    return PostgresLink(connection)

@@ -44,7 +44,17 @@ class SQLiteLink:
         await self.connection.close()
 
     def abandon(self) -> None:
-        self.connection.stop()
+        # Not `stop()`, which would report to a loop that may be closed by then.
+        self.connection._running = False
+        self.connection._tx.put_nowait((None, self._close_and_stop))
+
+    def survives(self, error: StoreError) -> bool:
+        return True  # rolled back, whatever it was: a busy database does not spoil the connection
+
+    def _close_and_stop(self) -> object:
+        if self.connection._connection is not None:
+            self.connection._connection.close()
+        return aiosqlite.core._STOP_RUNNING_SENTINEL
 
     def _run(self, operation: Operation[T]) -> T:
         database = self.connection._conn
@@ -96,12 +106,18 @@ def open_pool(parameters: Mapping[str, Any], *, size: int = 1) -> Pool[SQLiteLin
     first_commands = options.pop("init_command", "")
 
     async def connect() -> SQLiteLink:
+        connection = aiosqlite.connect(path, **{**options, "isolation_level": None})
+        # A program that ends without closing its loop must not wait for this thread for ever.
+        connection._thread.daemon = True
+        link = SQLiteLink(connection, sql)
         try:
-            connection = await aiosqlite.connect(path, **{**options, "isolation_level": None})
-            link = SQLiteLink(connection, sql)
+            await connection
             await link.in_thread(_prepare, link, first_commands)
-        except sqlite3.Error as error:
-            raise named(error) from error
+        except BaseException as error:
+            link.abandon()
+            if isinstance(error, sqlite3.Error):
+                raise named(error) from error
+            raise
         return link
 
     return Pool(sql, connect, size)

@@ -33,7 +33,7 @@ class AtOnce(Protocol):
     def insert_blocked(self, jobs: Sequence[NewJob]) -> Statement: ...
     def first_blocked(self, wants: Mapping[str, int]) -> Statement: ...
     def grant(self, grants: Sequence[Grant]) -> Statement: ...
-    def claim(self, wanted: Wanted) -> Statement: ...
+    def claim(self, *wanted: Wanted) -> Statement: ...
     def end_claims(
         self, outcomes: Sequence[Outcome], *, worker_id: str, preserve: bool, by_owner: bool
     ) -> Statement: ...
@@ -45,6 +45,8 @@ class Dialect:
     name = ""
     #: The one-statement forms, where the server has them.
     at_once: AtOnce | None = None
+    #: Whether the server can notify listeners.
+    can_notify = False
     mark = "?"
     #: The server's time as an expression, in UTC.
     now = ""
@@ -55,9 +57,26 @@ class Dialect:
     ready_by_queue = "steady_queue_readyexecution r"
     ready_all = "steady_queue_readyexecution r"
     blocked_by_key = "steady_queue_blockedexecution"
+    scheduled_due = "steady_queue_scheduledexecution"
+    #: The names of the queues in order, by steps down the index.
+    distinct_queues = (
+        "WITH RECURSIVE names(name) AS (SELECT min(queue_name) FROM steady_queue_readyexecution UNION ALL"
+        " SELECT (SELECT min(r.queue_name) FROM steady_queue_readyexecution r WHERE r.queue_name > names.name)"
+        " FROM names WHERE names.name IS NOT NULL) SELECT name FROM names WHERE name IS NOT NULL"
+    )
+    #: Asks for a number that changes with other connections' writes, where there is one.
+    change_marker = ""
 
     def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
         """Hold these lock ids, given ascending, until the transaction ends."""
+        raise NotImplementedError
+
+    def ago(self, seconds: float) -> str:
+        """The server's time so many seconds ago, as an expression."""
+        raise NotImplementedError
+
+    def try_maintenance(self) -> Flow[bool]:
+        """Be the only one to maintain until the transaction ends; False when somebody else is."""
         raise NotImplementedError
 
     def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:

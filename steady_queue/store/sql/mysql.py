@@ -1,18 +1,22 @@
 """MySQL and MariaDB: one dialect, kept to what both understand (no RETURNING, no FOR UPDATE OF).
 
-The index of each poll is named: a locking read locks every row it scans, so a wrong index starves the other workers.
+Every lookup names its index: a locking statement locks, or waits for, each row that it scans, and on a small table the
+optimizer would rather scan it all.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from steady_queue.store.promote import LOCK_IDS
 from steady_queue.store.sql.dialect import Dialect
+from steady_queue.store.statement import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from uuid import UUID
 
     from steady_queue.store.outcome import Attempt
     from steady_queue.store.statement import Flow
@@ -25,6 +29,16 @@ class MySQL(Dialect):
     ready_by_queue = "steady_queue_readyexecution r FORCE INDEX (sq_ready_by_queue)"
     ready_all = "steady_queue_readyexecution r FORCE INDEX (sq_ready_all)"
     blocked_by_key = "steady_queue_blockedexecution FORCE INDEX (sq_blocked_by_key)"
+    scheduled_due = "steady_queue_scheduledexecution FORCE INDEX (sq_scheduled_due)"
+
+    # Read as steps down the index by the server itself.
+    distinct_queues = "SELECT DISTINCT queue_name FROM steady_queue_readyexecution ORDER BY queue_name"
+
+    def say(self, text: str, *params: Any, returns: str = "") -> Statement:
+        if deleted := _DELETED.match(text):
+            ids = params[0] if isinstance(params[0], (list, tuple)) else params
+            return Statement(_delete(deleted[1], deleted[2], len(ids)), ids)
+        return super().say(_by_primary_key(text), *params, returns=returns)
 
     def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
         text = "SELECT id FROM steady_queue_lockbucket WHERE id IN ?* ORDER BY id FOR UPDATE"
@@ -37,26 +51,37 @@ class MySQL(Dialect):
             )
             yield self.say(text, list(lock_ids), returns=".")
 
+    def ago(self, seconds: float) -> str:
+        return f"UTC_TIMESTAMP(6) - INTERVAL {seconds:.6f} SECOND"
+
+    def try_maintenance(self) -> Flow[bool]:
+        rows = yield self.say(
+            "SELECT id FROM steady_queue_lockbucket WHERE id = ? FOR UPDATE SKIP LOCKED", LOCK_IDS, returns="."
+        )
+        if rows:
+            return True
+        if not (yield self.say("SELECT id FROM steady_queue_lockbucket WHERE id = ?", LOCK_IDS, returns=".")):
+            yield self.say("INSERT IGNORE INTO steady_queue_lockbucket (id) VALUES (?)", LOCK_IDS)
+        return False
+
     def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
-        """One statement for them all: what differs between rows is told by their ids, the times by their claims."""
+        """One statement for them all: what differs between them comes as a table, the times from their claims."""
         if not attempts:
             return
-        values, value_params = _by_id([(attempt.job_id, attempt.value) for attempt in attempts])
-        errors, error_params = _by_id([(attempt.job_id, attempt.error) for attempt in attempts])
-        ends, end_params = _by_id([(attempt.job_id, attempt.finished_at) for attempt in attempts])
+        given = "SELECT ? AS id, ? AS value, ? AS error, ? AS finished_at" + " UNION ALL SELECT ?, ?, ?, ?" * (
+            len(attempts) - 1
+        )
         yield self.say(
-            "UPDATE steady_queue_job j JOIN steady_queue_claimedexecution c ON c.job_id = j.id"
+            f"UPDATE ({given}) g"
+            " STRAIGHT_JOIN steady_queue_claimedexecution c FORCE INDEX (PRIMARY) ON c.job_id = g.id"
+            " STRAIGHT_JOIN steady_queue_job j FORCE INDEX (PRIMARY) ON j.id = c.job_id"
             " SET j.attempts = j.attempts + 1, j.started_at = COALESCE(j.started_at, c.claimed_at),"
-            f" j.last_attempted_at = c.claimed_at, j.finished_at = {ends}, j.return_value = {values},"
-            f" j.errors = NULLIF(CONCAT_WS(CHAR(10 USING utf8mb4), j.errors, {errors}), ''),"
+            " j.last_attempted_at = c.claimed_at, j.finished_at = g.finished_at, j.return_value = g.value,"
+            " j.errors = NULLIF(CONCAT_WS(CHAR(10 USING utf8mb4), j.errors, g.error), ''),"
             " j.worker_ids = CONCAT_WS(CHAR(10 USING utf8mb4), j.worker_ids, ?),"
-            f" j.last_claim_id = {'c.claim_id' if by_owner else 'j.last_claim_id'}"
-            " WHERE j.id IN ?*",
-            *end_params,
-            *value_params,
-            *error_params,
+            f" j.last_claim_id = {'c.claim_id' if by_owner else 'j.last_claim_id'}",
+            *[part for a in attempts for part in (a.job_id, a.value, a.error, a.finished_at)],
             worker_id,
-            [attempt.job_id for attempt in attempts],
         )
 
     def encode(self, value: Any) -> Any:
@@ -66,11 +91,20 @@ class MySQL(Dialect):
         return super().encode(value)
 
 
-def _by_id(pairs: Sequence[tuple[UUID, Any]]) -> tuple[str, list[Any]]:
-    """An expression for a column whose value depends on the job, and its parameters."""
-    present = [(job_id, value) for job_id, value in pairs if value is not None]
-    if not present:
-        return "NULL", []
-    if len(present) == len(pairs) and len({value for _, value in present}) == 1:
-        return "?", [present[0][1]]
-    return f"CASE j.id {'WHEN ? THEN ? ' * len(present)}END", [part for pair in present for part in pair]
+@lru_cache(maxsize=512)
+def _by_primary_key(text: str) -> str:
+    """The statement with the primary key named wherever rows are looked up by it."""
+    text = _UPDATED.sub(r"UPDATE \1 FORCE INDEX (PRIMARY) SET\2 WHERE id ", text)
+    return _SELECTED.sub(r"FROM \1 FORCE INDEX (PRIMARY) WHERE \2 ", text)
+
+
+@lru_cache(maxsize=512)
+def _delete(table: str, column: str, count: int) -> str:
+    """A deletion that looks each row up. With a list of ids, whatever index is named, small tables would be scanned."""
+    ids = "SELECT %s AS id" + " UNION ALL SELECT %s" * (count - 1)
+    return f"DELETE t FROM ({ids}) g STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.{column} = g.id"
+
+
+_DELETED = re.compile(r"DELETE FROM (steady_queue_\w+) WHERE (id|job_id) (?:IN \?\*|= \?)$")
+_UPDATED = re.compile(r"^UPDATE (steady_queue_\w+) SET(.*) WHERE id (?=IN|=)")
+_SELECTED = re.compile(r"FROM (steady_queue_\w+(?: [a-z])?) WHERE ((?:[a-z]\.)?(?:id|job_id)|p\.queue_name) (?=IN|=)")

@@ -10,9 +10,10 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from steady_queue.store.claim import CLAIM_TYPES, JOB_COLUMNS
+from steady_queue.store.claim import ANY_PRIORITY, CLAIM_TYPES, JOB_COLUMNS
 from steady_queue.store.enqueue import FULL, PLAIN
 from steady_queue.store.outcome import Failed, Finished
+from steady_queue.store.promote import LOCK_IDS
 from steady_queue.store.sql.dialect import Dialect
 from steady_queue.store.statement import Statement
 
@@ -33,6 +34,8 @@ SETTINGS = {
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    # Nothing here should wait for another's lock; what does is begun anew.
+    "lock_timeout": "5s",
 }
 
 #: First half of our advisory locks, so that they meet nobody else's.
@@ -55,6 +58,7 @@ _FINISHED, _FAILED, _RELEASED = 0, 1, 2
 
 class Postgres(Dialect):
     name = "PostgreSQL"
+    can_notify = True
     now = "statement_timestamp()"
 
     def __init__(self) -> None:
@@ -67,6 +71,15 @@ class Postgres(Dialect):
             (IDLE_LIMIT, LOCK_SPACE, list(lock_ids)),
             returns="..",
         )
+
+    def ago(self, seconds: float) -> str:
+        return f"statement_timestamp() - interval '{seconds:.6f} seconds'"
+
+    def try_maintenance(self) -> Flow[bool]:
+        rows = yield Statement(
+            "SELECT pg_try_advisory_xact_lock($1::int, $2::int)", (LOCK_SPACE, LOCK_IDS), returns="."
+        )
+        return bool(rows[0][0])
 
     def say(self, text: str, *params: Any, returns: str = "") -> Statement:
         return Statement(_numbered(text), params, returns)
@@ -117,12 +130,12 @@ class Postgres(Dialect):
 
     # -- claim --------------------------------------------------------------------------------------------------------
 
-    def claim(self, wanted: Wanted) -> Statement:
-        if wanted.queues is None:
-            return Statement(_CLAIM_ALL, (wanted.process_id, wanted.lane, wanted.limit), CLAIM_TYPES)
-        return Statement(
-            _CLAIM_BY_QUEUE, (wanted.process_id, wanted.lane, wanted.limit, list(wanted.queues)), CLAIM_TYPES
-        )
+    def claim(self, *wanted: Wanted) -> Statement:
+        first = wanted[0]
+        params = (first.process_id, [wish.lane for wish in wanted], [wish.limit for wish in wanted])
+        if first.queues is None:
+            return Statement(_CLAIM_ALL, params, CLAIM_TYPES)
+        return Statement(_CLAIM_BY_QUEUE, (*params, list(first.queues)), CLAIM_TYPES)
 
     # -- settle -------------------------------------------------------------------------------------------------------
 
@@ -183,13 +196,13 @@ def _claim_text(candidates: str) -> str:
     """`candidates` selects the job ids to take, in order, held against other workers."""
     job_columns = ", ".join(f"j.{name}" for name in JOB_COLUMNS)
     return (
-        f"WITH picked AS MATERIALIZED (SELECT job_id, row_number() OVER () AS place FROM ({candidates}) c),"
+        "WITH picked AS MATERIALIZED (SELECT job_id, gen_random_uuid() AS claim_id, row_number() OVER () AS place"
+        f" FROM ({candidates}) c),"
         " unqueued AS (DELETE FROM steady_queue_readyexecution r USING picked p WHERE r.job_id = p.job_id),"
         " mine AS (INSERT INTO steady_queue_claimedexecution (job_id, claim_id, process_id, claimed_at)"
-        " SELECT job_id, gen_random_uuid(), $1::uuid, statement_timestamp() FROM picked"
-        " RETURNING job_id, claim_id, claimed_at)"
-        f" SELECT m.job_id, m.claim_id, m.claimed_at, {job_columns} FROM mine m"
-        " JOIN picked p ON p.job_id = m.job_id JOIN steady_queue_job j ON j.id = m.job_id ORDER BY p.place"
+        " SELECT job_id, claim_id, $1::uuid, statement_timestamp() FROM picked)"
+        f" SELECT p.job_id, p.claim_id, statement_timestamp(), {job_columns} FROM picked p"
+        " JOIN steady_queue_job j ON j.id = p.job_id ORDER BY p.place"
     )
 
 
@@ -197,15 +210,19 @@ _MAY_CLAIM = (
     " AND NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = r.queue_name)"
     " AND EXISTS (SELECT 1 FROM steady_queue_process o WHERE o.id = $1::uuid)"
 )
-_IN_ORDER = " ORDER BY r.priority DESC, r.job_id LIMIT $3::int FOR UPDATE OF r SKIP LOCKED"
+_IN_ORDER = " ORDER BY r.priority DESC, r.job_id LIMIT l.room FOR UPDATE OF r SKIP LOCKED"
+_LANES = "unnest($2::smallint[], $3::int[]) AS l(lane, room)"
 _CLAIM_ALL = _claim_text(
-    f"SELECT r.job_id FROM steady_queue_readyexecution r WHERE r.lane = $2::smallint{_MAY_CLAIM}{_IN_ORDER}"
+    f"SELECT t.job_id FROM {_LANES} CROSS JOIN LATERAL ("
+    f"SELECT r.job_id FROM steady_queue_readyexecution r WHERE r.lane = l.lane AND {ANY_PRIORITY}"
+    f"{_MAY_CLAIM}{_IN_ORDER}) t"
 )
-# The outer limit ends the scan of the queues as soon as there is enough: later queues are then neither read nor locked.
+# The limit around the queues ends their scan as soon as there is enough: later queues are neither read nor locked.
 _CLAIM_BY_QUEUE = _claim_text(
-    "SELECT t.job_id FROM unnest($4::text[]) WITH ORDINALITY AS q(name, place) CROSS JOIN LATERAL ("
-    "SELECT r.job_id FROM steady_queue_readyexecution r WHERE r.queue_name = q.name AND r.lane = $2::smallint"
-    f"{_MAY_CLAIM}{_IN_ORDER}) t LIMIT $3::int"
+    f"SELECT t.job_id FROM {_LANES} CROSS JOIN LATERAL (SELECT u.job_id"
+    " FROM unnest($4::text[]) WITH ORDINALITY AS q(name, place) CROSS JOIN LATERAL ("
+    "SELECT r.job_id FROM steady_queue_readyexecution r WHERE r.queue_name = q.name AND r.lane = l.lane"
+    f"{_MAY_CLAIM}{_IN_ORDER}) u LIMIT l.room) t"
 )
 
 

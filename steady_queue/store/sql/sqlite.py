@@ -23,11 +23,19 @@ class SQLite(Dialect):
     ready_by_queue = "steady_queue_readyexecution r INDEXED BY sq_ready_by_queue"
     ready_all = "steady_queue_readyexecution r INDEXED BY sq_ready_all"
     blocked_by_key = "steady_queue_blockedexecution INDEXED BY sq_blocked_by_key"
+    scheduled_due = "steady_queue_scheduledexecution INDEXED BY sq_scheduled_due"
+
+    change_marker = "PRAGMA data_version"
 
     def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
-        # The transaction itself is the lock.
-        return
-        yield
+        yield from ()  # the transaction itself is the lock
+
+    def ago(self, seconds: float) -> str:
+        return f"strftime('%Y-%m-%d %H:%M:%f', 'now', '-{seconds:.3f} seconds')"
+
+    def try_maintenance(self) -> Flow[bool]:
+        yield from ()
+        return True
 
     def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
         yield self.say_each(

@@ -1,0 +1,29 @@
+"""Time, in its two local kinds. What is due and who is dead is decided by the database's own clock, never here."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where services take the time from."""
+
+    def monotonic(self) -> float:
+        """Seconds for local waits and deadlines."""
+        ...
+
+    def now(self) -> datetime:
+        """Wall time in UTC, for people."""
+        ...
+
+
+class SystemClock:
+    """The clock of the machine."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)

@@ -1,0 +1,63 @@
+"""Dispatcher: scheduled jobs whose time has come go to their queues. It sleeps until the next one that it knows of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steady_queue.aio import events
+from steady_queue.errors import StoreError
+from steady_queue.store.dispatch import dispatch, next_due
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from steady_queue.aio.bell import Bell
+    from steady_queue.aio.events import Events
+    from steady_queue.aio.outage import Outage
+    from steady_queue.store.drivers.pool import AsyncDriver
+
+
+class Dispatcher:
+    """Any number of them share the work."""
+
+    name = "dispatcher"
+
+    def __init__(
+        self,
+        *,
+        batch_size: int,
+        longest_sleep: Callable[[], float],
+        driver: AsyncDriver,
+        bell: Bell,
+        made_ready: Callable[[], Awaitable[None]],
+        events: Events,
+        outage: Outage,
+    ) -> None:
+        self.bell = bell
+        self._batch_size = batch_size
+        self._longest_sleep = longest_sleep
+        self._driver = driver
+        self._made_ready = made_ready
+        self._events = events
+        self._outage = outage
+
+    async def run(self) -> None:
+        while True:
+            try:
+                due_in = await self._driver.run(next_due(self._driver.sql))
+                if due_in is not None and due_in <= 0:
+                    await self._dispatch()
+                    continue
+            except StoreError as error:
+                await self._outage.wait(self.name, error)
+                continue
+            self._outage.over(self.name)
+            longest = self._longest_sleep()
+            # A little more than the time that is left: due by the database's clock, which has moved on by then.
+            await self.bell.wait(longest if due_in is None else min(longest, due_in + 0.001))
+
+    async def _dispatch(self) -> None:
+        done = await self._driver.run(dispatch(self._driver.sql, self._batch_size))
+        self._events.tell(events.JobsDispatched(count=done.moved, discarded=len(done.discarded)))
+        if done.moved:
+            await self._made_ready()

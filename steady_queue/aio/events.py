@@ -1,0 +1,243 @@
+"""Everything that the runtime tells about itself, one class each with its fields. Logging is one subscriber.
+
+Events on the path of every job are told in batches and at DEBUG: a line for each would cost more than the job.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+logger = logging.getLogger("steady_queue")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened; `level` is that of its log line."""
+
+    level: ClassVar[int] = logging.DEBUG
+    text: ClassVar[str] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStarted(Event):
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = (
+        "%(name)s started on %(database)s: queues %(queues)s, %(coroutines)d coroutines, %(threads)d threads"
+    )
+    name: str
+    database: str
+    queues: str
+    coroutines: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStopping(Event):
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = "%(name)s stops: %(running)d tasks have %(seconds).1f s to finish"
+    name: str
+    running: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStopped(Event):
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = "%(name)s stopped: %(released)d tasks given back, %(abandoned)d could not be stopped"
+    name: str
+    released: int
+    abandoned: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRegistered(Event):
+    """The process has a row: at its start, or anew after others had declared it dead."""
+
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = "%(name)s registered%(again)s"
+    name: str
+    again: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsClaimed(Event):
+    text: ClassVar[str] = "claimed %(count)d jobs in %(milliseconds).1f ms"
+    count: int
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsSettled(Event):
+    text: ClassVar[str] = "settled %(count)d jobs in %(milliseconds).1f ms, %(promoted)d unblocked"
+    count: int
+    promoted: int
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFailed(Event):
+    """Logged by the framework already, with its traceback."""
+
+    text: ClassVar[str] = "%(task_path)s %(job_id)s failed: %(error)s"
+    job_id: UUID
+    task_path: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFenced(Event):
+    """The claim had been taken back while the task ran: its outcome was not written."""
+
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "%(task_path)s %(job_id)s: its claim had been taken back, the outcome was not written"
+    job_id: UUID
+    task_path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReleased(Event):
+    """Given back: not started, or really stopped."""
+
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = "%(task_path)s %(job_id)s was given back: %(reason)s"
+    job_id: UUID
+    task_path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimsReconciled(Event):
+    """Claims of ours that we do not know, because the reply to a claim was lost, went back to ready."""
+
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "%(count)d claims whose reply was lost were given back"
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsDispatched(Event):
+    text: ClassVar[str] = "dispatched %(count)d jobs, %(discarded)d discarded"
+    count: int
+    discarded: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessPruned(Event):
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "%(name)s is dead (%(reason)s): %(jobs)d of its tasks were failed"
+    name: str
+    reason: str
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphansFailed(Event):
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "%(jobs)d tasks claimed by no registered process were failed"
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotsRepaired(Event):
+    """Slots without an owner: must not happen, so it is an error although it is repaired."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "%(count)d concurrency slots had no owner and were freed"
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsPromoted(Event):
+    text: ClassVar[str] = "maintenance unblocked %(count)d jobs"
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsCleared(Event):
+    text: ClassVar[str] = "cleared %(count)d finished jobs"
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NobodyServes(Event):
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "ready tasks wait in %(where)s, which no live process serves"
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseLost(Event):
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "%(service)s: the database cannot be used (%(error)s); trying again"
+    service: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseBack(Event):
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "%(service)s: the database is back after %(seconds).1f s"
+    service: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustLost(Event):
+    """Others may take this process for dead by now: it claims nothing and stops its async tasks."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "no heartbeat for %(seconds).0f s: async tasks are stopped, %(threads)d threads still run"
+    seconds: float
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopBlocked(Event):
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "the event loop is blocked for %(seconds).1f s by %(task)s, in %(where)s"
+    seconds: float
+    task: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerLost(Event):
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "the listener for new tasks is silent (%(error)s): polling until it is replaced"
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeFault(Event):
+    """An error of ours that was survived."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "%(where)s: %(error)s"
+    where: str
+    error: str
+
+
+class Events:
+    """Where services tell what happened, and who hears it."""
+
+    def __init__(self, subscribers: Sequence[Callable[[Event], object]] = ()) -> None:
+        self.subscribers = list(subscribers) if subscribers else [log]
+
+    def tell(self, event: Event) -> None:
+        for subscriber in self.subscribers:
+            try:
+                subscriber(event)
+            except Exception:
+                logger.exception("a subscriber of events failed on %r", event)
+
+
+def log(event: Event) -> None:
+    """The subscriber that writes log lines."""
+    if logger.isEnabledFor(event.level):
+        logger.log(event.level, event.text, {field.name: getattr(event, field.name) for field in fields(event)})

@@ -1,0 +1,138 @@
+"""Executes one claimed job and returns what became of it.
+
+Looking up the task, restoring its arguments and calling it are inside one `try`: nothing that a row or a task does can
+leave a claim behind. The only exception that passes is a cancellation: the slots know whether it was theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import async_to_sync, sync_to_async
+from django.utils import timezone, translation
+
+from steady_queue import arguments, results
+from steady_queue.aio.reports import report_of
+from steady_queue.aio.tidiness import tidy_connections
+from steady_queue.compat import TaskContext, task_backends, task_finished, task_started
+from steady_queue.definition import lane_of
+from steady_queue.errors import SteadyQueueError
+from steady_queue.signals import asend, is_heard, send
+from steady_queue.store.job import Lane
+from steady_queue.store.outcome import Failed, Finished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from steady_queue.compat import BaseTaskBackend, Task, TaskResult
+    from steady_queue.registry import Registry
+    from steady_queue.store.job import Claim
+
+    Ended = Finished | Failed
+
+
+class Executor:
+    """Runs tasks of claimed jobs, in the event loop or in the calling thread."""
+
+    def __init__(self, *, registry: Registry, worker_id: str) -> None:
+        self.registry = registry
+        self.worker_id = worker_id
+        self._senders: dict[str, type[BaseTaskBackend]] = {}
+
+    async def run_async(self, claim: Claim) -> Ended:
+        """Await the task in the running loop; it must have been given a context of its own."""
+        result: TaskResult[Any] | None = None
+        try:
+            task = self.registry.resolve(claim.task_path)
+            args, kwargs = await arguments.aloads(claim.arguments)
+            result = self._result_if_wanted(claim, task)
+            if result is not None:
+                await asend(task_started, self._sender(claim.backend), [result])
+            if claim.headers is not None:
+                _assume(claim.headers)
+            if task.takes_context and result is not None:
+                args = [TaskContext(task_result=result), *args]
+            # A function that was async when it was enqueued may be sync by now.
+            is_async = lane_of(task.func) is Lane.ASYNC
+            call = task.func if is_async else sync_to_async(task.func, thread_sensitive=True)
+            value = await call(*args, **kwargs)
+            ended: Ended = Finished(claim, None if value is None else arguments.dump_result(value))
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            ended = Failed(claim, report_of(error))
+            # Inside the handler: the framework logs the exception that is being handled.
+            if (result := result or self._result_of_failure(claim)) is not None:
+                await asend(task_finished, self._sender(claim.backend), [results.concluded(result, ended)])
+            return ended
+        if result is not None:
+            await asend(task_finished, self._sender(claim.backend), [results.concluded(result, ended)])
+        return ended
+
+    def run_sync(self, claim: Claim) -> Ended:
+        """Call the task in this thread, with the database connections tidied before and after."""
+        tidy_connections()
+        try:
+            return self._run_sync(claim)
+        finally:
+            tidy_connections()
+
+    def _run_sync(self, claim: Claim) -> Ended:
+        result: TaskResult[Any] | None = None
+        try:
+            task = self.registry.resolve(claim.task_path)
+            args, kwargs = arguments.loads(claim.arguments)
+            result = self._result_if_wanted(claim, task)
+            if result is not None:
+                send(task_started, self._sender(claim.backend), [result])
+            if claim.headers is not None:
+                _assume(claim.headers)
+            if task.takes_context and result is not None:
+                args = [TaskContext(task_result=result), *args]
+            is_async = lane_of(task.func) is Lane.ASYNC
+            call: Callable[..., Any] = async_to_sync(task.func) if is_async else task.func
+            value = call(*args, **kwargs)
+            ended: Ended = Finished(claim, None if value is None else arguments.dump_result(value))
+        except BaseException as error:
+            ended = Failed(claim, report_of(error))
+            if (result := result or self._result_of_failure(claim)) is not None:
+                send(task_finished, self._sender(claim.backend), [results.concluded(result, ended)])
+            return ended
+        if result is not None:
+            send(task_finished, self._sender(claim.backend), [results.concluded(result, ended)])
+        return ended
+
+    def _result_if_wanted(self, claim: Claim, task: Task[..., Any]) -> TaskResult[Any] | None:
+        """The result, which costs as much as a small task, if the task or a signal needs it."""
+        sender = self._sender(claim.backend)
+        if task.takes_context or is_heard(task_started, sender) or is_heard(task_finished, sender):
+            return results.of_claim(claim, task, self.worker_id)
+        return None
+
+    def _result_of_failure(self, claim: Claim) -> TaskResult[Any] | None:
+        """The result of a job that failed, always wanted for the log; none when its task or arguments are unknown."""
+        try:
+            return results.of_claim(claim, self.registry.resolve(claim.task_path), self.worker_id)
+        except SteadyQueueError:
+            return None
+
+    def _sender(self, alias: str) -> type[BaseTaskBackend]:
+        sender = self._senders.get(alias)
+        if sender is None:
+            sender = self._senders[alias] = type(task_backends[alias])
+        return sender
+
+
+def _assume(headers: str) -> None:
+    """Take on the enqueuer's language and time zone, for this context alone."""
+    wanted: dict[str, Any] = json.loads(headers)
+    if "locale" in wanted:
+        if wanted["locale"] is None:
+            translation.deactivate_all()
+        else:
+            translation.activate(wanted["locale"])
+    if "timezone" in wanted:
+        zone = wanted["timezone"]
+        timezone.activate(timezone.get_fixed_timezone(zone) if isinstance(zone, int) else zone)

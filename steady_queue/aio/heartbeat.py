@@ -1,0 +1,99 @@
+"""Heartbeat: says that this process is alive, and registers it anew when others thought it was not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from steady_queue.aio import events
+from steady_queue.errors import StoreError, StoreUnavailable
+from steady_queue.store.process import heartbeat, register
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from steady_queue.aio.clock import Clock
+    from steady_queue.aio.events import Events
+    from steady_queue.aio.outage import Outage
+    from steady_queue.aio.trust import Trust
+    from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.process import NewProcess
+    from steady_queue.store.statement import Operation
+
+T = TypeVar("T")
+
+
+class Heartbeat:
+    """Beats first on the upkeep connection; other upkeep has deadlines shorter than its interval."""
+
+    name = "heartbeat"
+
+    def __init__(
+        self,
+        *,
+        process: NewProcess,
+        interval: float,
+        driver: AsyncDriver,
+        trust: Trust,
+        lost_trust: Callable[[], None],
+        clock: Clock,
+        events: Events,
+        outage: Outage,
+    ) -> None:
+        self._process = process
+        self._interval = interval
+        self._driver = driver
+        self._trust = trust
+        self._lost_trust = lost_trust
+        self._clock = clock
+        self._events = events
+        self._outage = outage
+        self._steady_since = clock.monotonic()
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether beats have succeeded without a gap for one interval: only then may this process bury others."""
+        return self._clock.monotonic() - self._steady_since >= self._interval
+
+    async def register(self) -> None:
+        """Add this process's row, however long the database takes."""
+        while True:
+            sent = self._clock.monotonic()
+            try:
+                await self._within_deadline(register(self._driver.sql, self._process))
+            except StoreError as error:
+                await self._outage.wait(self.name, error)
+                continue
+            self._outage.over(self.name)
+            self._trust.renew(sent)
+            return
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            while not await self._beat():
+                self._steady_since = self._clock.monotonic()
+                if not self._trust.is_held:
+                    self._lost_trust()
+
+    async def _beat(self) -> bool:
+        sent = self._clock.monotonic()
+        try:
+            is_known = await self._within_deadline(heartbeat(self._driver.sql, self._process.id))
+            if not is_known:
+                await self._within_deadline(register(self._driver.sql, self._process))
+                self._events.tell(events.ProcessRegistered(name=self._process.name, again=" again"))
+                self._steady_since = sent
+        except StoreError as error:
+            await self._outage.wait(self.name, error)
+            return False
+        self._outage.over(self.name)
+        self._trust.renew(sent)
+        return True
+
+    async def _within_deadline(self, operation: Operation[T]) -> T:
+        try:
+            async with asyncio.timeout(max(1.0, self._trust.lasts / 4)):
+                return await self._driver.run(operation)
+        except TimeoutError:
+            raise StoreUnavailable("the database did not answer in time") from None

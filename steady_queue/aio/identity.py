@@ -1,0 +1,52 @@
+"""Who this process is, told so that another on the same machine can know for sure whether it still exists."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from steady_queue.store.maintenance import Registered
+
+
+def this_machine() -> dict[str, str]:
+    """The boot of the machine and the PID namespace: only within both does a process id mean anything."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return {"boot": boot, "namespace": os.readlink("/proc/self/ns/pid")}
+    except OSError:
+        return {}
+
+
+def start_time(pid: int) -> str | None:
+    """When a process started, in the kernel's ticks; None when there is no such process."""
+    try:
+        # The name of the command stands in brackets and may hold anything, also brackets and spaces.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return None
+
+
+def describe(actors: list[dict[str, Any]]) -> str:
+    """The metadata of this process's row."""
+    return json.dumps({"actors": actors, **this_machine(), "started": start_time(os.getpid())})
+
+
+def is_gone(process: Registered) -> bool:
+    """Whether a registered process ran on this machine since its last boot, and no longer exists. In doubt: no."""
+    mine = this_machine()
+    try:
+        its: dict[str, Any] = json.loads(process.metadata)
+        started = its["started"]
+        if not mine or started is None or any(its[name] != mine[name] for name in mine):
+            return False
+    except (ValueError, KeyError, TypeError):
+        return False
+    return start_time(process.pid) != str(started)
+
+
+def hostname() -> str:
+    return socket.gethostname()[:255]

@@ -1,0 +1,208 @@
+"""Maintenance: every few seconds, in every process, what keeps the queue whole when others die.
+
+A turn begins with one statement that tells whether there is anything to do; each step after it is a short transaction
+of its own, done by one process at a time. All times are the database's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+import steady_queue
+from steady_queue.aio import events
+from steady_queue.aio.identity import is_gone
+from steady_queue.aio.queues import expand
+from steady_queue.aio.reports import report
+from steady_queue.errors import StoreError, StoreUnavailable
+from steady_queue.processes import ProcessExitError, ProcessMissingError, ProcessPrunedError
+from steady_queue.store import maintenance as store
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection
+    from uuid import UUID
+
+    from steady_queue.aio.events import Events
+    from steady_queue.aio.outage import Outage
+    from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.job import Lane
+    from steady_queue.store.maintenance import Registered
+    from steady_queue.store.outcome import ErrorReport
+    from steady_queue.store.sql import Dialect
+    from steady_queue.store.statement import Operation
+
+T = TypeVar("T")
+
+#: Seconds between turns, before jitter; a step may take so long.
+INTERVAL = 5.0
+DEADLINE = 10.0
+#: Turns between two looks for queues that nobody serves.
+LOOK_AROUND = 12
+
+
+class Maintenance:
+    """Prunes dead processes, fails orphaned claims, frees lost slots, promotes stranded jobs, clears old ones."""
+
+    name = "maintenance"
+
+    def __init__(
+        self,
+        *,
+        process_id: UUID,
+        worker_id: str,
+        driver: AsyncDriver,
+        may_bury: Callable[[], bool],
+        known_claims: Callable[[], Collection[UUID]],
+        claiming: asyncio.Lock,
+        made_ready: Callable[[], Awaitable[None]],
+        promotes: bool,
+        events: Events,
+        outage: Outage,
+    ) -> None:
+        self._process_id = process_id
+        self._worker_id = worker_id
+        self._driver = driver
+        self._may_bury = may_bury
+        self._known_claims = known_claims
+        self._claiming = claiming
+        self._made_ready = made_ready
+        self._promotes = promotes
+        self._events = events
+        self._outage = outage
+        self._turns = 0
+
+    async def run(self) -> None:
+        await self._survive(self.bury_gone)
+        while True:
+            await asyncio.sleep(INTERVAL * random.uniform(0.8, 1.2))
+            await self._survive(self.turn)
+
+    async def _survive(self, step: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await step()
+        except StoreError as error:
+            await self._outage.wait(self.name, error)
+        else:
+            self._outage.over(self.name)
+
+    async def turn(self) -> None:
+        """One turn: look, then only what is needed."""
+        await self.reconcile()
+        alive = steady_queue.process_alive_threshold
+        keep = steady_queue.clear_finished_jobs_after if steady_queue.preserve_finished_jobs else timedelta(0)
+        work = await self._run(store.look(self._sql, alive=alive, keep=keep))
+        promoted = 0
+        if work.dead and self._may_bury():
+            await self._bury(alive=alive)
+        if work.orphans:
+            await self._fail_orphans()
+        if work.ownerless:
+            count = await self._run(store.free_ownerless(self._sql))
+            if count:
+                self._events.tell(events.SlotsRepaired(count=count))
+        if work.blocked and self._promotes:
+            promoted = await self._promote()
+        if work.old:
+            await self._clear(keep)
+        if promoted or work.dead or work.orphans:
+            await self._made_ready()
+        self._turns += 1
+        if self._turns % LOOK_AROUND == 1:
+            await self.look_around()
+
+    async def reconcile(self) -> None:
+        """Give back claims of ours that we do not know. Only while no claim is on its way: its reply may still come."""
+        async with self._claiming:
+            count = await self._run(
+                store.release_unknown(self._sql, self._process_id, self._known_claims(), self._worker_id)
+            )
+        if count:
+            self._events.tell(events.ClaimsReconciled(count=count))
+            await self._made_ready()
+
+    async def bury_gone(self) -> None:
+        """At start: bury at once the processes of this machine that certainly no longer exist."""
+        registered = await self._run(store.find_processes(self._sql))
+        gone = [process.id for process in registered if process.id != self._process_id and is_gone(process)]
+        if gone:
+            await self._bury(only=gone)
+
+    async def _bury(self, *, alive: timedelta | None = None, only: list[UUID] | None = None) -> None:
+        reason = "it no longer exists" if only is not None else "no heartbeat"
+
+        def why(process: Registered) -> ErrorReport:
+            if only is not None:
+                return report(ProcessExitError, f"{process.name} no longer exists")
+            return report(ProcessPrunedError, f"{process.name} was last alive at {process.last_heartbeat_at}")
+
+        while True:
+            buried = await self._run(store.bury(self._sql, me=self._process_id, report=why, alive=alive, only=only))
+            if buried is None:
+                return
+            self._events.tell(events.ProcessPruned(name=buried.process.name, reason=reason, jobs=buried.jobs))
+
+    async def _fail_orphans(self) -> None:
+        error = report(ProcessMissingError, "the process that claimed the task is not registered")
+        while count := await self._run(store.fail_orphans(self._sql, error)):
+            self._events.tell(events.OrphansFailed(jobs=count))
+
+    async def _promote(self) -> int:
+        total, after = 0, ""
+        while True:
+            count, next_key = await self._run(store.promote_stranded(self._sql, after))
+            total += count
+            if next_key is None:
+                break
+            after = next_key
+        if total:
+            self._events.tell(events.JobsPromoted(count=total))
+        return total
+
+    async def _clear(self, keep: timedelta) -> None:
+        # One batch a turn under load would fall behind; a few, with the connection free for a heartbeat between them.
+        for _ in range(20):
+            count = await self._run(store.clear_finished(self._sql, keep))
+            if count:
+                self._events.tell(events.JobsCleared(count=count))
+            if count < store.BATCH:
+                return
+
+    async def look_around(self) -> None:
+        """Warn of ready jobs in queues or lanes that no live process serves."""
+        waiting = await self._run(store.find_waiting(self._sql))
+        if not waiting:
+            return
+        processes = await self._run(store.find_processes(self._sql))
+        unserved = [
+            f"{queue} ({lane.name.lower()})" for queue, lane in waiting if not _is_served(queue, lane, processes)
+        ]
+        if unserved:
+            self._events.tell(events.NobodyServes(where=", ".join(unserved)))
+
+    @property
+    def _sql(self) -> Dialect:
+        return self._driver.sql
+
+    async def _run(self, operation: Operation[T]) -> T:
+        try:
+            async with asyncio.timeout(DEADLINE):
+                return await self._driver.run(operation)
+        except TimeoutError:
+            raise StoreUnavailable(f"{operation.name} took longer than {DEADLINE:.0f} s") from None
+
+
+def _is_served(queue: str, lane: Lane, processes: list[Registered]) -> bool:
+    for process in processes:
+        try:
+            actors = json.loads(process.metadata).get("actors", [])
+        except ValueError:
+            continue
+        for actor in actors:
+            patterns = actor.get("queues", [])
+            serves_queue = "*" in patterns or queue in expand(patterns, [queue])
+            if actor.get("kind") == "worker" and actor.get(lane.name.lower(), 0) and serves_queue:
+                return True
+    return False

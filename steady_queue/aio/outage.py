@@ -1,0 +1,50 @@
+"""Outage: what a service does when the database cannot be used. It costs a turn, never the process."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+from steady_queue.aio import events
+from steady_queue.errors import StoreBug
+
+if TYPE_CHECKING:
+    from steady_queue.aio.clock import Clock
+    from steady_queue.aio.events import Events
+    from steady_queue.errors import StoreError
+
+#: Pauses between tries grow from the first to the second, in seconds.
+SHORTEST, LONGEST = 0.05, 2.0
+
+
+class Outage:
+    """Paces the tries of each service, and tells once when its database goes and once when it is back."""
+
+    def __init__(self, *, clock: Clock, events: Events) -> None:
+        self._clock = clock
+        self._events = events
+        self._since: dict[str, float] = {}
+        self._pauses: dict[str, float] = {}
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self._since)
+
+    async def wait(self, service: str, error: StoreError) -> None:
+        """Pause before the next try."""
+        if service not in self._since:
+            self._since[service] = self._clock.monotonic()
+            self._events.tell(events.DatabaseLost(service=service, error=str(error)))
+        elif isinstance(error, StoreBug):
+            self._events.tell(events.RuntimeFault(where=service, error=str(error)))
+        pause = self._pauses.get(service, SHORTEST)
+        self._pauses[service] = min(LONGEST, pause * 2)
+        await asyncio.sleep(pause * random.uniform(0.5, 1))
+
+    def over(self, service: str) -> None:
+        """The service's last try succeeded."""
+        since = self._since.pop(service, None)
+        if since is not None:
+            self._pauses.pop(service, None)
+            self._events.tell(events.DatabaseBack(service=service, seconds=self._clock.monotonic() - since))

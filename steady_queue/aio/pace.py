@@ -1,0 +1,36 @@
+"""Pace: how long a worker sleeps between two polls. Polling is the truth; notifications only let it sleep longer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: After a notification or a find: what a late commit brings is found by looking again, in seconds.
+AGAIN = (0.01, 0.05, 0.25)
+#: Between polls while a listener is known to hear, in seconds.
+LISTENING = 2.0
+
+
+class Pace:
+    """Quick after work, then slower, up to the polling interval, or to two seconds with a listener that hears."""
+
+    def __init__(self, interval: float, hears: Callable[[], bool]) -> None:
+        self._interval = interval
+        self._hears = hears
+        self._step = 0
+
+    def after(self, *, found: bool) -> float:
+        """How long to sleep now."""
+        if found:
+            self._step = 0
+        longest = max(self._interval, LISTENING) if self._hears() else self._interval
+        if self._step < len(AGAIN):
+            self._step += 1
+            return min(longest, AGAIN[self._step - 1])
+        return longest
+
+    def rang(self) -> None:
+        """The worker was woken: look again quickly."""
+        self._step = 0

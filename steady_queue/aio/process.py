@@ -1,0 +1,356 @@
+"""Process: the composition root. One OS process, one event loop, and everything that runs in it.
+
+The only place that opens task groups. Upkeep (settling, heartbeat, maintenance) outlives the intake (workers,
+dispatchers, listener): what was claimed is settled under a beating heart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from anyio import create_task_group, move_on_after
+
+import steady_queue
+from steady_queue import wake
+from steady_queue.aio import events
+from steady_queue.aio.bell import Bell
+from steady_queue.aio.clock import SystemClock
+from steady_queue.aio.dispatcher import Dispatcher
+from steady_queue.aio.events import Events
+from steady_queue.aio.executor import Executor
+from steady_queue.aio.heartbeat import Heartbeat
+from steady_queue.aio.identity import describe, hostname
+from steady_queue.aio.lanes import OrmLanes
+from steady_queue.aio.maintenance import Maintenance
+from steady_queue.aio.outage import Outage
+from steady_queue.aio.pace import LISTENING, Pace
+from steady_queue.aio.queues import QueuePlan
+from steady_queue.aio.reports import report
+from steady_queue.aio.settler import Settler
+from steady_queue.aio.slots import Slots
+from steady_queue.aio.trust import Trust
+from steady_queue.aio.wakeup import Wakeup
+from steady_queue.aio.watchdog import EXIT_UNTRUSTED, Watchdog
+from steady_queue.aio.worker import Worker
+from steady_queue.databases import is_in_memory, open_async, parameters, queue_alias
+from steady_queue.errors import ConfigurationError, StoreError
+from steady_queue.processes import ProcessExitError
+from steady_queue.registry import registry
+from steady_queue.store.notify import notify
+from steady_queue.store.outcome import Failed
+from steady_queue.store.process import NewProcess, deregister
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from steady_queue.aio.clock import Clock
+    from steady_queue.configuration import Options
+    from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.outcome import Outcome
+
+#: How long async tasks get to stop after they were asked to, within the time for shutting down, in seconds.
+CANCEL_GRACE = 0.5
+#: How long the last outcomes may take to be written when the process stops, in seconds.
+FLUSH_WITHIN = 5.0
+
+
+class Process:
+    """Builds the services of one process, runs them until told to stop, and leaves nothing behind."""
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        alias: str | None = None,
+        process_id: UUID | None = None,
+        clock: Clock | None = None,
+        events: Events | None = None,
+        leave: Callable[[int], object] = os._exit,
+    ) -> None:
+        self.options = options
+        self.alias = alias or queue_alias()
+        if is_in_memory(self.alias):
+            raise ConfigurationError(f"the database {self.alias!r} is in memory: no worker can reach it")
+        self.id = process_id or uuid4()
+        self.name = f"{hostname()}:{os.getpid()}:{self.id.hex[:8]}"
+        self.clock = clock or SystemClock()
+        self.events = events or Events()
+        self.outage = Outage(clock=self.clock, events=self.events)
+        self.ready = asyncio.Event()
+        self._leave = leave
+        self._stop = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._claiming = asyncio.Lock()
+        self._open_connections()
+        self._build()
+
+    # -- what it is made of -------------------------------------------------------------------------------------------
+
+    def _open_connections(self) -> None:
+        """Three connections, and a fourth that listens; on SQLite, which has one writer, a single one.
+
+        Claims and settles overlap on two of them: measured, that gains more than keeping limited settles, which are
+        bounded by a lock timeout, apart from the upkeep.
+        """
+        self.hot = open_async(self.alias, size=1)
+        if self.hot.sql.change_marker:
+            self.settling = self.upkeep = self.hot
+        else:
+            self.settling = open_async(self.alias, size=1)
+            self.upkeep = open_async(self.alias, size=1)
+        self.limited = self.upkeep
+
+    def _build(self) -> None:
+        alive = steady_queue.process_alive_threshold.total_seconds()
+        common: dict[str, Any] = {"clock": self.clock, "events": self.events, "outage": self.outage}
+        self.trust = Trust(alive_seconds=alive, clock=self.clock)
+        self.lanes = OrmLanes(max([worker.orm_lanes for worker in self.options.workers], default=1))
+        settling: dict[str, Any] = {"worker_id": self.name, "made_ready": self._made_ready, **common}
+        self.settler = Settler(name="settler", driver=self.settling, **settling)
+        self.limited_settler = Settler(name="limited settler", driver=self.limited, **settling)
+        self.heartbeat = Heartbeat(
+            process=NewProcess(self.id, "process", self.name, os.getpid(), hostname(), None, describe(self._actors())),
+            interval=steady_queue.process_heartbeat_interval.total_seconds(),
+            driver=self.upkeep,
+            trust=self.trust,
+            lost_trust=self._lost_trust,
+            **common,
+        )
+        self.wakeup = self._listener()
+        self.workers = [self._worker(number) for number in range(len(self.options.workers))]
+        self.dispatchers = [] if self.options.only_work else [self._dispatcher(d) for d in self.options.dispatchers]
+        self.maintenance = Maintenance(
+            process_id=self.id,
+            worker_id=self.name,
+            driver=self.upkeep,
+            may_bury=lambda: self.heartbeat.is_steady,
+            known_claims=self.known_claims,
+            claiming=self._claiming,
+            made_ready=self._made_ready,
+            promotes=all(dispatcher.concurrency_maintenance for dispatcher in self.options.dispatchers),
+            events=self.events,
+            outage=self.outage,
+        )
+        self.watchdog = Watchdog(trust=self.trust, name_of=self._name_of, events=self.events, leave=self._leave)
+
+    def _listener(self) -> Wakeup | None:
+        if not (self.hot.sql.can_notify and wake.is_notifying):
+            return None
+        return Wakeup(
+            parameters=parameters(self.alias).values,
+            driver=self.upkeep,
+            ring=self.ring,
+            events=self.events,
+            outage=self.outage,
+        )
+
+    def _worker(self, number: int) -> Worker:
+        options = self.options.workers[number]
+        bell = Bell()
+        slots = Slots(
+            coroutines=options.coroutines,
+            threads=options.threads,
+            executor=Executor(registry=registry, worker_id=self.name),
+            lanes=self.lanes,
+            ended=self._ended,
+            freed=bell.ring,
+        )
+        return Worker(
+            name=f"worker {number + 1}",
+            process_id=self.id,
+            plan=QueuePlan(list(options.queues), driver=self.hot, clock=self.clock),
+            slots=slots,
+            driver=self.hot,
+            bell=bell,
+            pace=Pace(options.polling_interval.total_seconds(), self._hears),
+            may_claim=self._may_claim,
+            claiming=self._claiming,
+            clock=self.clock,
+            events=self.events,
+            outage=self.outage,
+        )
+
+    def _dispatcher(self, options: Any) -> Dispatcher:
+        interval = options.polling_interval.total_seconds()
+        return Dispatcher(
+            batch_size=options.batch_size,
+            longest_sleep=lambda: max(interval, LISTENING) if self._hears() else interval,
+            driver=self.limited,
+            bell=Bell(),
+            made_ready=self._made_ready,
+            events=self.events,
+            outage=self.outage,
+        )
+
+    def _actors(self) -> list[dict[str, Any]]:
+        workers = [
+            {"kind": "worker", "queues": list(w.queues), "async": w.coroutines, "thread": w.threads}
+            for w in self.options.workers
+        ]
+        others = [] if self.options.only_work else [{"kind": "dispatcher"} for _ in self.options.dispatchers]
+        return [*workers, *others]
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until told to stop; then drain, deregister and close."""
+        end_local = wake.listen_locally(self.alias, self._ring_from_anywhere)
+        await self.lanes.open()
+        self.watchdog.start()
+        try:
+            async with create_task_group() as upkeep:
+                upkeep.start_soon(self.settler.run)
+                upkeep.start_soon(self.limited_settler.run)
+                await self._register()
+                upkeep.start_soon(self.heartbeat.run)
+                upkeep.start_soon(self.maintenance.run)
+                if not self._stop.is_set():
+                    await self._take_in()
+                with move_on_after(None, shield=True):
+                    await self._drain()
+                upkeep.cancel_scope.cancel()
+        finally:
+            end_local()
+            self.watchdog.stop()
+            with move_on_after(FLUSH_WITHIN, shield=True):
+                await self._close()
+
+    async def _register(self) -> None:
+        """Wait for the database, unless told to stop meanwhile."""
+        async with create_task_group() as booting:
+
+            async def stop() -> None:
+                await self._stop.wait()
+                booting.cancel_scope.cancel()
+
+            booting.start_soon(stop)
+            await self.heartbeat.register()
+            booting.cancel_scope.cancel()
+
+    async def _take_in(self) -> None:
+        async with create_task_group() as intake:
+            for worker in self.workers:
+                intake.start_soon(worker.run)
+            for dispatcher in self.dispatchers:
+                intake.start_soon(dispatcher.run)
+            if self.wakeup is not None:
+                intake.start_soon(self.wakeup.run)
+            self._tell_started()
+            self.ready.set()
+            await self._stop.wait()
+            intake.cancel_scope.cancel()
+
+    def stop(self) -> None:
+        """Tell the process to stop; safe from a signal handler of the loop, and more than once."""
+        self._stop.set()
+
+    async def _drain(self) -> None:
+        """Let tasks finish, ask async ones to stop, settle what ended, and say what could not be stopped."""
+        seconds = steady_queue.shutdown_timeout.total_seconds()
+        deadline = self.clock.monotonic() + seconds
+        self.events.tell(events.ProcessStopping(name=self.name, running=len(self._running()), seconds=seconds))
+        await self._idle(until=deadline - min(CANCEL_GRACE, seconds / 2))
+        released = sum(worker.slots.stop_async() for worker in self.workers)
+        await self._idle(until=max(deadline, self.clock.monotonic() + CANCEL_GRACE if released else deadline))
+        abandoned = self._abandon()
+        with move_on_after(FLUSH_WITHIN):
+            await self.settler.drained.wait()
+            await self.limited_settler.drained.wait()
+            try:
+                await self.maintenance.reconcile()
+                await self.upkeep.run(deregister(self.upkeep.sql, self.id))
+            except StoreError as error:
+                # Nothing is lost: without a heartbeat others will find what is left.
+                self.events.tell(events.RuntimeFault(where="stopping", error=str(error)))
+        self.events.tell(events.ProcessStopped(name=self.name, released=released, abandoned=abandoned))
+
+    async def _idle(self, *, until: float) -> None:
+        with move_on_after(max(0.0, until - self.clock.monotonic())):
+            for worker in self.workers:
+                await worker.slots.idle.wait()
+
+    def _abandon(self) -> int:
+        """Fail what still runs: it cannot be stopped, so it must not be given back."""
+        error = report(ProcessExitError, f"{self.name} stopped before the task did")
+        running = self._running()
+        for worker in self.workers:
+            for claim in worker.slots.abandon():
+                self._ended(Failed(claim, error))
+        return len(running)
+
+    async def _close(self) -> None:
+        for worker in self.workers:
+            worker.slots.close()
+        self.lanes.close()
+        drivers: list[AsyncDriver] = list({id(d): d for d in (self.hot, self.settling, self.upkeep)}.values())
+        for driver in drivers:
+            await driver.close()
+
+    # -- what services ask it -----------------------------------------------------------------------------------------
+
+    def known_claims(self) -> set[UUID]:
+        """Every claim that this process knows: running, waiting to be settled, being settled."""
+        known = self.settler.known() | self.limited_settler.known()
+        for worker in self.workers:
+            known |= worker.slots.running.keys()
+        return known
+
+    def ring(self) -> None:
+        """Wake whoever could find something to do."""
+        for worker in self.workers:
+            worker.bell.ring()
+        for dispatcher in self.dispatchers:
+            dispatcher.bell.ring()
+
+    def _ring_from_anywhere(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.ring)
+
+    async def _made_ready(self) -> None:
+        """Jobs of anybody became ready: wake our own workers and those of others."""
+        self.ring()
+        if wake.is_notifying and self.upkeep.sql.can_notify:
+            await self.upkeep.run(notify(self.upkeep.sql))
+
+    def _hears(self) -> bool:
+        return self.wakeup is not None and self.wakeup.hears
+
+    def _may_claim(self) -> bool:
+        return self.trust.is_held and not self.settler.is_full and not self.limited_settler.is_full
+
+    def _ended(self, outcome: Outcome) -> None:
+        settler = self.settler if outcome.claim.concurrency_key is None else self.limited_settler
+        settler.put(outcome)
+
+    def _running(self) -> list[Any]:
+        return [running for worker in self.workers for running in worker.slots.running.values()]
+
+    def _lost_trust(self) -> None:
+        """Others may have taken our claims: stop what can be stopped, and end the process if something cannot."""
+        threads = sum(worker.slots.running_threads for worker in self.workers)
+        stopped = sum(worker.slots.stop_async() for worker in self.workers)
+        if stopped or threads:
+            self.events.tell(events.TrustLost(seconds=self.trust.since_beat, threads=threads))
+        if threads:
+            self._leave(EXIT_UNTRUSTED)
+
+    def _name_of(self, task: asyncio.Task[object] | None) -> str:
+        for running in self._running():
+            if running.task is task:
+                return f"{running.claim.task_path} ({running.claim.job_id})"
+        return task.get_name() if task is not None else "a callback"
+
+    def _tell_started(self) -> None:
+        workers = self.options.workers
+        self.events.tell(
+            events.ProcessStarted(
+                name=self.name,
+                database=f"{self.hot.sql.name} ({self.alias})",
+                queues=", ".join(dict.fromkeys(name for worker in workers for name in worker.queues)),
+                coroutines=sum(worker.coroutines for worker in workers),
+                threads=sum(worker.threads for worker in workers),
+            )
+        )

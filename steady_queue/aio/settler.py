@@ -1,0 +1,126 @@
+"""Settler: writes what became of jobs, in batches that form by themselves.
+
+One settle is in flight; whatever ends meanwhile goes into the next. An idle process settles one job at once, a busy one
+hundreds per commit, and nothing waits for a timer. An outcome is never dropped: it is retried until it is written, and
+while too many wait, nothing is claimed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import steady_queue
+from steady_queue.aio import events
+from steady_queue.aio.reports import report
+from steady_queue.errors import StoreDataError, StoreError
+from steady_queue.store.outcome import Failed, Verdict
+from steady_queue.store.settle import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from uuid import UUID
+
+    from steady_queue.aio.clock import Clock
+    from steady_queue.aio.events import Events
+    from steady_queue.aio.outage import Outage
+    from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.outcome import Outcome
+
+#: Outcomes in one statement.
+BATCH = 1_000
+#: Outcomes that may wait before nothing more is claimed.
+CAPACITY = 20_000
+
+
+class Settler:
+    """Holds outcomes until the database has them. Limited jobs have a settler of their own: their keys may wait."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        driver: AsyncDriver,
+        worker_id: str,
+        made_ready: Callable[[], Awaitable[None]],
+        clock: Clock,
+        events: Events,
+        outage: Outage,
+    ) -> None:
+        self.name = name
+        self._driver = driver
+        self._worker_id = worker_id
+        self._made_ready = made_ready
+        self._clock = clock
+        self._events = events
+        self._outage = outage
+        self._waiting: list[Outcome] = []
+        self._in_flight: Sequence[Outcome] = ()
+        self._wake = asyncio.Event()
+        self.drained = asyncio.Event()
+        self.drained.set()
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._waiting) >= CAPACITY
+
+    def put(self, outcome: Outcome) -> None:
+        """Take over an outcome."""
+        self._waiting.append(outcome)
+        self.drained.clear()
+        self._wake.set()
+
+    def known(self) -> set[UUID]:
+        """The claims whose outcome is waiting or on its way."""
+        return {outcome.claim.claim_id for outcome in (*self._waiting, *self._in_flight)}
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+            self._in_flight = batch
+            await self._settle(batch)
+            self._in_flight = ()
+            if not self._waiting:
+                self._wake.clear()
+                self.drained.set()
+
+    async def _settle(self, batch: Sequence[Outcome]) -> None:
+        """Write a batch, however long it takes. A batch that holds a poisonous outcome is split until it is alone."""
+        while True:
+            try:
+                await self._write(batch)
+            except StoreDataError as error:
+                if len(batch) > 1:
+                    middle = len(batch) // 2
+                    await self._settle(batch[:middle])
+                    await self._settle(batch[middle:])
+                    return
+                batch = [_without_poison(batch[0], error)]
+            except StoreError as error:
+                await self._outage.wait(self.name, error)
+            else:
+                self._outage.over(self.name)
+                return
+
+    async def _write(self, batch: Sequence[Outcome]) -> None:
+        began = self._clock.monotonic()
+        settlement = await self._driver.run(
+            settle(self._driver.sql, batch, worker_id=self._worker_id, preserve=steady_queue.preserve_finished_jobs)
+        )
+        took = (self._clock.monotonic() - began) * 1000
+        self._events.tell(events.JobsSettled(count=len(batch), promoted=settlement.promoted, milliseconds=took))
+        if settlement.promoted:
+            await self._made_ready()
+        for outcome in batch:
+            claim = outcome.claim
+            if settlement.verdicts[claim.claim_id] is Verdict.FENCED:
+                self._events.tell(events.JobFenced(job_id=claim.job_id, task_path=claim.task_path))
+            elif isinstance(outcome, Failed):
+                error = f"{outcome.error.exception_class}: {outcome.error.message}"
+                self._events.tell(events.JobFailed(job_id=claim.job_id, task_path=claim.task_path, error=error))
+
+
+def _without_poison(outcome: Outcome, error: StoreDataError) -> Outcome:
+    """The outcome as a failure with a plain reason, which any database can store."""
+    return Failed(outcome.claim, report(StoreDataError, f"the outcome could not be stored: {ascii(str(error))[:500]}"))

@@ -1,0 +1,109 @@
+"""Worker: claims ready jobs for exactly the room there is, and starts them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anyio import CancelScope
+
+from steady_queue.aio import events
+from steady_queue.errors import StoreError
+from steady_queue.store.claim import Wanted, claim
+from steady_queue.store.queues import change_marker
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from steady_queue.aio.bell import Bell
+    from steady_queue.aio.clock import Clock
+    from steady_queue.aio.events import Events
+    from steady_queue.aio.outage import Outage
+    from steady_queue.aio.pace import Pace
+    from steady_queue.aio.queues import QueuePlan
+    from steady_queue.aio.slots import Slots
+    from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.job import Lane
+
+#: How long it sleeps when nothing could be started anyway; a slot that frees wakes it, in seconds.
+FULL = 60.0
+
+
+class Worker:
+    """One claim is in flight at a time in the whole process; what frees up meanwhile is claimed with the next."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        process_id: UUID,
+        plan: QueuePlan,
+        slots: Slots,
+        driver: AsyncDriver,
+        bell: Bell,
+        pace: Pace,
+        may_claim: Callable[[], bool],
+        claiming: asyncio.Lock,
+        clock: Clock,
+        events: Events,
+        outage: Outage,
+    ) -> None:
+        self.name = name
+        self.process_id = process_id
+        self.plan = plan
+        self.slots = slots
+        self.bell = bell
+        self.last_poll: float = clock.monotonic()
+        self._driver = driver
+        self._pace = pace
+        self._may_claim = may_claim
+        self._claiming = claiming
+        self._clock = clock
+        self._events = events
+        self._outage = outage
+        self._marker: int | None = None
+        self.reply_was_lost = False
+
+    async def run(self) -> None:
+        rang = True
+        while True:
+            free = self.slots.free() if self._may_claim() else {}
+            found = 0
+            try:
+                if free and await self._has_news(rang):
+                    found = await self._turn(free)
+            except StoreError as error:
+                self.reply_was_lost = True
+                self._marker = None
+                await self._outage.wait(self.name, error)
+                continue
+            self._outage.over(self.name)
+            pause = self._pace.after(found=found > 0) if self.slots.free() else FULL
+            rang = await self.bell.wait(pause if self._may_claim() else min(pause, 0.5))
+            if rang:
+                self._pace.rang()
+
+    async def _turn(self, free: dict[Lane, int]) -> int:
+        queues = await self.plan.queues()
+        began = self._clock.monotonic()
+        async with self._claiming:
+            wanted = [Wanted(self.process_id, lane, room, queues) for lane, room in free.items()]
+            # Not to be interrupted by a stop between the claim and the start: the reply would be lost.
+            with CancelScope(shield=True):
+                claims = await self._driver.run(claim(self._driver.sql, *wanted))
+            self.slots.start(claims)
+        self.last_poll = self._clock.monotonic()
+        if claims:
+            took = (self.last_poll - began) * 1000
+            self._events.tell(events.JobsClaimed(count=len(claims), milliseconds=took))
+        return len(claims)
+
+    async def _has_news(self, rang: bool) -> bool:
+        """Whether a claim could find anything: asked only where the answer is cheaper than the claim."""
+        if not self._driver.sql.change_marker:
+            return True
+        marker = await self._driver.run(change_marker(self._driver.sql))
+        changed, self._marker = marker != self._marker, marker
+        self.last_poll = self._clock.monotonic()
+        return rang or changed

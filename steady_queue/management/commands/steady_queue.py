@@ -1,0 +1,52 @@
+"""`manage.py steady_queue --async`: every configured worker and dispatcher in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from steady_queue.aio.embedding import configured, running
+from steady_queue.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+class Command(BaseCommand):
+    help = "Runs background tasks: workers and dispatchers as settings.STEADY_QUEUE describes them."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--async", action="store_true", dest="in_one_loop", help="run everything in one event loop of one process"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if not options["in_one_loop"]:
+            raise CommandError("only --async is there yet: manage.py steady_queue --async")
+        try:
+            _run(serve())
+        except ConfigurationError as error:
+            raise CommandError(str(error)) from error
+
+
+async def serve() -> None:
+    """Run until TERM or INT; then drain."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with running(configured()) as process:
+        await stop.wait()
+        process.stop()
+
+
+def _run(main: Any) -> None:
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        uvloop.run(main)

@@ -1,0 +1,60 @@
+"""What the README says of files, tests and settings is true."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import steady_queue
+from steady_queue.checks import _OPTIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def section(title: str) -> str:
+    return README.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def first_cells(text: str, column: str) -> set[str]:
+    """The names in the first column of the table whose first heading is `column`."""
+    table = text.split(f"| {column} |")[1].split("\n\n")[0]
+    return set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+
+
+def test_each_link_leads_to_a_file_or_a_heading() -> None:
+    headings = {f"#{title.lower().replace(' ', '-')}" for title in re.findall(r"^## (.+)$", README, re.MULTILINE)}
+    links = re.findall(r"\]\(([^)]+)\)", README)
+
+    assert links
+    assert [link for link in links if link not in headings and not (ROOT / link).is_file()] == []
+
+
+def test_each_promise_names_tests_that_exist() -> None:
+    rows = [line.split("|")[1:-1] for line in section("Promises").splitlines() if line.startswith("| ")][1:]
+
+    assert rows
+    missing = []
+    for promise, _, proof in rows:
+        named = re.findall(r"\[[^]]+\]\(([^)]+)\) ((?:`test_\w+`(?:, )?)+)", proof)
+        if not named:
+            missing.append(promise.strip())
+        for path, names in named:
+            text = (ROOT / path).read_text()
+            missing += [name for name in re.findall(r"`(\w+)`", names) if f"def {name}(" not in text]
+    assert missing == []
+
+
+def test_the_tables_of_settings_and_options_are_complete() -> None:
+    settings = set(steady_queue.__annotations__) - {"annotations"}
+
+    assert first_cells(section("Installing and settings"), "setting") == settings
+    assert first_cells(section("Installing and settings"), "option") == _OPTIONS
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.+?)```", README, re.DOTALL))
+def test_the_python_in_it_is_python(block: str) -> None:
+    compile(block, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

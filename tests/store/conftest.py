@@ -1,0 +1,65 @@
+"""Every test of the store runs on each database, and through both drivers when it takes `store`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from anyio.from_thread import BlockingPortal
+
+    from tests.support.stores import Store
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "only_on(*databases): where the test means something")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that mean nothing on their database: they are not skipped, they do not exist."""
+    left_out = [item for item in items if not _belongs(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _belongs(item)]
+
+
+def _belongs(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("only_on")
+    callspec = getattr(item, "callspec", None)
+    return marker is None or callspec is None or callspec.params["database"] in marker.args
+
+
+@pytest.fixture(scope="session")
+def portal() -> Iterator[BlockingPortal]:
+    """An event loop in a thread of its own."""
+    with start_blocking_portal("asyncio", {"debug": True}) as portal:
+        yield portal
+
+
+@pytest.fixture(scope="session")
+def async_stores(portal: BlockingPortal) -> Iterator[Callable[[str], Store]]:
+    """The store of an alias over an async driver that is kept for the next test: its connections are dear."""
+    from tests.support.stores import async_store
+
+    with ExitStack() as opened:
+        stores: dict[str, Store] = {}
+
+        def store_of(alias: str) -> Store:
+            if alias not in stores:
+                stores[alias] = opened.enter_context(async_store(alias, portal))
+            return stores[alias]
+
+        yield store_of
+
+
+@pytest.fixture(params=["sync", "async"])
+def store(request: pytest.FixtureRequest, database: str, async_stores: Callable[[str], Store]) -> Store:
+    """The database through Django's own connection, and through the async driver."""
+    from tests.support.stores import SyncStore
+
+    return SyncStore(database) if request.param == "sync" else async_stores(database)

@@ -1,0 +1,54 @@
+"""Jobs, errors and outcomes, made with as few words as a test needs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from steady_queue.store.identity import new_job_id
+from steady_queue.store.job import Claim, Lane, NewJob, OnConflict
+from steady_queue.store.outcome import ErrorReport, Failed
+
+PATH = "tests.shop.tasks.noop"
+
+
+def job(**options: Any) -> NewJob:
+    """A job for the default queue, to be run at once."""
+    now = datetime.now(UTC)
+    plain = {
+        "id": new_job_id(),
+        "queue_name": "default",
+        "task_path": PATH,
+        "arguments": '{"args": [], "kwargs": {}}',
+        "priority": 0,
+        "lane": Lane.ASYNC,
+        "backend": "default",
+        "enqueued_at": now.replace(microsecond=now.microsecond // 1000 * 1000),
+    }
+    return NewJob(**{**plain, **options})
+
+
+def limited(key: str = "key", to: int = 1, **options: Any) -> NewJob:
+    """A job of which at most `to` with the same key may run at the same time."""
+    plain = {"concurrency_key": key, "concurrency_limit": to, "on_conflict": OnConflict.BLOCK}
+    return job(**{**plain, **options})
+
+
+def choosy(key: str = "key", to: int = 1, **options: Any) -> NewJob:
+    """A limited job that is discarded when it finds no free slot."""
+    return limited(key, to, on_conflict=OnConflict.DISCARD, **options)
+
+
+def later(**delay: float) -> datetime:
+    """An instant from now, an hour unless told."""
+    return datetime.now(UTC) + timedelta(**(delay or {"hours": 1}))
+
+
+def report(message: str = "it broke") -> ErrorReport:
+    """An error as a worker would report it."""
+    return ErrorReport("builtins.ValueError", message, f"Traceback ...\nValueError: {message}")
+
+
+def failed(claim: Claim, message: str = "it broke") -> Failed:
+    """The end of an attempt with that error."""
+    return Failed(claim, report(message))

@@ -1,0 +1,120 @@
+"""A TCP proxy before a database server, which loses a chosen request or answer and cuts the connection."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from tests.servers import Daemon
+
+#: The end of a transaction, on every server.
+COMMIT = re.compile(rb"(?<!auto)commit(?!ted)", re.IGNORECASE)
+
+
+@dataclass
+class Loss:
+    """What is to be lost, once: the request in which the pattern is found, or the answer to it."""
+
+    pattern: re.Pattern[bytes]
+    of_answer: bool
+    then_refuse: bool
+
+
+class Link:
+    """A client's connection and the one to the server behind it."""
+
+    def __init__(self, client: socket.socket, server: socket.socket) -> None:
+        self.client = client
+        self.server = server
+        self.is_muted = False
+
+    def cut(self) -> None:
+        for end in (self.client, self.server):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+class Proxy:
+    """Passes bytes on, until it is told what to lose."""
+
+    def __init__(self, server: Daemon) -> None:
+        self._address = (server.host, server.port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.host, self.port = self._listener.getsockname()[:2]
+        self._loss: Loss | None = None
+        self._links: list[Link] = []
+        self._threads: list[threading.Thread] = []
+        self.has_lost = threading.Event()
+
+    def lose_request(self, pattern: re.Pattern[bytes], *, then_refuse: bool = False) -> None:
+        """The next request with this pattern never reaches the server."""
+        self._loss = Loss(pattern, of_answer=False, then_refuse=then_refuse)
+
+    def lose_answer(self, pattern: re.Pattern[bytes], *, then_refuse: bool = False) -> None:
+        """The next request with this pattern is carried out, and its answer never reaches the client."""
+        self._loss = Loss(pattern, of_answer=True, then_refuse=then_refuse)
+
+    def refuse(self) -> None:
+        """Take no more connections, as a server that is down."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def __enter__(self) -> Self:
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.refuse()
+        for link in list(self._links):
+            link.cut()
+        for thread in list(self._threads):
+            thread.join()
+        for link in self._links:
+            link.client.close()
+            link.server.close()
+
+    def _start(self, target: object, *args: object) -> None:
+        thread = threading.Thread(target=target, args=args)  # type: ignore[arg-type]
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            link = Link(client, socket.create_connection(self._address))
+            self._links.append(link)
+            self._start(self._requests, link)
+            self._start(self._answers, link)
+
+    def _requests(self, link: Link) -> None:
+        with suppress(OSError):
+            while data := link.client.recv(1 << 16):
+                loss = self._loss
+                if loss is not None and loss.pattern.search(data):
+                    self._loss = None
+                    if loss.then_refuse:
+                        self.refuse()
+                    if not loss.of_answer:
+                        self.has_lost.set()
+                        break
+                    link.is_muted = True
+                link.server.sendall(data)
+        link.cut()
+
+    def _answers(self, link: Link) -> None:
+        with suppress(OSError):
+            while data := link.server.recv(1 << 16):
+                if link.is_muted:
+                    self.has_lost.set()
+                    break
+                link.client.sendall(data)
+        link.cut()

@@ -1,0 +1,75 @@
+"""Threads with Django connections of their own: to race, and to hold a transaction open."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.db import connections, transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
+
+T = TypeVar("T")
+
+#: Longer than any step of a test, shorter than its timeout: a thread that waits in vain ends with an error.
+PATIENCE = 30.0
+
+
+def together(*actions: Callable[[], T]) -> list[T]:
+    """The results of the actions, each run in a thread of its own, all begun at the same moment."""
+    start = threading.Barrier(len(actions))
+
+    def begin(action: Callable[[], T]) -> T:
+        start.wait(PATIENCE)
+        return action()
+
+    with ThreadPoolExecutor(len(actions)) as threads:
+        return [future.result() for future in [threads.submit(closing, begin, action) for action in actions]]
+
+
+def closing(function: Callable[..., T], *args: Any) -> T:
+    """The function's result, when the calling thread's connections have been closed."""
+    try:
+        return function(*args)
+    finally:
+        connections.close_all()
+
+
+@contextmanager
+def aside(action: Callable[[], T]) -> Iterator[Future[T]]:
+    """The action in another thread, while the block runs; it must have ended by itself soon after."""
+    with ThreadPoolExecutor(1) as thread:
+        future = thread.submit(closing, action)
+        yield future
+        future.result(PATIENCE)
+
+
+@contextmanager
+def held(alias: str, *statements: tuple[str, Sequence[Any]]) -> Iterator[None]:
+    """The statements in another thread's transaction, which stays open while the block runs and is rolled back then."""
+    holding = threading.Event()
+    done = threading.Event()
+
+    def hold() -> None:
+        try:
+            with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+                for text, params in statements:
+                    cursor.execute(text, params)
+                holding.set()
+                assert done.wait(PATIENCE)
+                transaction.set_rollback(True, using=alias)
+        finally:
+            holding.set()
+
+    with aside(hold) as holder:
+        assert holding.wait(PATIENCE)
+        try:
+            if holder.done():
+                holder.result()
+            yield
+        finally:
+            done.set()

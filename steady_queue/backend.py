@@ -102,8 +102,7 @@ class SteadyQueueBackend(BaseTaskBackend):
         if native.prefers_django(alias, self.async_connection):
             return await sync_to_async(self.enqueue_calls, thread_sensitive=True)(calls)
         jobs = self._new_jobs(calls)
-        held = await native.connections(alias)
-        await enqueue.astore(held.driver, held.teller, type(self), calls, jobs)
+        await enqueue.astore(alias, await native.driver(alias), type(self), calls, jobs)
         return Results(calls, jobs)
 
     def _new_jobs(self, calls: Sequence[TaskCall]) -> list[Any]:
@@ -123,7 +122,7 @@ class SteadyQueueBackend(BaseTaskBackend):
         alias = queue_alias()
         if native.prefers_django(alias, self.async_connection):
             return await sync_to_async(self.get_result, thread_sensitive=True)(result_id)
-        driver = (await native.connections(alias)).driver
+        driver = await native.driver(alias)
         return self._result(result_id, await driver.run(find_jobs(driver.sql, [job_id])))
 
     def _result(self, result_id: str, found: list[JobRecord]) -> TaskResult[Any]:

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from steady_queue.store.drivers.django import DjangoDriver
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.enqueue import Enqueued
-    from steady_queue.wake import Teller
 
 logger = logging.getLogger("steady_queue")
 
@@ -147,7 +146,13 @@ def store(
         if is_heard(task_enqueued, sender):
             send(task_enqueued, sender, _kept(calls, jobs, discarded))
 
-    _after_commit(driver, tell)
+    if (
+        stored.blocked
+        or stored.discarded
+        or wake.is_wanted(driver.alias, driver.sql)
+        or is_heard(task_enqueued, sender)
+    ):
+        _after_commit(driver, tell)
 
 
 def store_on_commit(
@@ -210,8 +215,8 @@ def _resend(driver: DjangoDriver, jobs: Sequence[NewJob]) -> Enqueued:
 
 
 async def astore(
+    alias: str,
     driver: AsyncDriver,
-    teller: Teller,
     sender: type[BaseTaskBackend],
     calls: Sequence[TaskCall],
     jobs: Sequence[NewJob],
@@ -224,7 +229,7 @@ async def astore(
             raise _enqueue_error(error, jobs) from error
         stored = await _aresend(driver, jobs)
     _log_discarded(stored.discarded)
-    await teller.tell()
+    await wake.atell(alias, driver)
     if is_heard(task_enqueued, sender):
         await asend(task_enqueued, sender, _kept(calls, jobs, stored.discarded))
 

@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 from asgiref.sync import AsyncToSync
 
 from steady_queue.databases import is_in_memory, open_async
-from steady_queue.wake import Teller
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -27,15 +26,14 @@ class Held(NamedTuple):
     """What a loop has for one alias; `keeper` closes it with the loop."""
 
     driver: AsyncDriver
-    teller: Teller
     keeper: AsyncGenerator[None, None]
 
 
 _held: WeakKeyDictionary[_Loop, dict[str, Held]] = WeakKeyDictionary()
 
 
-async def connections(alias: str) -> Held:
-    """The running loop's connections to this alias."""
+async def driver(alias: str) -> AsyncDriver:
+    """The running loop's driver for this alias."""
     loop = asyncio.get_running_loop()
     held = _held.get(loop)
     if held is None:
@@ -45,9 +43,9 @@ async def connections(alias: str) -> Held:
     if alias not in held:
         opened = open_async(alias)
         keeper = _closed_with_loop(loop, alias, opened)
-        held[alias] = Held(opened, Teller(alias, opened), keeper)
+        held[alias] = Held(opened, keeper)
         await anext(keeper)
-    return held[alias]
+    return held[alias].driver
 
 
 async def _closed_with_loop(loop: _Loop, alias: str, opened: AsyncDriver) -> AsyncGenerator[None, None]:

@@ -1,7 +1,7 @@
 """Wake-ups: an enqueue tells workers that there is something to claim, in this process directly, elsewhere by NOTIFY.
 
-Only a hint: a lost one costs a polling interval. One notification is on its way per process at a time; what is enqueued
-meanwhile is covered by one more after it.
+Only a hint: a lost one costs a polling interval. It is sent after commit, and not again within a few milliseconds: a
+worker that was woken looks again 10, 50 and 250 ms later by itself.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
     from steady_queue.store.drivers.django import DjangoDriver
     from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.sql import Dialect
 
 #: Can be switched off, when nobody listens or a pooler stands between.
 is_notifying = True
-#: Sync code does not notify again within this time, in seconds: workers look again by themselves after each wake.
+#: How long after a notification another one is superfluous, in seconds.
 QUIET = 0.005
 
 _local: defaultdict[str, set[Callable[[], None]]] = defaultdict(set)
-_last_sent = 0.0
+_last_sent: dict[str, float] = {}
 _lock = threading.Lock()
 
 
@@ -37,48 +38,38 @@ def listen_locally(alias: str, ring: Callable[[], None]) -> Callable[[], None]:
     return lambda: _local[alias].discard(ring)
 
 
-def ring_locally(alias: str) -> None:
-    for ring in list(_local[alias]):
-        ring()
+def is_wanted(alias: str, sql: Dialect) -> bool:
+    """Whether anybody could hear."""
+    return bool(_local.get(alias)) or (is_notifying and sql.can_notify)
 
 
 def tell(alias: str, driver: DjangoDriver) -> None:
-    """From sync code, after commit."""
-    global _last_sent
-    ring_locally(alias)
-    if not (is_notifying and driver.sql.can_notify):
-        return
+    """Wake workers, from sync code, after commit."""
+    _ring_locally(alias)
+    if _may_notify(alias, driver.sql):
+        with suppress(StoreError):  # the jobs are stored; polling finds them
+            driver.run(notify(driver.sql))
+
+
+async def atell(alias: str, driver: AsyncDriver) -> None:
+    """Wake workers, from async code, after commit."""
+    _ring_locally(alias)
+    if _may_notify(alias, driver.sql):
+        with suppress(StoreError):
+            await driver.run(notify(driver.sql))
+
+
+def _ring_locally(alias: str) -> None:
+    for ring in list(_local.get(alias, ())):
+        ring()
+
+
+def _may_notify(alias: str, sql: Dialect) -> bool:
+    if not (is_notifying and sql.can_notify):
+        return False
     with _lock:
         now = time.monotonic()
-        if now - _last_sent < QUIET:
-            return
-        _last_sent = now
-    with suppress(StoreError):  # the jobs are stored; polling finds them
-        driver.run(notify(driver.sql))
-
-
-class Teller:
-    """From async code, after commit: one notification in flight, and one more if something was enqueued meanwhile."""
-
-    def __init__(self, alias: str, driver: AsyncDriver) -> None:
-        self._alias = alias
-        self._driver = driver
-        self._is_sending = False
-        self._again = False
-
-    async def tell(self) -> None:
-        ring_locally(self._alias)
-        if not (is_notifying and self._driver.sql.can_notify):
-            return
-        self._again = True
-        if self._is_sending:
-            return
-        self._is_sending = True
-        try:
-            while self._again:
-                self._again = False
-                await self._driver.run(notify(self._driver.sql))
-        except StoreError:
-            pass  # the jobs are stored; polling finds them
-        finally:
-            self._is_sending = False
+        if now - _last_sent.get(alias, 0.0) < QUIET:
+            return False
+        _last_sent[alias] = now
+    return True

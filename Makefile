@@ -4,8 +4,8 @@
 PYTHON ?= python3
 export PYTHON
 ARGS ?=
-# What the newest Django is tested with: everything, or for instance NEXT_TESTS="-m contract".
-NEXT_TESTS ?=
+# What the newest Django is tested with: the contract of the backend. Everything: make test NEXT_TESTS=
+NEXT_TESTS ?= -m contract
 
 DJANGO := Django>=5.2,<6
 PIP := -m pip install -q --disable-pip-version-check
@@ -26,7 +26,7 @@ test: .venv/.tests lint ## Run everything: packages, environments, lint, all tes
 	elif [ -n "$$CI" ]; then echo "CI needs both environments." >&2; exit 1; fi
 	@cat $(TALLY)
 
-test-next: .venv-next/.tests ## Run the tests on the newest Django only; NEXT_TESTS="-m contract" narrows
+test-next: .venv-next/.tests ## Run the tests on the newest Django only; NEXT_TESTS= runs them all
 	$(if $(NEXT_TESTS),STEADY_QUEUE_TALLY=$(TALLY),$(FULL)) .venv-next/bin/python -m pytest $(NEXT_TESTS)
 
 test-sqlite: .venv/.tests ## Run quickly: no server but SQLite; ARGS="-x -k name" is passed on

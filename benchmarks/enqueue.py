@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.servers import MariaDB
 
 BARES: dict[str, type[Bare]] = {"postgres": BarePostgres, "mariadb": BareMariaDB, "sqlite": BareSQLite}
-#: PgQueuer's bulk must be slower than ours.
+#: Ours must be faster than PgQueuer's bulk.
 RIVAL_BAR = 1.0
 
 
@@ -47,10 +47,11 @@ class Case:
     way: str
     what: str
     jobs: int
+    #: How many rounds for each one asked for.
     times: int = 1
     #: The share of the bare driver's rate that is asked of ours on PostgreSQL.
     bar: float | None = None
-    #: Whether the bare driver is given finished rows.
+    #: Whether the bare driver is given finished rows, not calls.
     ready_made: bool = False
 
 
@@ -130,14 +131,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     if options.json:
         options.json.write_text(json.dumps(_record(table, problems), indent=2))
-    print(
-        f"\nMedians of {options.rounds} rounds, Python {platform.python_version()}, {time.monotonic() - begun:.0f} s."
-    )
+    took = time.monotonic() - begun
+    print(f"\nMedians of {options.rounds} rounds or more, Python {platform.python_version()}, {took:.0f} s.")
     if "postgres" in options.only and not INSTALLED:
         print(HOW_TO_INSTALL)
     print("\n".join(problems) or "Every job counted, once, with its execution row; no invariant broken.")
     for line in table.missed:
-        print(f"Bar missed on {line.database}: {line.what.strip()}, {line.ratio:.0%} of the {line.bar:.0%} asked for.")
+        print(f"Bar missed on {line.database}: {line.what.strip()}, {line.ratio:.0%} instead of {line.bar:.0%}.")
     return 1 if table.missed or problems else 0
 
 

@@ -16,6 +16,7 @@ from steady_queue.arguments import MAX_BYTES, DeserializationError, loads
 from steady_queue.definition import TaskCall
 from steady_queue.errors import ArgumentError
 from steady_queue.markers import MAX_DEPTH
+from tests.backend.conftest import put_async, put_sync
 from tests.shop import tasks
 from tests.shop.models import Customer
 from tests.support.aliases import queue_in
@@ -97,7 +98,7 @@ HOSTILE: dict[str, tuple[Any, bool]] = {
     "64 bits and one": (2**64 + 1, True),
     "a key like a marker": ({"$": "datetime", "v": "2024-01-01"}, True),
     "a marker in a marker": ({"$": {"$": "model", "v": "shop.Customer", "pk": 1}}, True),
-    "numbers for keys": ({1: 1, 1.5: 2, None: 3, True: 4}, True),
+    "numbers for keys": ({1: 1, 1.5: 2, None: 3, False: 4}, True),
     "as deep as allowed": (deep(MAX_DEPTH - 2), True),
     "bytes": (bytes(range(256)), True),
     "deeper than allowed": (deep(MAX_DEPTH + 10), False),
@@ -106,7 +107,7 @@ HOSTILE: dict[str, tuple[Any, bool]] = {
     "an object": (object(), False),
     "a function": (print, False),
     "a class": (Customer, False),
-    "a generator": ((number for number in ()), False),
+    "a generator": (iter([1]), False),
     "an unsaved row": (Customer(name="Ada"), False),
     "an integer beyond the limit": (1 << (4 * MAX_BYTES), False),
     "text beyond the limit": ("x" * (MAX_BYTES + 1), False),
@@ -117,13 +118,13 @@ HOSTILE: dict[str, tuple[Any, bool]] = {
 def test_the_verdict_is_the_same_on_every_database(name: str) -> None:
     value, is_stored = HOSTILE[name]
     for alias in ("postgres", "mariadb", "sqlite"):
-        for way in (tasks.anything.enqueue, lambda *args: asyncio.run(tasks.anything.aenqueue(*args))):
-            with queue_in(alias):
+        with queue_in(alias):
+            for way in (put_sync, put_async):
                 if is_stored:
-                    assert came_back(alias, way(value), (value,), {})
+                    assert came_back(alias, way(tasks.anything, value), (value,), {})
                 else:
                     with pytest.raises(ArgumentError, match=r"^args\[0\]") as caught:
-                        way(value)
+                        way(tasks.anything, value)
                     assert caught.value.stored == "no"
                     assert count(alias, "job") == 0
 

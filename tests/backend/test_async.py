@@ -1,4 +1,4 @@
-"""`aenqueue()`: on a connection of the running loop, closed with it; on Django's connection when called from sync code."""
+"""`aenqueue()`: on a connection of the running loop, closed with it; called from sync code, on Django's own."""
 
 from __future__ import annotations
 

@@ -131,7 +131,12 @@ def test_more_arguments_than_one_packet_takes_are_stored(database: str, put_all:
 def test_calls_may_be_tuples_and_come_from_any_iterable(database: str, put_all: PutAll) -> None:
     calls: list[Any] = [(tasks.add, [1], {"b": 2}), (tasks.add, (1,)), (tasks.with_context,), tasks.add.bind(b=5, a=4)]
     stored = put_all(iter(calls))
-    assert [(result.args, result.kwargs) for result in stored] == [([1], {"b": 2}), ([1], {}), ([], {}), ([], {"b": 5, "a": 4})]
+    assert [(result.args, result.kwargs) for result in stored] == [
+        ([1], {"b": 2}),
+        ([1], {}),
+        ([], {}),
+        ([], {"b": 5, "a": 4}),
+    ]
 
 
 def test_an_empty_list_stores_nothing_and_asks_nobody(database: str, put_all: PutAll) -> None:
@@ -155,7 +160,7 @@ def test_a_text_in_the_place_of_the_arguments_is_refused(database: str, put_all:
 
 
 def test_calls_of_different_backends_are_refused(database: str, put_all: PutAll) -> None:
-    with pytest.raises(ConfigurationError, match="anything.*default"):
+    with pytest.raises(ConfigurationError, match=r"anything.*default"):
         put_all([tasks.add.bind(1), tasks.add.using(backend="anything").bind(2)])
     assert count(database, "job") == 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,14 +104,14 @@ def test_while_the_server_is_down_a_result_cannot_be_told_to_be_missing(mortal: 
 def test_a_restart_of_the_server_costs_sync_code_at_most_one_enqueue(mortal: Mortal) -> None:
     tasks.add.enqueue(1)
     mortal.server.restart()
-    try:
+    refused = 0
+    with suppress(EnqueueError):
+        refused = 1
         tasks.add.enqueue(2)
-    except EnqueueError as error:
-        assert error.stored == "no"
-        assert mortal.server.running
+        refused = 0
     tasks.add.enqueue(3)
     connections[mortal.alias].close()
-    assert 2 <= count(mortal.alias, "job") <= 3
+    assert count(mortal.alias, "job") == 3 - refused
 
 
 def test_a_restart_of_the_server_costs_async_code_nothing(mortal: Mortal) -> None:
@@ -218,7 +219,7 @@ def test_a_wait_that_took_too_long_in_the_callers_transaction_is_told(queue: str
 
 # -- SQLite -----------------------------------------------------------------------------------------------------------
 
-WRITES = ("DELETE FROM steady_queue_pause", [])
+WRITES: tuple[str, list[Any]] = ("DELETE FROM steady_queue_pause", [])
 
 
 @pytest.fixture

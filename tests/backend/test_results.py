@@ -73,7 +73,7 @@ def look(request: pytest.FixtureRequest) -> Look:
 
 
 def test_a_job_that_waits_is_ready_whatever_it_waits_for(database: str, look: Look) -> None:
-    waiting = [
+    waiting: list[TaskResult[Any]] = [
         tasks.add.enqueue(1),
         tasks.add.using(run_after=timedelta(days=1)).enqueue(1),
         tasks.charge.enqueue("ada"),
@@ -256,7 +256,7 @@ def test_arguments_of_every_kind_can_be_shown_and_are_shown_the_same_each_time(d
         *(timedelta(days=-1, microseconds=5), Decimal("1.10"), UUID(int=5), Customer.Tier.GOLD),
         *(b"bytes", b"\xff", (1, (2,)), {1, 2}, frozenset({"a"}), {1: "one", None: {"$": 2}}, 10**30, 1.5, None, ada),
     )
-    result = tasks.anything.enqueue(*args, **{"näme": [{"$": "datetime"}], "nan": "NaN"})
+    result = tasks.anything.enqueue(*args, näme=[{"$": "datetime"}], nan="NaN")
     shown, shown_kwargs = result.args, result.kwargs
     assert len(shown) == len(args)
     seen = look(result)

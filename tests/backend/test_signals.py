@@ -200,7 +200,7 @@ def test_a_discarded_job_sends_no_signal(database: str, put: Put, ear: Ear) -> N
 
 
 def test_a_signal_receiver_sees_the_rows_of_the_committed_transaction(database: str) -> None:
-    names = []
+    names: list[str] = []
 
     def look(task_result: Any, **kwargs: Any) -> None:
         assert not transaction.get_connection(database).in_atomic_block

@@ -87,7 +87,8 @@ def test_name_and_path_lead_back_to_the_same_task(made: Task[..., Any]) -> None:
 def test_a_task_keeps_its_function_to_be_called_directly(made: Task[..., Any]) -> None:
     assert callable(made.func)
     assert tasks.add.call(2, b=3) == 5
-    assert asyncio.run(tasks.greet.acall("Ada")) == "Hello, Ada!"
+    greeting: Any = asyncio.run(tasks.greet.acall("Ada"))
+    assert greeting == "Hello, Ada!"
 
 
 @pytest.mark.parametrize("backend", ["dummy.DummyBackend", "immediate.ImmediateBackend"])
@@ -96,7 +97,7 @@ def test_the_same_decorator_works_with_a_backend_of_the_framework(
 ) -> None:
     settings = {"default": {"BACKEND": OURS}, "test": {"BACKEND": f"{FRAMEWORK}.backends.{backend}"}}
     with override_settings(TASKS=settings):
-        made = task(backend="test", enqueue_on_commit=False)(plain)
+        made: Any = task(backend="test", enqueue_on_commit=False)(plain)
         monkeypatch.setitem(globals(), "plain", made)
         assert not isinstance(made, SteadyQueueTask)
         assert made.enqueue(3).args == [3]

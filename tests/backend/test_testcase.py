@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
+from django.core.management import call_command
 from django.db import connections, transaction
 from django.test import TestCase, TransactionTestCase
 
@@ -32,12 +33,12 @@ class InDatabase:
 
     database_name: ClassVar[str]
 
-    def setUp(self) -> None:  # noqa: N802
+    def setUp(self) -> None:
         self._before = steady_queue.database
         steady_queue.database = self.database_name
         assert count(self.database_name, "job") == 0
 
-    def tearDown(self) -> None:  # noqa: N802
+    def tearDown(self) -> None:
         steady_queue.database = self._before
 
     @property
@@ -170,7 +171,7 @@ class Committed(InDatabase, TransactionTestCase):
     def test_limits_work_after_the_flush_of_the_test_before(self) -> None:
         for _ in range(2):
             tasks.charge.enqueue("ada")
-            self._fixture_teardown()
+            call_command("flush", database=self.database_name, interactive=False, verbosity=0)
         tasks.charge.enqueue("ada")
         tasks.charge.enqueue("ada")
         assert self.counts == {"ready": 1, "blocked": 1}

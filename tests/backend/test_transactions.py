@@ -294,6 +294,16 @@ def test_the_settings_name_the_database_whose_commit_is_waited_for(database: str
     assert count(database, "job") == 1
 
 
+def test_a_transaction_on_a_database_that_is_not_waited_for_changes_nothing(database: str) -> None:
+    other = "postgres" if database == "mariadb" else "mariadb"
+    with pytest.raises(Boom), transaction.atomic(using=other):
+        tasks.add.enqueue(1)
+        assert seen_by_others(database) == 1
+        raise Boom
+    connections[other].close()
+    assert count(database, "job") == 1
+
+
 # -- manual transactions ----------------------------------------------------------------------------------------------
 
 

@@ -46,6 +46,4 @@ class Worker:
 def report(error: BaseException) -> ErrorReport:
     """An exception as a worker writes it down."""
     kind = type(error)
-    return ErrorReport(
-        f"{kind.__module__}.{kind.__qualname__}", str(error), "".join(traceback.format_exception(error))
-    )
+    return ErrorReport(f"{kind.__module__}.{kind.__qualname__}", str(error), "".join(traceback.format_exception(error)))

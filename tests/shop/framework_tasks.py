@@ -11,11 +11,11 @@ from steady_queue.compat import FRAMEWORK
 task: Any = import_string(f"{FRAMEWORK}.task")
 
 
-@task
+@task  # type: ignore[untyped-decorator]
 def multiply(a: int, b: int = 1) -> int:
     return a * b
 
 
-@task(priority=-5, queue_name="reports", enqueue_on_commit=False)
+@task(priority=-5, queue_name="reports", enqueue_on_commit=False)  # type: ignore[untyped-decorator]
 async def total(*amounts: int) -> int:
     return sum(amounts)

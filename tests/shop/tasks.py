@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import sync_to_async
 
 from steady_queue import task
 from steady_queue.concurrency import limits_concurrency
@@ -80,3 +84,21 @@ async def anoop() -> None:
 @task
 def noop() -> None:
     pass
+
+
+@task
+def never_ends() -> None:
+    threading.Event().wait()
+
+
+@task
+async def never_ends_async() -> None:
+    """It will not even stop when it is asked to."""
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+
+@task
+async def never_ends_in_orm_lane() -> None:
+    await sync_to_async(threading.Event().wait)()

@@ -37,7 +37,7 @@ def _belongs(item: pytest.Item) -> bool:
 @pytest.fixture(scope="session")
 def portal() -> Iterator[BlockingPortal]:
     """An event loop in a thread of its own."""
-    with start_blocking_portal("asyncio", {"debug": True}) as portal:
+    with start_blocking_portal("asyncio") as portal:
         yield portal
 
 

@@ -219,6 +219,17 @@ def test_each_lane_is_claimed_from_by_itself(store: Store, queues: list[str] | N
         assert {one.lane for one in got} == {lane}
 
 
+@pytest.mark.parametrize("queues", [None, ["default", "mail"]])
+def test_one_claim_for_several_lanes_keeps_the_limit_of_each(store: Store, queues: list[str] | None) -> None:
+    jobs = {lane: [job(lane=lane) for _ in range(3)] for lane in Lane}
+    store.enqueue(*(new for its in jobs.values() for new in its))
+    worker = store.worker()
+    rooms = {Lane.THREAD: 2, Lane.ASYNC: 1, Lane.PROCESS: 0}
+    got = store.run(claim(store.sql, *(Wanted(worker, lane, room, queues) for lane, room in rooms.items())))
+    assert sorted(ids(got)) == sorted(of([*jobs[Lane.THREAD][:2], *jobs[Lane.ASYNC][:1]]))
+    assert counts(store.alias) == {"ready": 6, "claimed": 3}
+
+
 # -- pauses -----------------------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from steady_queue.store.enqueue import CHUNK, Enqueued, admit, enqueue
 from steady_queue.store.job import Lane, NewJob
 from steady_queue.store.outcome import Finished
 from tests.support.jobs import choosy, job, later, limited
+from tests.support.stores import SyncStore
 from tests.support.tables import count, counts, query, row
 
 if TYPE_CHECKING:
@@ -223,11 +224,10 @@ def test_no_jobs_are_stored_without_complaint(store: Store) -> None:
     assert count(store.alias, "job") == 0
 
 
-def test_more_jobs_than_fit_into_one_insert_are_stored(store: Store) -> None:
-    jobs = [job() for _ in range(CHUNK + 1)]
-    store.enqueue(*jobs)
-    assert count(store.alias, "job") == CHUNK + 1
-    assert counts(store.alias) == {"ready": CHUNK + 1}
+def test_more_jobs_than_fit_into_one_insert_are_stored(database: str) -> None:
+    SyncStore(database).enqueue(*[job() for _ in range(CHUNK + 1)])
+    assert count(database, "job") == CHUNK + 1
+    assert counts(database) == {"ready": CHUNK + 1}
 
 
 @pytest.mark.parametrize("number", [10, 11, 20])

@@ -12,6 +12,7 @@ from steady_queue.store.job import Lane, Status
 from steady_queue.store.outcome import Finished
 from steady_queue.store.promote import LOCK_IDS, Grant, allot, lock_id
 from tests.support.jobs import PATH, failed, job, later, limited
+from tests.support.stores import SyncStore
 from tests.support.tables import count, counts, query, row
 
 if TYPE_CHECKING:
@@ -178,6 +179,22 @@ def test_promotion_of_many_at_once_takes_exactly_the_first_in_order(store: Store
     blocked(store, *jobs)
     promoted = store.promote({"key": 25})
     assert promoted == [new.id for new in sorted(jobs, key=lambda new: -new.priority)[:25]]
+
+
+@pytest.mark.only_on("postgres")
+@pytest.mark.parametrize("ways", [("nestloop",), ("nestloop", "hashjoin"), ("hashjoin", "mergejoin"), ("indexscan",)])
+def test_order_holds_whatever_plan_the_server_chooses(database: str, ways: tuple[str, ...]) -> None:
+    # Django's connection, or a pooler's, plans as it likes: the order must be part of the statements.
+    store = SyncStore(database)
+    jobs = [limited(to=25, priority=priority) for priority in range(50)]
+    random.Random(7).shuffle(jobs)
+    blocked(store, *jobs)
+    query(database, "ANALYZE")
+    for way in ways:
+        query(database, f"SET enable_{way} = off")
+    first = [new.id for new in sorted(jobs, key=lambda new: -new.priority)[:25]]
+    assert store.promote({"key": 25}) == first
+    assert [claim.job_id for claim in store.claim(store.worker(), 25)] == first
 
 
 def test_promotion_of_many_keys_serves_each_in_its_own_order(store: Store) -> None:

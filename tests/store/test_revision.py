@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from steady_queue.store.job import Lane
 from steady_queue.store.outcome import Finished
 from tests.support.jobs import failed, job, later, limited
+from tests.support.stores import SyncStore
 from tests.support.tables import count, counts, query, row
 
 if TYPE_CHECKING:
@@ -201,3 +204,12 @@ def test_hundreds_are_discarded_and_the_others_stay(store: Store) -> None:
     store.enqueue(*jobs)
     assert store.discard(*jobs[::2]) == [new.id for new in jobs[::2]]
     assert query(store.alias, "SELECT DISTINCT queue_name FROM steady_queue_readyexecution") == [("b",)]
+
+
+@pytest.mark.only_on("sqlite")  # what it took was time in Python
+@pytest.mark.timeout(20)
+def test_ten_thousand_are_discarded_in_a_reasonable_time(database: str) -> None:
+    store = SyncStore(database)
+    jobs = [job() for _ in range(10_000)]
+    store.enqueue(*jobs)
+    assert len(store.discard(*jobs)) == 10_000

@@ -51,9 +51,8 @@ def extra_database(alias: str, settings: dict[str, Any]) -> Iterator[str]:
     try:
         yield alias
     finally:
-        if hasattr(connections._connections, alias):
-            connections[alias].close()
-            del connections[alias]
+        connections[alias].close()
+        del connections[alias]
         del connections.databases[alias]
 
 
@@ -66,4 +65,3 @@ def twin_settings(alias: str, *, options: dict[str, Any] | None = None, **change
         "OPTIONS": {**settings["OPTIONS"], **(options or {})},
         **changes,
     }
-

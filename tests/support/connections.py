@@ -10,7 +10,7 @@ from django.db import connections
 from tests.support.tables import query
 
 _COUNT = {
-    "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'",
+    "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename IS NOT NULL",
     "mysql": "SELECT count(*) FROM information_schema.processlist WHERE db = database()",
 }
 
@@ -18,7 +18,7 @@ _COUNT = {
 def open_connections(alias: str) -> int:
     """The connections to this database; for SQLite, this process's descriptors of its file.
 
-    There the calling thread's own connection is closed first: while one is open, SQLite keeps the descriptors of others.
+    There the calling thread's own connection is closed first: while one is open, SQLite keeps others' descriptors.
     """
     vendor = connections[alias].vendor
     if vendor in _COUNT:

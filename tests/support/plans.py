@@ -92,23 +92,24 @@ def explain_postgres_generic(statement: Statement) -> Flow[Plan]:
 def _postgres_plan(text: str, rows: list[Row]) -> Plan:
     tree = json.loads(rows[0][0])[0]["Plan"]
     plan = Plan(text, words=json.dumps(tree, indent=1))
-    for node in _nodes(tree, into_subplans=True):
+    for node in _nodes(tree):
         kind, table = node["Node Type"], node.get("Relation Name", "").removeprefix("steady_queue_")
         if table and kind.endswith("Scan"):
             index = node.get("Index Name", "")
             name = "primary" if index == f"steady_queue_{table}_pkey" else index
             plan.accesses.append(Access(table, name, "Index Cond" in node))
         if kind in ("Sort", "Incremental Sort"):
-            below = (below.get("Relation Name", "") for below in _nodes(node, into_subplans=False))
+            # What came through a limit, or out of a subplan, has been chosen by then: there are few.
+            below = (below.get("Relation Name", "") for below in _nodes(node, not_into=("Limit", "CTE Scan")))
             plan.sorted |= {name.removeprefix("steady_queue_") for name in below if name}
     return plan
 
 
-def _nodes(node: dict[str, Any], *, into_subplans: bool) -> Iterator[dict[str, Any]]:
+def _nodes(node: dict[str, Any], not_into: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
     yield node
     for child in node.get("Plans", ()):
-        if into_subplans or "Subplan Name" not in child:
-            yield from _nodes(child, into_subplans=into_subplans)
+        if not not_into or ("Subplan Name" not in child and child["Node Type"] not in not_into):
+            yield from _nodes(child, not_into)
 
 
 # -- MariaDB ----------------------------------------------------------------------------------------------------------

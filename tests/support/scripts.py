@@ -19,9 +19,7 @@ from tests.shop.tasks import add, charge, greet
 """
 
 
-def run_script(
-    text: str, *, alias: str | None = None, code: int = 0, quiet: bool = True, patience: float = 30
-) -> str:
+def run_script(text: str, *, alias: str | None = None, code: int = 0, quiet: bool = True, patience: float = 30) -> str:
     """What a program printed. It must end by itself, with `code`, and if that is 0 have nothing to complain of.
 
     `quiet` is false where the complaints are not ours: asyncpg's when it is cancelled, Python's about Django's own.

@@ -5,6 +5,7 @@ aiosqlite offers no public way to run several statements in one hop; `_execute` 
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +19,7 @@ from steady_queue.store.statement import drive
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+    from threading import Thread
 
     from steady_queue.store.statement import Operation, Row, Statement
 
@@ -54,6 +56,7 @@ class SQLiteLink:
     def _close_and_stop(self) -> object:
         if self.connection._connection is not None:
             self.connection._connection.close()
+            self.connection._connection = None
         return aiosqlite.core._STOP_RUNNING_SENTINEL
 
     def _run(self, operation: Operation[T]) -> T:
@@ -115,12 +118,21 @@ def open_pool(parameters: Mapping[str, Any], *, size: int = 1) -> Pool[SQLiteLin
             await link.in_thread(_prepare, link, first_commands)
         except BaseException as error:
             link.abandon()
+            await _ended(connection._thread)
             if isinstance(error, sqlite3.Error):
                 raise named(error) from error
             raise
         return link
 
     return Pool(sql, connect, size)
+
+
+async def _ended(thread: Thread) -> None:
+    """Wait, a moment at most, for a connection's thread: it may still report to this loop, which is about to close."""
+    for _ in range(100):
+        if not thread.is_alive():
+            return
+        await asyncio.sleep(0.01)
 
 
 def _prepare(link: SQLiteLink, first_commands: str) -> None:

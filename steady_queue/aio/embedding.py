@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from anyio import create_task_group
+from anyio import CancelScope, create_task_group
 from django.conf import settings
 from django.utils.module_loading import autodiscover_modules
 
@@ -39,9 +39,15 @@ async def running(options: Options | None = None, **parts: Any) -> AsyncIterator
     autodiscover_modules("tasks")
     process = Process(options or configured(), **parts)
     async with create_task_group() as group:
-        group.start_soon(process.run)
-        await process.ready.wait()
+        group.start_soon(_until_stopped, process)
         try:
+            await process.ready.wait()
             yield process
         finally:
             process.stop()
+
+
+async def _until_stopped(process: Process) -> None:
+    # Shielded: a block that ends with an error cancels this group, and what runs must be drained all the same.
+    with CancelScope(shield=True):
+        await process.run()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -18,7 +19,6 @@ from steady_queue.aio.reports import report_of
 from steady_queue.aio.tidiness import tidy_connections
 from steady_queue.compat import TaskContext, task_backends, task_finished, task_started
 from steady_queue.definition import lane_of
-from steady_queue.errors import SteadyQueueError
 from steady_queue.signals import asend, is_heard, send
 from steady_queue.store.job import Lane
 from steady_queue.store.outcome import Failed, Finished
@@ -65,11 +65,15 @@ class Executor:
             ended = Failed(claim, report_of(error))
             # Inside the handler: the framework logs the exception that is being handled.
             if (result := result or self._result_of_failure(claim)) is not None:
-                await asend(task_finished, self._sender(claim.backend), [results.concluded(result, ended)])
+                await self._tell_finished(result, ended)
             return ended
         if result is not None:
-            await asend(task_finished, self._sender(claim.backend), [results.concluded(result, ended)])
+            await self._tell_finished(result, ended)
         return ended
+
+    async def _tell_finished(self, result: TaskResult[Any], ended: Ended) -> None:
+        with suppress(asyncio.CancelledError):  # the task is over: a stop that comes now must not give it back
+            await asend(task_finished, self._sender(ended.claim.backend), [results.concluded(result, ended)])
 
     def run_sync(self, claim: Claim) -> Ended:
         """Call the task in this thread, with the database connections tidied before and after."""
@@ -114,8 +118,10 @@ class Executor:
     def _result_of_failure(self, claim: Claim) -> TaskResult[Any] | None:
         """The result of a job that failed, always wanted for the log; none when its task or arguments are unknown."""
         try:
+            self._sender(claim.backend)
             return results.of_claim(claim, self.registry.resolve(claim.task_path), self.worker_id)
-        except SteadyQueueError:
+        except BaseException:
+            # Whatever made the job fail (a module that cannot be imported, say) may happen again here.
             return None
 
     def _sender(self, alias: str) -> type[BaseTaskBackend]:

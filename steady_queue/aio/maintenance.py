@@ -107,7 +107,7 @@ class Maintenance:
             promoted = await self._promote()
         if work.old:
             await self._clear(keep)
-        if promoted or work.dead or work.orphans:
+        if promoted or work.dead or work.orphans or work.ownerless:
             await self._made_ready()
         self._turns += 1
         if self._turns % LOOK_AROUND == 1:
@@ -197,8 +197,8 @@ class Maintenance:
 def _is_served(queue: str, lane: Lane, processes: list[Registered]) -> bool:
     for process in processes:
         try:
-            actors = json.loads(process.metadata).get("actors", [])
-        except ValueError:
+            actors = json.loads(process.metadata)["actors"]
+        except (ValueError, KeyError, TypeError):
             continue
         for actor in actors:
             patterns = actor.get("queues", [])

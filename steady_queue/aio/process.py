@@ -80,6 +80,8 @@ class Process:
         self.events = events or Events()
         self.outage = Outage(clock=self.clock, events=self.events)
         self.ready = asyncio.Event()
+        #: How many tasks still ran when the process had stopped: threads, or coroutines that ignore a cancellation.
+        self.abandoned = 0
         self._leave = leave
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -255,7 +257,7 @@ class Process:
         await self._idle(until=deadline - min(CANCEL_GRACE, seconds / 2))
         released = sum(worker.slots.stop_async() for worker in self.workers)
         await self._idle(until=max(deadline, self.clock.monotonic() + CANCEL_GRACE if released else deadline))
-        abandoned = self._abandon()
+        self.abandoned = abandoned = self._abandon()
         with move_on_after(FLUSH_WITHIN):
             await self.settler.drained.wait()
             await self.limited_settler.drained.wait()

@@ -27,15 +27,22 @@ class QueuePlan:
         self._clock = clock
         self._names: list[str] = []
         self._known_until = 0.0
+        self._is_fresh = False
 
     async def queues(self) -> list[str] | None:
         """The names to claim from, in order; None for all of them."""
         if self.takes_all:
             return None
-        if self._has_prefixes and self._clock.monotonic() >= self._known_until:
+        self._is_fresh = self._has_prefixes and self._clock.monotonic() >= self._known_until
+        if self._is_fresh:
             self._names = await self._driver.run(queue_names(self._driver.sql))
             self._known_until = self._clock.monotonic() + NAMES_LAST
         return expand(self.patterns, self._names)
+
+    def forget(self) -> bool:
+        """Look for names anew next time; True when the last answer came from memory, and may have missed a queue."""
+        self._known_until = 0.0
+        return self._has_prefixes and not self.takes_all and not self._is_fresh
 
     def serves(self, queue_name: str) -> bool:
         """Whether a queue is among those taken."""

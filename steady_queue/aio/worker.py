@@ -63,7 +63,6 @@ class Worker:
         self._events = events
         self._outage = outage
         self._marker: int | None = None
-        self.reply_was_lost = False
 
     async def run(self) -> None:
         rang = True
@@ -74,7 +73,6 @@ class Worker:
                 if free and await self._has_news(rang):
                     found = await self._turn(free)
             except StoreError as error:
-                self.reply_was_lost = True
                 self._marker = None
                 await self._outage.wait(self.name, error)
                 continue
@@ -94,6 +92,8 @@ class Worker:
                 claims = await self._driver.run(claim(self._driver.sql, *wanted))
             self.slots.start(claims)
         self.last_poll = self._clock.monotonic()
+        if len(claims) < sum(free.values()) and self.plan.forget():
+            self._marker = None
         if claims:
             took = (self.last_poll - began) * 1000
             self._events.tell(events.JobsClaimed(count=len(claims), milliseconds=took))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +43,10 @@ async def serve() -> None:
     async with running(configured()) as process:
         await stop.wait()
         process.stop()
+    if process.abandoned:
+        # Their outcome is written. The interpreter would wait for them at its end, for ever perhaps.
+        logging.shutdown()
+        os._exit(0)
 
 
 def _run(main: Any) -> None:

@@ -71,7 +71,8 @@ def prepare_databases(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "database" in metafunc.fixturenames:
+    has_its_own = any("database" in str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
+    if "database" in metafunc.fixturenames and not has_its_own:
         metafunc.parametrize("database", chosen(metafunc.config), indirect=True)
 
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from asgiref.sync import ThreadSensitiveContext
 
@@ -22,15 +24,20 @@ if TYPE_CHECKING:
 
 
 class LaneThread(ThreadPoolExecutor):
-    """One thread that remembers whether it has been used since it was last tidied."""
+    """One thread that remembers for whom it works, and whether it has been used since it was last tidied."""
 
     def __init__(self, name: str) -> None:
         super().__init__(max_workers=1, thread_name_prefix=name)
         self.is_used = False
+        self.calls: WeakKeyDictionary[asyncio.Task[Any], Future[Any]] = WeakKeyDictionary()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         self.is_used = True
-        return super().submit(fn, *args, **kwargs)
+        future = super().submit(fn, *args, **kwargs)
+        task = asyncio.current_task()
+        if task is not None:
+            self.calls[task] = future
+        return future
 
 
 class OrmLane:
@@ -41,6 +48,14 @@ class OrmLane:
         self.sensitive = ThreadSensitiveContext(executor=self.thread)
         self.context = contextvars.Context()
         self.alive = 0
+
+    async def really_stopped(self) -> None:
+        """Wait for a call that the running task, cancelled meanwhile, has left behind in the thread."""
+        task = asyncio.current_task()
+        future = self.thread.calls.get(task) if task is not None else None
+        while future is not None and not future.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([asyncio.wrap_future(future)])
 
     def left(self) -> None:
         """A task of this lane has ended."""

@@ -102,6 +102,7 @@ class Slots:
             outcome = await self._executor.run_async(claim)
         except asyncio.CancelledError as error:
             # Ours, and it has really stopped: it may run again. A cancellation that the task made up is its failure.
+            await lane.really_stopped()
             running = self.running.get(claim.claim_id)
             stopped = running is None or running.is_stopped
             outcome = Released(claim) if stopped else Failed(claim, report_of(error))

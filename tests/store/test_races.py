@@ -13,7 +13,7 @@ from django.db import connections, transaction
 
 from steady_queue.errors import StoreUnavailable
 from steady_queue.store.enqueue import admit
-from steady_queue.store.outcome import Finished, Verdict
+from steady_queue.store.outcome import Finished, Released, Verdict
 from steady_queue.store.promote import lock_id
 from tests.support.jobs import failed, job, limited
 from tests.support.stores import SyncStore
@@ -96,6 +96,25 @@ def test_a_limited_settle_under_way_holds_up_no_settle_of_another_key(database: 
         assert store.settle(Finished(one), preserve=preserve).promoted == 1
         without_waiting(database, settle_the_other)
     assert store.status(*waiting) == ["ready", "ready"]
+
+
+@pytest.mark.only_on("postgres", "mariadb")
+def test_a_promotion_under_way_holds_up_neither_a_claim_nor_a_release_of_the_same_key(database: str) -> None:
+    store = SyncStore(database)
+    (claim,) = store.claimed(limited(to=3))
+    ready = limited(to=3)
+    store.enqueue(ready)
+    store.enqueue(limited(to=3), promoting=False)
+    worker = store.worker()
+
+    def claim_and_release() -> None:
+        assert [claim.job_id for claim in store.claim(worker, 9)] == [ready.id]
+        assert store.settle(Released(claim)).verdicts == {claim.claim_id: Verdict.APPLIED}
+
+    with transaction.atomic(using=database):
+        assert len(store.promote({"key": 3})) == 1
+        without_waiting(database, claim_and_release)
+    assert counts(database) == {"claimed": 1, "ready": 2}
 
 
 @pytest.mark.only_on("postgres", "mariadb")

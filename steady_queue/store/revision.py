@@ -53,11 +53,13 @@ def _retry(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[list[UUID]
 
 def _discard(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[list[UUID]]:
     found: list[UUID] = []
+    gone: set[UUID] = set()
     for table in _DISCARDABLE:
-        taken = yield from _taken(sql, table, [id_ for id_ in ids if id_ not in set(found)])
+        taken = yield from _taken(sql, table, [id_ for id_ in ids if id_ not in gone])
         if taken:
             yield sql.say(f"DELETE FROM steady_queue_{table} WHERE job_id IN ?*", taken)
             found.extend(taken)
+            gone.update(taken)
     if not found:
         return []
     held = yield sql.say(
@@ -70,7 +72,7 @@ def _discard(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[list[UUI
         yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", found)
     yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", found)
     yield from promote(sql, {key: limit or 1 for key, limit in held}, limits)
-    return [id_ for id_ in ids if id_ in set(found)]
+    return [id_ for id_ in ids if id_ in gone]
 
 
 def _taken(sql: Dialect, table: str, ids: Sequence[UUID]) -> Flow[list[UUID]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -19,6 +20,7 @@ from steady_queue.store.job import Lane
 from tests.shop import framework_tasks, tasks
 from tests.shop.models import Customer
 from tests.support.tables import count, counts, row
+from tests.support.threads import together
 
 if TYPE_CHECKING:
     from steady_queue.compat import TaskResult
@@ -107,6 +109,23 @@ def test_the_backend_can_be_used_directly(database: str) -> None:
     result = task_backends["default"].enqueue(tasks.add, [1], {"b": 2})
     assert (result.args, result.kwargs) == ([1], {"b": 2})
     assert counts(database) == {"ready": 1}
+
+
+def test_arguments_may_have_the_names_that_the_framework_uses_itself(database: str, put: Put) -> None:
+    named = {"task": 1, "args": 2, "kwargs": 3, "context": 4, "backend": 5, "calls": 6, "priority": 7}
+    result = put(tasks.anything, **named)
+    assert tasks.anything.get_result(result.id).kwargs == named
+
+
+def test_many_threads_enqueue_at_once(database: str, put: Put) -> None:
+    def some(first: int) -> list[str]:
+        return [
+            put(tasks.charge if number % 3 else tasks.anything, number % 4).id for number in range(first, first + 9)
+        ]
+
+    ids = [id_ for found in together(*(partial(some, first) for first in range(4))) for id_ in found]
+    assert len(set(ids)) == count(database, "job") == 36
+    assert counts(database) == {"ready": 12 + 4, "blocked": 24 - 4}
 
 
 # -- when it is due ---------------------------------------------------------------------------------------------------

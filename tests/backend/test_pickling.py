@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from steady_queue import task
+from steady_queue.errors import ArgumentError, EnqueueError
 from tests.backend.worker import Worker
 from tests.shop import framework_tasks, tasks
 
@@ -81,6 +82,13 @@ def test_a_path_that_leads_to_no_task_is_a_value_error(path: str) -> None:
 def test_a_task_that_its_path_does_not_lead_to_cannot_be_restored() -> None:
     with pytest.raises(ValueError, match="Task instance"):
         pickle.loads(pickle.dumps(renamed))
+
+
+@COPIERS
+def test_an_error_keeps_what_it_tells_the_caller(copied: Callable[[Any], Any]) -> None:
+    again = copied(EnqueueError("lost", stored="unknown", result_ids=["a", "b"]))
+    assert (str(again), again.stored, again.result_ids) == ("lost", "unknown", ("a", "b"))
+    assert type(copied(ArgumentError("args[0]: no"))) is ArgumentError
 
 
 def as_seen(result: TaskResult[Any]) -> dict[str, Any]:

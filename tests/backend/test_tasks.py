@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+import pickle
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from steady_queue import SteadyQueueTask, task
+from steady_queue.backend import SteadyQueueBackend
 from steady_queue.compat import FRAMEWORK, InvalidTask, InvalidTaskBackend, Task
 from steady_queue.concurrency import limits_concurrency
 from steady_queue.errors import ConfigurationError
@@ -102,6 +105,29 @@ def test_the_same_decorator_works_with_a_backend_of_the_framework(
         assert not isinstance(made, SteadyQueueTask)
         assert made.enqueue(3).args == [3]
         assert tasks.add.using(backend="test").enqueue(1).args == [1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedTask(SteadyQueueTask[..., Any]):
+    audit: str = ""
+
+
+class AuditedBackend(SteadyQueueBackend):
+    task_class = AuditedTask  # type: ignore[assignment]
+
+
+def test_a_task_class_of_ones_own_gets_the_options_of_the_decorator(
+    database: str, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with override_settings(TASKS={"default": {"BACKEND": f"{__name__}.AuditedBackend"}}):
+        made = framework_tasks.task(audit="money", enqueue_on_commit=False)(plain)
+        monkeypatch.setitem(globals(), "plain", made)
+        assert (type(made), made.audit, made.enqueue_on_commit) == (AuditedTask, "money", False)
+        assert made.using(priority=3).audit == "money"
+        assert pickle.loads(pickle.dumps(made)) == made
+        assert made.get_result(put(made.using(priority=3), 1).id).task == made.using(priority=3)
+        with pytest.raises(TypeError, match="colour"):
+            framework_tasks.task(colour="red")(plain)
 
 
 # -- using ------------------------------------------------------------------------------------------------------------

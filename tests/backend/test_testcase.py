@@ -9,7 +9,7 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.core.management import call_command
 from django.db import connections, transaction
-from django.test import TestCase, TransactionTestCase
+from django.test import SimpleTestCase, TestCase, TransactionTestCase
 
 import steady_queue
 from steady_queue import aenqueue_all, enqueue_all
@@ -19,6 +19,7 @@ from steady_queue.store.promote import LOCK_IDS
 from tests.backend.worker import Worker
 from tests.shop import tasks
 from tests.shop.models import Customer
+from tests.support.aliases import pointed_at
 from tests.support.tables import count, counts, empty_tables
 from tests.support.threads import PATIENCE, aside
 
@@ -175,6 +176,18 @@ class Committed(InDatabase, TransactionTestCase):
         tasks.charge.enqueue("ada")
         tasks.charge.enqueue("ada")
         assert self.counts == {"ready": 1, "blocked": 1}
+
+
+class TestForbidden(SimpleTestCase):
+    """A test that may use no database."""
+
+    database_name = "sqlite"
+
+    def test_enqueue_is_refused_like_every_query(self) -> None:
+        with pointed_at(self.database_name):
+            for enqueue in (tasks.add.enqueue, async_to_sync(tasks.add.aenqueue)):
+                with pytest.raises(AssertionError, match="not allowed"):
+                    enqueue(1)
 
 
 def on(base: type[Any], database: str, *others: str) -> type[Any]:

@@ -17,6 +17,7 @@ from steady_queue.errors import ConfigurationError, StoreConflict, StoreDataErro
 from steady_queue.store.drivers.codes import answer_is_lost, made, mysql_error, postgres_error, sqlite_error
 from steady_queue.store.drivers.pool import TRIES
 from steady_queue.store.sql import MySQL, Postgres, SQLite
+from steady_queue.store.sql.mysql import check_size
 from steady_queue.store.statement import drive
 
 if TYPE_CHECKING:
@@ -143,6 +144,10 @@ class DjangoDriver:
             with connection.cursor() as cursor:
                 text = _for_django(statement.text, connection.vendor)
                 params = self.sql.params(statement)
+                if connection.vendor == "mysql":
+                    packet = _packet(self.alias)
+                    for row in params if statement.many else (params,):
+                        check_size(row, packet)
                 if statement.many:
                     cursor.executemany(text, [_bound(row, connection.vendor) for row in params])
                     return []
@@ -163,6 +168,14 @@ def _aware(row: Row, returns: str) -> Row:
         value.replace(tzinfo=local) if letter == "t" and value is not None and value.tzinfo is None else value
         for value, letter in zip(row, returns, strict=True)
     ]
+
+
+@lru_cache
+def _packet(alias: str) -> int:
+    """The largest packet that a MySQL server takes."""
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT @@max_allowed_packet")
+        return int(cursor.fetchone()[0])
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ import pymysql
 from steady_queue.errors import StoreConflict, StoreDataError, StoreError, StoreUnavailable
 from steady_queue.store.drivers.codes import made, mysql_error
 from steady_queue.store.drivers.pool import Pool
-from steady_queue.store.sql.mysql import MySQL
+from steady_queue.store.sql.mysql import MySQL, check_size
 from steady_queue.store.statement import drive_async
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ LOCK_LIMIT = 5
 class MySQLLink:
     """One aiomysql connection, in autocommit between transactions."""
 
-    def __init__(self, connection: aiomysql.Connection, sql: MySQL) -> None:
+    def __init__(self, connection: aiomysql.Connection, sql: MySQL, packet: int) -> None:
         self.connection = connection
         self.sql = sql
+        self.packet = packet
 
     @property
     def is_open(self) -> bool:
@@ -67,6 +68,8 @@ class MySQLLink:
 
     async def _execute(self, statement: Statement) -> list[Row]:
         params = self.sql.params(statement)
+        for row in params if statement.many else (params,):
+            check_size(row, self.packet)
         try:
             async with self.connection.cursor() as cursor:
                 if statement.many:
@@ -117,10 +120,13 @@ def open_pool(parameters: Mapping[str, Any], *, size: int) -> Pool[MySQLLink]:
             await connection.query(f"SET SESSION innodb_lock_wait_timeout = {LOCK_LIMIT}")
             if "mariadb" in connection.get_server_info().lower():
                 await connection.query(f"SET SESSION idle_transaction_timeout = {IDLE_LIMIT}")
+            async with connection.cursor() as cursor:
+                await cursor.execute("SELECT @@max_allowed_packet")
+                (packet,) = await cursor.fetchone()
         except _ERRORS as error:
             if connection is not None:
                 connection.close()
             raise _named(error, lost_means_unknown=False) from error
-        return MySQLLink(connection, sql)
+        return MySQLLink(connection, sql, packet)
 
     return Pool(sql, connect, size)

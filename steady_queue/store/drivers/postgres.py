@@ -110,9 +110,13 @@ def open_pool(parameters: Mapping[str, Any], *, size: int, pooled_by_server: boo
 
     async def connect() -> PostgresLink:
         try:
-            return PostgresLink(await asyncpg.connect(**options))
+            connection = await asyncpg.connect(**options)
         except _ERRORS as error:
             raise _named(error, lost_means_unknown=False) from error
+        if pooled_by_server:
+            # Else asyncpg switches jit off and on around its own lookups, on whichever connection the pooler gives it.
+            connection._server_caps = connection._server_caps._replace(jit=False)
+        return PostgresLink(connection)
 
     return Pool(Postgres(), connect, size)
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from steady_queue.errors import StoreDataError
 from steady_queue.store.promote import LOCK_IDS
 from steady_queue.store.sql.dialect import Dialect
 from steady_queue.store.statement import Statement
@@ -89,6 +90,25 @@ class MySQL(Dialect):
         if isinstance(value, datetime):
             return value.astimezone(UTC).replace(tzinfo=None)
         return super().encode(value)
+
+
+#: What the drivers write as two characters in a text.
+_ESCAPED = "\x00\n\r\x1a\"'\\"
+#: Statements below this part of a packet are not measured exactly.
+_SURELY_FITS = 0.2
+
+
+def check_size(params: Sequence[Any], packet: int) -> None:
+    """Refuse a statement that no packet can hold: the server would only close the connection, as in an outage."""
+    texts = [value for value in params if isinstance(value, (str, bytes))]
+    if sum(map(len, texts)) < packet * _SURELY_FITS:
+        return
+    size = 0
+    for text in texts:
+        plain = text.decode("latin-1") if isinstance(text, bytes) else text
+        size += len(plain.encode("utf-8", "replace")) + sum(map(plain.count, _ESCAPED))
+    if size >= packet:
+        raise StoreDataError(f"{size:,} bytes do not fit into a packet of the server ({packet:,})", code="1153")
 
 
 @lru_cache(maxsize=512)

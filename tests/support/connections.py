@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+import threading
 
 from django.db import connections
 
@@ -16,20 +15,11 @@ _COUNT = {
 
 
 def open_connections(alias: str) -> int:
-    """The connections to this database; for SQLite, this process's descriptors of its file.
+    """The connections to this database; for SQLite, this process's async ones, each of which has a thread.
 
-    There the calling thread's own connection is closed first: while one is open, SQLite keeps others' descriptors.
+    Its descriptors tell nothing: while one connection to a file is open, SQLite keeps those of others that were closed.
     """
     vendor = connections[alias].vendor
     if vendor in _COUNT:
         return int(query(alias, _COUNT[vendor])[0][0])
-    connections[alias].close()
-    name = str(Path(connections.databases[alias]["NAME"]).resolve())
-    return sum(_target(entry) == name for entry in os.listdir("/proc/self/fd"))
-
-
-def _target(descriptor: str) -> str:
-    try:
-        return os.readlink(f"/proc/self/fd/{descriptor}")
-    except FileNotFoundError:
-        return ""
+    return sum("_connection_worker_thread" in thread.name for thread in threading.enumerate())

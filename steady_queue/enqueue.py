@@ -116,7 +116,7 @@ def _headers() -> str | None:
         headers["locale"] = language
     current = timezone.get_current_timezone()
     # A zone of the IANA database by its key; any other by its offset in minutes.
-    zone = getattr(current, "key", None)
+    zone = "UTC" if current is UTC else getattr(current, "key", None)
     if zone is None:
         headers["timezone"] = int((current.utcoffset(None) or timedelta()).total_seconds() // 60)
     elif zone != settings.TIME_ZONE:

@@ -63,7 +63,7 @@ class SteadyQueueBackend(BaseTaskBackend):
             else:
                 self._validate_options(task)
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise InvalidTask(f"priority and run_after must be a number and a datetime: {error}") from error
+            raise InvalidTask(f"a queue name, priority or run_after of the wrong type: {error}") from error
         for what, name in (("queue name", task.queue_name), ("path", task.module_path)):
             if not isinstance(name, str):
                 raise InvalidTask(f"the {what} must be a text, not {name!r}")

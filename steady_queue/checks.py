@@ -74,6 +74,20 @@ def _database() -> Iterator[CheckMessage]:
             id="steady_queue.W002",
         )
     yield from _sqlite(alias)
+    yield from _mysql(alias)
+
+
+def _mysql(alias: str) -> Iterator[CheckMessage]:
+    if connections[alias].vendor != "mysql":
+        return
+    values = parameters(alias).values
+    if values.get("host", "localhost") == "localhost" and not values.keys() & {"unix_socket", "read_default_file"}:
+        yield Warning(
+            f"The database {alias!r} is on 'localhost': Django's driver takes that for the server's default socket, "
+            "the async driver for TCP.",
+            hint="Set HOST to '127.0.0.1', or to the path of the socket.",
+            id="steady_queue.W004",
+        )
 
 
 def _sqlite(alias: str) -> Iterator[CheckMessage]:

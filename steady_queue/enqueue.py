@@ -18,7 +18,7 @@ import asyncio
 import json
 import logging
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -114,7 +114,7 @@ def _headers() -> str | None:
     headers: dict[str, object] = {}
     if (language := translation.get_language()) != settings.LANGUAGE_CODE:
         headers["locale"] = language
-    current = timezone.get_current_timezone()
+    current: tzinfo = timezone.get_current_timezone()
     # A zone of the IANA database by its key; any other by its offset in minutes.
     zone = "UTC" if current is UTC else getattr(current, "key", None)
     if zone is None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.contract
 
 OURS = "steady_queue.backend.SteadyQueueBackend"
 POSTGRES = {"ENGINE": "django.db.backends.postgresql", "NAME": "app", "PASSWORD": "xyzzy-plugh"}
-MYSQL = {"ENGINE": "django.db.backends.mysql", "NAME": "app", "PASSWORD": "xyzzy-plugh"}
+MYSQL = {"ENGINE": "django.db.backends.mysql", "HOST": "127.0.0.1", "NAME": "app", "PASSWORD": "xyzzy-plugh"}
 SQLITE = {"ENGINE": "django.db.backends.sqlite3", "NAME": "app.sqlite3"}
 
 
@@ -160,3 +160,10 @@ def test_no_message_tells_the_password() -> None:
 def test_checks_connect_to_nothing(kind: str) -> None:
     with extra_database(f"{kind}_closed", twin_settings(kind, PORT=free_port())) as alias, pointed_at(alias):
         assert found() == []
+
+
+@pytest.mark.parametrize("host", ["", "localhost"])
+def test_a_mysql_host_that_the_two_drivers_understand_differently_is_warned_of(host: str) -> None:
+    (message,) = found_for({**MYSQL, "HOST": host})
+    assert isinstance(message, Warning)
+    assert "127.0.0.1" in str(message.hint)

@@ -345,3 +345,17 @@ def test_a_thread_does_not_join_the_transaction_of_another(queue: str) -> None:
             result = other.result(PATIENCE)
         transaction.set_rollback(True, using=queue)
     assert closing(tasks.add.get_result, result.id).args == [1]
+
+
+@pytest.mark.parametrize("queue", ["postgres"], indirect=True)
+def test_after_an_enqueue_that_failed_the_callers_transaction_does_not_pretend_to_commit(queue: str) -> None:
+    """PostgreSQL has aborted the transaction: its COMMIT would roll back in silence, and run the callbacks."""
+    ran: list[int] = []
+    with held(queue, ("LOCK TABLE steady_queue_job IN SHARE MODE", [])), transaction.atomic(using=queue):
+        query(queue, "SET LOCAL statement_timeout = '100ms'")
+        transaction.on_commit(lambda: ran.append(1), using=queue)
+        with pytest.raises(EnqueueError) as caught:
+            tasks.add.enqueue(1)
+        assert caught.value.stored == "no"
+        assert connections[queue].needs_rollback
+    assert ran == []

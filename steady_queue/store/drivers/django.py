@@ -100,6 +100,9 @@ class DjangoDriver:
             raise
         except StoreError as error:
             error.applied = "no"
+            if connection.vendor == "postgresql" and not operation.transaction:
+                # Without a savepoint the server has aborted the caller's transaction: its COMMIT would only roll back.
+                connection.needs_rollback = True
             raise
         except (DatabaseError, InterfaceError) as error:
             raise named(error, connection, lost_means_unknown=False) from error

@@ -81,7 +81,16 @@ class PostgresLink:
                 self.abandon()
 
 
-_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, asyncio.TimeoutError, ValueError, OverflowError)
+#: InternalClientError: the server closed the connection, and the loop has not seen it yet.
+_ERRORS = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    asyncio.TimeoutError,
+    ValueError,
+    OverflowError,
+)
 
 
 def _named(error: BaseException, *, lost_means_unknown: bool) -> StoreError:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from steady_queue.store.promote import Limits
     from steady_queue.store.sql import Dialect
+    from steady_queue.store.sql.dialect import AtOnce
     from steady_queue.store.statement import Flow
 
 #: Rows, and characters of arguments, in one insert: larger ones gain nothing, and are held in memory twice.
@@ -26,6 +27,7 @@ CHUNK_CHARACTERS = 8_000_000
 #: The columns of a job without delay, headers or limit: the first of NewJob's.
 PLAIN = NewJob._fields[:8]
 FULL = NewJob._fields
+NOTHING_MORE = (None,) * (len(FULL) - len(PLAIN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,9 @@ class Enqueued:
 
     discarded: frozenset[UUID] = frozenset()
     blocked: Sequence[NewJob] = ()
+
+
+_ALL_READY = Enqueued()
 
 
 def enqueue(
@@ -45,8 +50,15 @@ def enqueue(
     `Enqueued.blocked` must be admitted after its commit. `again` makes it safe after a lost reply: jobs that are there
     already are left alone.
     """
-    simple = sql.at_once is not None and not again and _all_ready(jobs) and len(_chunks(jobs)) == 1
-    return Operation("enqueue", partial(_enqueue, sql, jobs, promoting, again, limits or {}), transaction=not simple)
+    if sql.at_once is not None and not again and _all_ready(jobs) and len(_chunks(jobs)) == 1:
+        return Operation("enqueue", partial(_enqueue_at_once, sql.at_once, jobs), transaction=False)
+    return Operation("enqueue", partial(_enqueue, sql, jobs, promoting, again, limits or {}))
+
+
+def _enqueue_at_once(sql: AtOnce, jobs: Sequence[NewJob]) -> Flow[Enqueued]:
+    """What most enqueues are: one statement."""
+    yield sql.insert_ready(jobs)
+    return _ALL_READY
 
 
 def _enqueue(sql: Dialect, jobs: Sequence[NewJob], promoting: bool, again: bool, limits: Limits) -> Flow[Enqueued]:
@@ -154,4 +166,8 @@ def _insert_blocked(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[None]:
 
 
 def _insert_jobs(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[None]:
-    yield sql.say_each(f"INSERT INTO steady_queue_job ({', '.join(FULL)}) VALUES ({', '.join('?' * len(FULL))})", jobs)
+    width = len(PLAIN) if all(job[len(PLAIN) :] == NOTHING_MORE for job in jobs) else len(FULL)
+    yield sql.say_each(
+        f"INSERT INTO steady_queue_job ({', '.join(FULL[:width])}) VALUES ({', '.join('?' * width)})",
+        [job[:width] for job in jobs],
+    )

@@ -6,6 +6,9 @@ from typing import Literal
 
 from steady_queue.errors import StoreBug, StoreConflict, StoreDataError, StoreError, StoreUnavailable
 
+#: How much of a driver's words is told: some quote all the values of a statement, and so a task's arguments.
+WORDS = 500
+
 #: Deadlock, serialization failure, lock not available.
 _POSTGRES_CONFLICT = {"40001", "40P01", "55P03"}
 #: Shutdown, crash, cannot connect now, idle session ended, query cancelled by a timeout, read-only standby.
@@ -74,5 +77,5 @@ def sqlite_error(code: int | None) -> type[StoreError]:
 def made(
     kind: type[StoreError], error: BaseException, code: object, *, applied: Literal["no", "unknown"] = "no"
 ) -> StoreError:
-    """A StoreError that tells the driver's own words."""
-    return kind(f"{type(error).__name__}: {error}", code=None if code is None else str(code), applied=applied)
+    """A StoreError that tells the driver's own words, but not the whole statement with its values."""
+    return kind(f"{type(error).__name__}: {error}"[:WORDS], code=None if code is None else str(code), applied=applied)

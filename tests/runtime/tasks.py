@@ -1,0 +1,268 @@
+"""Tasks that tests of the runtime run, and the book in which they write what they saw."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import sync_to_async
+from django.db import connections, transaction
+from django.utils import timezone, translation
+
+import steady_queue
+from steady_queue import task
+from steady_queue.concurrency import limits_concurrency
+
+if TYPE_CHECKING:
+    from steady_queue.compat import TaskContext
+
+
+class Book:
+    """What tasks did. The gate stays closed until the test opens it."""
+
+    def __init__(self) -> None:
+        self.began: list[Any] = []
+        self.runs: Counter[Any] = Counter()
+        self.now: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self.gate = threading.Event()
+        self._lock = threading.Lock()
+
+    def enter(self, lane: str, name: Any) -> None:
+        with self._lock:
+            self.began.append(name)
+            self.runs[name] += 1
+            self.now[lane] += 1
+            self.most[lane] = max(self.most[lane], self.now[lane])
+
+    def leave(self, lane: str) -> None:
+        with self._lock:
+            self.now[lane] -= 1
+
+    def clear(self) -> None:
+        self.gate.set()
+        self.__init__()  # type: ignore[misc]
+
+
+book = Book()
+variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+
+
+@task
+async def awaits(name: Any) -> Any:
+    """Write down when it began, and end when the gate is open."""
+    gate = book.gate
+    book.enter("async", name)
+    try:
+        while not gate.is_set():  # noqa: ASYNC110, sync tasks wait at the same gate
+            await asyncio.sleep(0.005)
+    finally:
+        book.leave("async")
+    return name
+
+
+@task
+def blocks(name: Any) -> Any:
+    """The same in a thread."""
+    gate = book.gate
+    book.enter("thread", name)
+    gate.wait(30)
+    book.leave("thread")
+    return name
+
+
+@task
+async def awaits_thread(name: Any) -> None:
+    """Async outside, blocked inside: in the thread of an ORM lane."""
+    gate = book.gate
+
+    def block() -> None:
+        book.enter("behind", name)
+        gate.wait(30)
+        book.leave("behind")
+
+    await sync_to_async(block)()
+
+
+@task
+async def rests(name: Any) -> Any:
+    book.enter("async", name)
+    await asyncio.sleep(0.02)
+    book.leave("async")
+    return name
+
+
+@task
+def works(name: Any) -> Any:
+    book.enter("thread", name)
+    time.sleep(0.02)
+    book.leave("thread")
+    return name
+
+
+@limits_concurrency(key="one at a time")
+@task()
+async def alone(name: Any) -> Any:
+    book.enter("alone", name)
+    await asyncio.sleep(0.005)
+    book.leave("alone")
+    return name
+
+
+@limits_concurrency(key="one thread at a time")
+@task()
+def alone_in_thread(name: Any) -> Any:
+    gate = book.gate
+    book.enter("alone", name)
+    gate.wait(30)
+    book.leave("alone")
+    return name
+
+
+@limits_concurrency(key="one at a time")
+@task()
+async def alone_until_open(name: Any) -> Any:
+    return await awaits.func(name)
+
+
+@task(takes_context=True)
+async def tells_context(context: TaskContext, value: int) -> list[Any]:
+    return [context.task_result.id, context.attempt, value]
+
+
+@task(takes_context=True)
+def tells_context_in_thread(context: TaskContext, value: int) -> list[Any]:
+    return [context.task_result.id, context.attempt, value]
+
+
+@task
+async def tells_locale() -> list[str]:
+    return [translation.get_language(), timezone.get_current_timezone_name()]
+
+
+@task
+def tells_locale_in_thread() -> list[str]:
+    return [translation.get_language(), timezone.get_current_timezone_name()]
+
+
+@task
+async def changes_context(value: str) -> str:
+    before = variable.get()
+    variable.set(value)
+    translation.activate("fr")
+    timezone.activate("Asia/Kathmandu")
+    return before
+
+
+@task
+def changes_context_in_thread(value: str) -> str:
+    before = variable.get()
+    variable.set(value)
+    translation.activate("fr")
+    timezone.activate("Asia/Kathmandu")
+    return before
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+Endless: type[Exception] = type("Endless" * 100, (Exception,), {})
+
+
+def _misbehave(how: str) -> Any:  # noqa: C901, one way to misbehave after another
+    match how:
+        case "exits":
+            raise SystemExit(3)
+        case "interrupts":
+            raise KeyboardInterrupt
+        case "cancels":
+            raise asyncio.CancelledError("made up")
+        case "recurses":
+            return _misbehave(how)
+        case "cannot be shown":
+            raise Unspeakable
+        case "NUL":
+            raise ValueError("before\x00after")
+        case "surrogate":
+            raise ValueError("before\ud800after")
+        case "huge":
+            raise ValueError("x" * 50_000_000)
+        case "long name":
+            raise Endless("short")
+        case "generator exit":
+            raise GeneratorExit
+        case "not JSON":
+            return object()
+        case "NUL in result":
+            return "before\x00after"
+        case "surrogate in result":
+            return "before\ud800after"
+        case "not a number":
+            return float("nan")
+    raise AssertionError(how)
+
+
+@task
+async def misbehaves(how: str) -> Any:
+    return _misbehave(how)
+
+
+@task
+def misbehaves_in_thread(how: str) -> Any:
+    return _misbehave(how)
+
+
+@task
+def leaves_transaction_open() -> None:
+    transaction.atomic(using=steady_queue.database).__enter__()
+    with connections[steady_queue.database].cursor() as cursor:
+        cursor.execute("INSERT INTO shop_customer (name) VALUES ('left over')")
+
+
+@task
+def is_in_transaction() -> bool:
+    connection = connections[steady_queue.database]
+    connection.ensure_connection()
+    return connection.in_atomic_block
+
+
+@task
+async def leaves_transaction_open_async() -> None:
+    await sync_to_async(leaves_transaction_open.func)()
+
+
+@task
+async def is_in_transaction_async() -> bool:
+    return await sync_to_async(is_in_transaction.func)()
+
+
+@task
+async def returns_much(size: int) -> str:
+    return "x" * size
+
+
+@task
+async def swallows_cancellation(name: Any) -> None:
+    """Go on, whatever is asked, until the gate is open."""
+    gate = book.gate
+    book.enter("async", name)
+    while not gate.is_set():
+        try:
+            await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            book.runs["asked to stop"] += 1
+    book.leave("async")
+
+
+@task
+async def blocks_the_loop() -> None:
+    time.sleep(1.6)  # noqa: ASYNC251, just this is what it does
+
+
+not_a_task = 1

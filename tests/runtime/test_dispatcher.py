@@ -1,0 +1,105 @@
+"""Dispatchers: jobs run when their time has come, not before, and once however many look."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from steady_queue import aenqueue_all
+from steady_queue.aio import running
+from steady_queue.aio.events import JobsDispatched
+from steady_queue.configuration import Dispatcher, Options, Worker
+from tests.runtime import tasks
+from tests.runtime.tasks import book
+from tests.support.running import Heard, aside, ended, until, values, worker
+from tests.support.tables import counts, query
+
+if TYPE_CHECKING:
+    from steady_queue.compat import TaskResult
+
+pytestmark = pytest.mark.anyio
+
+HOUR = timedelta(hours=1)
+#: The next look by polling is too late for any test: only what the dispatcher knows can be in time.
+SLEEPY = Options(workers=[Worker()], dispatchers=[Dispatcher(polling_interval=timedelta(seconds=45))])
+
+
+async def test_a_scheduled_job_runs_when_it_is_due_and_not_before(database: str) -> None:
+    async with running(worker()):
+        due = datetime.now(UTC) + timedelta(seconds=0.5)
+        result = await tasks.rests.using(run_after=due).aenqueue("due")
+        await tasks.rests.using(run_after=HOUR).aenqueue("later")
+        await ended(result)
+        assert result.started_at >= due  # type: ignore[operator]
+        assert (result.started_at - due).total_seconds() < 2  # type: ignore[operator]
+    assert book.began == ["due"]
+    assert await aside(counts, database) == {"scheduled": 1}
+
+
+async def test_a_dispatcher_wakes_for_the_due_time_it_knows_of(database: str) -> None:
+    waiting = await tasks.rests.using(run_after=timedelta(seconds=0.8)).aenqueue("known at start")
+    async with running(SLEEPY):
+        earlier = await tasks.rests.using(run_after=timedelta(seconds=0.3)).aenqueue("enqueued later, due earlier")
+        await ended(waiting, earlier, patience=10)
+    assert book.began == ["enqueued later, due earlier", "known at start"]
+
+
+async def test_more_due_jobs_than_a_batch_are_moved_without_a_pause(database: str) -> None:
+    past = datetime.now(UTC) + timedelta(seconds=0.2)
+    calls = [tasks.rests.using(run_after=past).bind(number) for number in range(50)]
+    await aenqueue_all(calls)
+    options = Options(
+        workers=[Worker()], dispatchers=[Dispatcher(polling_interval=timedelta(seconds=45), batch_size=7)]
+    )
+    async with running(options):
+        await until(lambda: len(book.runs) == 50, patience=10)
+    assert set(book.runs.values()) == {1}
+
+
+async def test_limited_jobs_that_fall_due_together_run_one_after_another(database: str) -> None:
+    due = datetime.now(UTC) + timedelta(seconds=0.3)
+    results = [await tasks.alone.using(run_after=due).aenqueue(number) for number in range(6)]
+    async with running(worker()):
+        assert sorted(await values(*results)) == list(range(6))
+    assert book.most["alone"] == 1
+
+
+async def test_two_processes_dispatch_and_run_everything_once(database: str) -> None:
+    due = datetime.now(UTC) + timedelta(seconds=0.5)
+    calls = [tasks.rests.using(run_after=due).bind(number) for number in range(120)]
+    first, second = Heard(), Heard()
+    options = Options(workers=[Worker(coroutines=10)], dispatchers=[Dispatcher(batch_size=5)] * 2)
+    async with running(options, events=first) as one, running(options, events=second) as other:
+        await aenqueue_all(calls)
+        await until(lambda: len(book.runs) == 120 and not book.now["async"])
+        await until(lambda: _is_over(database))
+        owners = await aside(query, database, "SELECT DISTINCT worker_ids FROM steady_queue_job")
+        assert {owner for (owner,) in owners} <= {one.name, other.name}
+    assert set(book.runs.values()) == {1}
+    moved = [event.count for heard in (first, second) for event in heard.of(JobsDispatched)]
+    assert sum(moved) == 120
+
+
+async def _is_over(alias: str) -> bool:
+    return not await aside(counts, alias)
+
+
+async def test_a_process_that_only_works_leaves_scheduled_jobs_alone(database: str) -> None:
+    result: TaskResult[Any] = await tasks.rests.using(run_after=timedelta(milliseconds=300)).aenqueue("due")
+    async with running(Options(workers=[Worker()], only_work=True)):
+        assert await values(await tasks.rests.aenqueue("now")) == ["now"]
+        assert await aside(counts, database) == {"scheduled": 1}
+    async with running(worker()):
+        await ended(result)
+
+
+async def test_a_process_without_workers_only_moves_them(database: str) -> None:
+    await tasks.rests.using(run_after=timedelta(milliseconds=50)).aenqueue("due")
+
+    async def is_ready() -> bool:
+        return await aside(counts, database) == {"ready": 1}
+
+    async with running(Options(workers=[])):
+        await until(is_ready)

@@ -13,7 +13,7 @@ TALLY := .test-tally/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TALLY=$(TALLY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-next test-sqlite demo lint format bench clean packages
+.PHONY: help test test-next demo lint format bench clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -28,9 +28,6 @@ test: .venv/.tests lint ## Run everything: packages, environments, lint, all tes
 
 test-next: .venv-next/.tests ## Run the tests on the newest Django only; NEXT_TESTS= runs them all
 	$(if $(NEXT_TESTS),STEADY_QUEUE_TALLY=$(TALLY),$(FULL)) .venv-next/bin/python -m pytest $(NEXT_TESTS)
-
-test-sqlite: .venv/.tests ## Run quickly: no server but SQLite; ARGS="-x -k name" is passed on
-	.venv/bin/python -m pytest --ignore=tests/servers --databases=sqlite $(ARGS)
 
 demo: .venv/.runtime ## Show it at work; needs no database server
 	@.venv/bin/python examples/demo.py

@@ -31,6 +31,7 @@ def chosen(config: pytest.Config) -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "only_on(*databases): where the test means something")
     # A directory per run: two runs beside each other must not share SQLite files.
     directory = tempfile.mkdtemp(prefix="steady-queue-tests-")
     config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
@@ -74,6 +75,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     has_its_own = any("database" in str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
     if "database" in metafunc.fixturenames and not has_its_own:
         metafunc.parametrize("database", chosen(metafunc.config), indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that mean nothing on their database: they are not skipped, they do not exist."""
+    left_out = [item for item in items if not _belongs(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _belongs(item)]
+
+
+def _belongs(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("only_on")
+    callspec = getattr(item, "callspec", None)
+    return marker is None or callspec is None or callspec.params["database"] in marker.args
 
 
 @pytest.fixture(scope="session")

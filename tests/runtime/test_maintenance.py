@@ -26,6 +26,7 @@ from steady_queue.configuration import Options, Worker
 from steady_queue.store.job import Lane
 from steady_queue.store.outcome import Finished
 from steady_queue.store.process import NewProcess, register
+from steady_queue.store.promote import LOCK_IDS
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop.tasks import charge
@@ -106,6 +107,18 @@ async def test_claims_without_a_process_fail(database: str) -> None:
         await result.arefresh()
     assert error_of(result) == "steady_queue.processes.ProcessMissingError"
     assert [event.jobs for event in heard.of(OrphansFailed)] == [1]
+
+
+@pytest.mark.only_on("mariadb")
+async def test_emptied_lock_buckets_cost_maintenance_no_turn(database: str) -> None:
+    result = await tasks.works.aenqueue("orphan")
+    await aside(claimed_by, database)
+    await aside(query, database, "DELETE FROM steady_queue_process")
+    await aside(query, database, f"DELETE FROM steady_queue_lockbucket WHERE id = {LOCK_IDS}")
+    async with running(IDLE) as process:
+        await process.maintenance.turn()
+        await result.arefresh()
+    assert error_of(result) == "steady_queue.processes.ProcessMissingError"
 
 
 async def test_claims_of_its_own_that_a_process_does_not_know_are_given_back(database: str) -> None:
@@ -201,7 +214,11 @@ async def test_finished_jobs_are_gone_at_once_when_they_are_not_preserved(
         await until(is_empty)
 
 
-async def test_a_process_that_others_buried_registers_anew_and_its_late_outcomes_change_nothing(database: str) -> None:
+async def test_a_process_that_others_buried_registers_anew_and_its_late_outcomes_change_nothing(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It must not register anew before it is taken for missing.
+    monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=60))
     heard = Heard()
     async with running(worker(), events=heard) as process:
         result = await tasks.blocks.aenqueue("late")

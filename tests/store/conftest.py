@@ -16,24 +16,6 @@ if TYPE_CHECKING:
     from tests.support.stores import Store
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "only_on(*databases): where the test means something")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that mean nothing on their database: they are not skipped, they do not exist."""
-    left_out = [item for item in items if not _belongs(item)]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if _belongs(item)]
-
-
-def _belongs(item: pytest.Item) -> bool:
-    marker = item.get_closest_marker("only_on")
-    callspec = getattr(item, "callspec", None)
-    return marker is None or callspec is None or callspec.params["database"] in marker.args
-
-
 @pytest.fixture(scope="session")
 def portal() -> Iterator[BlockingPortal]:
     """An event loop in a thread of its own."""

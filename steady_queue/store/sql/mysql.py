@@ -56,14 +56,13 @@ class MySQL(Dialect):
         return f"UTC_TIMESTAMP(6) - INTERVAL {seconds:.6f} SECOND"
 
     def try_maintenance(self) -> Flow[bool]:
-        rows = yield self.say(
-            "SELECT id FROM steady_queue_lockbucket WHERE id = ? FOR UPDATE SKIP LOCKED", LOCK_IDS, returns="."
-        )
-        if rows:
-            return True
-        if not (yield self.say("SELECT id FROM steady_queue_lockbucket WHERE id = ?", LOCK_IDS, returns=".")):
+        text = "SELECT id FROM steady_queue_lockbucket WHERE id = ?"
+        rows = yield self.say(f"{text} FOR UPDATE SKIP LOCKED", LOCK_IDS, returns=".")
+        if not rows and not (yield self.say(text, LOCK_IDS, returns=".")):
+            # Its table was emptied: make the row anew, and have it at once unless another was quicker.
             yield self.say("INSERT IGNORE INTO steady_queue_lockbucket (id) VALUES (?)", LOCK_IDS)
-        return False
+            rows = yield self.say(f"{text} FOR UPDATE SKIP LOCKED", LOCK_IDS, returns=".")
+        return bool(rows)
 
     def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
         """One statement for them all: what differs between them comes as a table, the times from their claims."""

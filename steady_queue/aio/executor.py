@@ -1,7 +1,7 @@
 """Executes one claimed job and returns what became of it.
 
 Looking up the task, restoring its arguments and calling it are inside one `try`: nothing that a row or a task does can
-leave a claim behind. The only exception that passes is a cancellation: the slots know whether it was theirs.
+leave a claim behind. The only exception that passes is a cancellation by the slots.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Executor:
         self.worker_id = worker_id
         self._senders: dict[str, type[BaseTaskBackend]] = {}
 
-    async def run_async(self, claim: Claim) -> Ended:
+    async def run_async(self, claim: Claim, was_stopped: Callable[[Claim], bool]) -> Ended:
         """Await the task in the running loop; it must have been given a context of its own."""
         result: TaskResult[Any] | None = None
         try:
@@ -59,9 +59,9 @@ class Executor:
             call = task.func if is_async else sync_to_async(task.func, thread_sensitive=True)
             value = await call(*args, **kwargs)
             ended: Ended = Finished(claim, None if value is None else arguments.dump_result(value))
-        except asyncio.CancelledError:
-            raise
         except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and was_stopped(claim):
+                raise
             ended = Failed(claim, report_of(error))
             # Inside the handler: the framework logs the exception that is being handled.
             if (result := result or self._result_of_failure(claim)) is not None:

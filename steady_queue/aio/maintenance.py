@@ -22,7 +22,7 @@ from steady_queue.processes import ProcessExitError, ProcessMissingError, Proces
 from steady_queue.store import maintenance as store
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable
     from uuid import UUID
 
     from steady_queue.aio.events import Events
@@ -55,7 +55,7 @@ class Maintenance:
         worker_id: str,
         driver: AsyncDriver,
         may_bury: Callable[[], bool],
-        known_claims: Callable[[], Collection[UUID]],
+        known_claims: Callable[[], set[UUID]],
         claiming: asyncio.Lock,
         made_ready: Callable[[], Awaitable[None]],
         promotes: bool,
@@ -116,9 +116,12 @@ class Maintenance:
     async def reconcile(self) -> None:
         """Give back claims of ours that we do not know. Only while no claim is on its way: its reply may still come."""
         async with self._claiming:
-            count = await self._run(
-                store.release_unknown(self._sql, self._process_id, self._known_claims(), self._worker_id)
-            )
+            known = self._known_claims()
+            claims = await self._run(store.own_claims(self._sql, self._process_id))
+            unknown = {claim_id: job_id for claim_id, job_id in claims.items() if claim_id not in known}
+            if not unknown:
+                return
+            count = await self._run(store.release(self._sql, unknown, self._worker_id))
         if count:
             self._events.tell(events.ClaimsReconciled(count=count))
             await self._made_ready()

@@ -170,6 +170,7 @@ class Process:
             pace=Pace(options.polling_interval.total_seconds(), self._hears),
             may_claim=self._may_claim,
             claiming=self._claiming,
+            reconcile=lambda: self.maintenance.reconcile(),
             clock=self.clock,
             events=self.events,
             outage=self.outage,
@@ -254,9 +255,11 @@ class Process:
         seconds = steady_queue.shutdown_timeout.total_seconds()
         deadline = self.clock.monotonic() + seconds
         self.events.tell(events.ProcessStopping(name=self.name, running=len(self._running()), seconds=seconds))
+        released = sum(worker.slots.give_back("the process stops") for worker in self.workers)
         await self._idle(until=deadline - min(CANCEL_GRACE, seconds / 2))
-        released = sum(worker.slots.stop_async() for worker in self.workers)
+        released += sum(worker.slots.stop_async("the process stops") for worker in self.workers)
         await self._idle(until=max(deadline, self.clock.monotonic() + CANCEL_GRACE if released else deadline))
+        released -= sum(1 for running in self._running() if running.stopped is not None)
         self.abandoned = abandoned = self._abandon()
         with move_on_after(FLUSH_WITHIN):
             await self.settler.drained.wait()
@@ -328,15 +331,24 @@ class Process:
         settler.put(outcome)
 
     def _running(self) -> list[Any]:
-        return [running for worker in self.workers for running in worker.slots.running.values()]
+        # Copied in one step: the watchdog asks from its own thread.
+        return [running for worker in self.workers for running in list(worker.slots.running.values())]
 
     def _lost_trust(self) -> None:
         """Others may have taken our claims: stop what can be stopped, and end the process if something cannot."""
+        reason = f"no heartbeat for {self.trust.since_beat:.0f} s"
+        stopped = sum(w.slots.give_back(reason) + w.slots.stop_async(reason) for w in self.workers)
         threads = sum(worker.slots.running_threads for worker in self.workers)
-        stopped = sum(worker.slots.stop_async() for worker in self.workers)
         if stopped or threads:
             self.events.tell(events.TrustLost(seconds=self.trust.since_beat, threads=threads))
         if threads:
+            self._leave(EXIT_UNTRUSTED)
+        elif stopped:
+            self._loop.call_later(CANCEL_GRACE, self._leave_if_stuck)
+
+    def _leave_if_stuck(self) -> None:
+        """End the process if a task still runs that was told to stop because others may have taken it."""
+        if not self.trust.is_held and any(running.stopped is not None for running in self._running()):
             self._leave(EXIT_UNTRUSTED)
 
     def _name_of(self, task: asyncio.Task[object] | None) -> str:

@@ -44,10 +44,6 @@ class QueuePlan:
         self._known_until = 0.0
         return self._has_prefixes and not self.takes_all and not self._is_fresh
 
-    def serves(self, queue_name: str) -> bool:
-        """Whether a queue is among those taken."""
-        return self.takes_all or queue_name in expand(self.patterns, [queue_name])
-
 
 def expand(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
     """The names that the patterns stand for, each at the place of the first pattern that it fits."""

@@ -14,7 +14,7 @@ import steady_queue
 from steady_queue.aio import events
 from steady_queue.aio.reports import report
 from steady_queue.errors import StoreDataError, StoreError
-from steady_queue.store.outcome import Failed, Verdict
+from steady_queue.store.outcome import Failed, Released, Verdict
 from steady_queue.store.settle import settle
 
 if TYPE_CHECKING:
@@ -114,7 +114,10 @@ class Settler:
             await self._made_ready()
         for outcome in batch:
             claim = outcome.claim
-            if settlement.verdicts[claim.claim_id] is Verdict.FENCED:
+            if isinstance(outcome, Released):
+                reason = outcome.reason
+                self._events.tell(events.JobReleased(job_id=claim.job_id, task_path=claim.task_path, reason=reason))
+            elif settlement.verdicts[claim.claim_id] is Verdict.FENCED:
                 self._events.tell(events.JobFenced(job_id=claim.job_id, task_path=claim.task_path))
             elif isinstance(outcome, Failed):
                 error = f"{outcome.error.exception_class}: {outcome.error.message}"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from steady_queue.aio.reports import report_of
 from steady_queue.aio.threads import Threads
+from steady_queue.aio.tidiness import tidy_connections
 from steady_queue.store.job import Lane
-from steady_queue.store.outcome import Failed, Released
+from steady_queue.store.outcome import Released
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from steady_queue.store.job import Claim
     from steady_queue.store.outcome import Outcome
 
+#: How long claims may wait behind functions that turn out to be long before they are given back, in seconds.
+PATIENCE = 0.1
+#: Room for so many is claimed in one go.
+WHOLE = 50
+
 
 @dataclass(slots=True)
 class Running:
@@ -28,7 +34,8 @@ class Running:
 
     claim: Claim
     task: asyncio.Task[None] | None
-    is_stopped: bool = False
+    #: Why it was asked to stop.
+    stopped: str | None = None
 
 
 class Slots:
@@ -45,19 +52,32 @@ class Slots:
         freed: Callable[[], None],
     ) -> None:
         self._room: dict[int, int] = {Lane.ASYNC: coroutines, Lane.THREAD: threads}
+        self._coroutines = coroutines
         self._executor = executor
         self._lanes = lanes
         self._ended = ended
         self._freed = freed
-        self._threads: Threads[Claim, Outcome] = Threads(threads, self._in_clean_context, self._thread_ended)
+        self._threads: Threads[Claim, Outcome] = Threads(
+            threads, self._in_clean_context, self._thread_ended, leave=partial(tidy_connections, close=True)
+        )
         self._loop = asyncio.get_running_loop()
+        self._patience: asyncio.TimerHandle | None = None
+        self._freed_lately = False
         self.running: dict[UUID, Running] = {}
         self.idle = asyncio.Event()
         self.idle.set()
 
-    def free(self) -> dict[Lane, int]:
-        """The room in each lane that has any."""
-        return {Lane(lane): room for lane, room in self._room.items() if room > 0}
+    def free(self, seconds: float = 0.0) -> dict[Lane, int]:
+        """How many jobs of each lane to claim, if any: for the room there is, or surely will be in so many seconds.
+
+        At most half of all, where that is many: so the next claim is under way while these run.
+        """
+        ahead = self._threads.ahead(seconds)
+        wanted = {
+            Lane.ASYNC: min(self._room[Lane.ASYNC], max(WHOLE, self._coroutines // 2)),
+            Lane.THREAD: min(self._room[Lane.THREAD] + ahead, max(self._threads.count, ahead // 2)),
+        }
+        return {lane: count for lane, count in wanted.items() if count > 0}
 
     @property
     def running_threads(self) -> int:
@@ -75,16 +95,44 @@ class Slots:
             else:
                 self.running[claim.claim_id] = Running(claim, None)
                 self._threads.submit(claim)
+        if self._room[Lane.THREAD] < 0 and self._patience is None:
+            self._be_patient()
 
-    def stop_async(self) -> int:
+    def _be_patient(self) -> None:
+        self._freed_lately = False
+        self._patience = self._loop.call_later(PATIENCE, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        """Functions that began take longer than those before: others may have a thread for what waits behind them."""
+        self._patience = None
+        if self._room[Lane.THREAD] >= 0:
+            return
+        if self._freed_lately:
+            self._be_patient()
+        else:
+            self.give_back("the tasks before it take long")
+
+    def give_back(self, reason: str) -> int:
+        """Release what no thread has begun; returns how many."""
+        claims = self._threads.take_back()
+        for claim in claims:
+            self._end(claim, Released(claim, reason))
+        return len(claims)
+
+    def stop_async(self, reason: str) -> int:
         """Cancel the async tasks. Those that really stop are given back; returns how many were asked."""
         asked = 0
         for running in list(self.running.values()):
-            if running.task is not None and not running.is_stopped:
-                running.is_stopped = True
+            if running.task is not None and running.stopped is None:
+                running.stopped = reason
                 running.task.cancel()
                 asked += 1
         return asked
+
+    def was_stopped(self, claim: Claim) -> bool:
+        """Whether a cancellation of this job's task is ours. One that the task made up is its failure."""
+        running = self.running.get(claim.claim_id)
+        return running is None or running.stopped is not None
 
     def abandon(self) -> list[Claim]:
         """Forget what still runs and could not be stopped; whatever it returns later is nobody's business."""
@@ -94,18 +142,19 @@ class Slots:
         return claims
 
     def close(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
         self._threads.close()
 
     async def _run(self, claim: Claim, lane: OrmLane) -> None:
         outcome: Outcome
         try:
-            outcome = await self._executor.run_async(claim)
-        except asyncio.CancelledError as error:
-            # Ours, and it has really stopped: it may run again. A cancellation that the task made up is its failure.
+            outcome = await self._executor.run_async(claim, self.was_stopped)
+        except asyncio.CancelledError:
+            # Only when it has really stopped may it run again.
             await lane.really_stopped()
             running = self.running.get(claim.claim_id)
-            stopped = running is None or running.is_stopped
-            outcome = Released(claim) if stopped else Failed(claim, report_of(error))
+            outcome = Released(claim, (running and running.stopped) or "")
         lane.left()
         self._end(claim, outcome)
 
@@ -114,6 +163,7 @@ class Slots:
         return contextvars.Context().run(self._executor.run_sync, claim)
 
     def _thread_ended(self, claim: Claim, outcome: Outcome) -> None:
+        self._freed_lately = True
         self._end(claim, outcome)
 
     def _end(self, claim: Claim, outcome: Outcome) -> None:

@@ -14,10 +14,10 @@ def tidy_connections(*, close: bool = False) -> None:
             continue
         if connection.in_atomic_block or not connection.autocommit:
             _undo(connection.alias)
-        if close:
-            connection.close()
-        else:
-            with suppress(DatabaseError, InterfaceError):
+        with suppress(DatabaseError, InterfaceError):
+            if close:
+                connection.close()
+            else:
                 connection.close_if_unusable_or_obsolete()
 
 

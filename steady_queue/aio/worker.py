@@ -13,7 +13,7 @@ from steady_queue.store.queues import change_marker
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from uuid import UUID
 
     from steady_queue.aio.bell import Bell
@@ -45,6 +45,7 @@ class Worker:
         pace: Pace,
         may_claim: Callable[[], bool],
         claiming: asyncio.Lock,
+        reconcile: Callable[[], Awaitable[None]],
         clock: Clock,
         events: Events,
         outage: Outage,
@@ -59,25 +60,33 @@ class Worker:
         self._pace = pace
         self._may_claim = may_claim
         self._claiming = claiming
+        self._reconcile = reconcile
         self._clock = clock
         self._events = events
         self._outage = outage
         self._marker: int | None = None
+        self._round_trip = 0.0
+        self._is_unsure = False
 
     async def run(self) -> None:
         rang = True
         while True:
-            free = self.slots.free() if self._may_claim() else {}
+            free = self.slots.free(self._round_trip) if self._may_claim() else {}
             found = 0
             try:
+                if self._is_unsure:
+                    await self._reconcile()
+                    self._is_unsure = False
                 if free and await self._has_news(rang):
                     found = await self._turn(free)
             except StoreError as error:
+                # The claim may have been made although its reply was lost.
+                self._is_unsure = True
                 self._marker = None
                 await self._outage.wait(self.name, error)
                 continue
             self._outage.over(self.name)
-            pause = self._pace.after(found=found > 0) if self.slots.free() else FULL
+            pause = self._pace.after(found=found > 0) if self.slots.free(self._round_trip) else FULL
             rang = await self.bell.wait(pause if self._may_claim() else min(pause, 0.5))
             if rang:
                 self._pace.rang()
@@ -92,6 +101,7 @@ class Worker:
                 claims = await self._driver.run(claim(self._driver.sql, *wanted))
             self.slots.start(claims)
         self.last_poll = self._clock.monotonic()
+        self._round_trip = self.last_poll - began
         if len(claims) < sum(free.values()) and self.plan.forget():
             self._marker = None
         if claims:

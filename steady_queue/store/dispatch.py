@@ -31,7 +31,7 @@ def dispatch(sql: Dialect, limit: int, limits: Limits | None = None) -> Operatio
 
 def next_due(sql: Dialect) -> Operation[float | None]:
     """In how many seconds of the database's time the next scheduled job is due; None without one."""
-    return Operation("next due", partial(_next_due, sql), transaction=False, reads_only=True)
+    return Operation("next due", partial(_next_due, sql), transaction=False)
 
 
 def _dispatch(sql: Dialect, limit: int, limits: Limits) -> Flow[Dispatched]:

@@ -16,7 +16,7 @@ from steady_queue.store.settle import settle
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -62,12 +62,12 @@ class Buried(NamedTuple):
 
 def look(sql: Dialect, *, alive: timedelta, keep: timedelta | None) -> Operation[Work]:
     """Whether there is anything to do. `keep`: how long finished jobs are kept, None for ever."""
-    return Operation("look", partial(_look, sql, alive, keep), transaction=False, reads_only=True)
+    return Operation("look", partial(_look, sql, alive, keep), transaction=False)
 
 
 def find_processes(sql: Dialect) -> Operation[list[Registered]]:
     """Every registered process."""
-    return Operation("find processes", partial(_find_processes, sql), transaction=False, reads_only=True)
+    return Operation("find processes", partial(_find_processes, sql), transaction=False)
 
 
 def bury(
@@ -106,14 +106,19 @@ def clear_finished(sql: Dialect, keep: timedelta, batch: int = BATCH) -> Operati
     return Operation("clear finished", partial(_clear_finished, sql, keep, batch))
 
 
-def release_unknown(sql: Dialect, me: UUID, known: Collection[UUID], worker_id: str) -> Operation[int]:
-    """Give back claims of this process that it knows nothing of: the reply to a claim was lost."""
-    return Operation("reconcile", partial(_release_unknown, sql, me, known, worker_id))
+def own_claims(sql: Dialect, me: UUID) -> Operation[dict[UUID, UUID]]:
+    """The claims that a process has, each with its job's id."""
+    return Operation("own claims", partial(_own_claims, sql, me), transaction=False)
+
+
+def release(sql: Dialect, claims: Mapping[UUID, UUID], worker_id: str) -> Operation[int]:
+    """Give back claims, each given with its job's id, of which their process knows nothing: a reply was lost."""
+    return Operation("release", partial(_release, sql, claims, worker_id))
 
 
 def find_waiting(sql: Dialect) -> Operation[list[tuple[str, Lane]]]:
     """The queues and lanes that have ready jobs, at most 100 of them."""
-    return Operation("find waiting", partial(_find_waiting, sql), transaction=False, reads_only=True)
+    return Operation("find waiting", partial(_find_waiting, sql), transaction=False)
 
 
 _OWNERLESS = (
@@ -267,16 +272,19 @@ def _clear_finished(sql: Dialect, keep: timedelta, batch: int) -> Flow[int]:
     return len(rows)
 
 
-def _release_unknown(sql: Dialect, me: UUID, known: Collection[UUID], worker_id: str) -> Flow[int]:
+def _own_claims(sql: Dialect, me: UUID) -> Flow[dict[UUID, UUID]]:
     rows = yield sql.say(
-        "SELECT job_id, claim_id FROM steady_queue_claimedexecution WHERE process_id = ?", me, returns="uu"
+        "SELECT claim_id, job_id FROM steady_queue_claimedexecution WHERE process_id = ?", me, returns="uu"
     )
-    unknown = [row[0] for row in rows if row[1] not in known]
-    if not unknown:
-        return 0
-    claims = [c for c in (yield from _claims(sql, "c.job_id IN ?*", unknown[:BATCH])) if c.claim_id not in known]
-    yield from settle(sql, [Released(claim) for claim in claims], worker_id=worker_id).flow()
-    return len(claims)
+    return {row[0]: row[1] for row in rows}
+
+
+def _release(sql: Dialect, claims: Mapping[UUID, UUID], worker_id: str) -> Flow[int]:
+    found = yield from _claims(sql, "c.job_id IN ?*", list(claims.values())[:BATCH])
+    lost = [Released(claim) for claim in found if claim.claim_id in claims]
+    if lost:
+        yield from settle(sql, lost, worker_id=worker_id).flow()
+    return len(lost)
 
 
 def _find_waiting(sql: Dialect) -> Flow[list[tuple[str, Lane]]]:

@@ -51,6 +51,7 @@ class Released:
     """Handed back unstarted, or really stopped: ready again with its slot, no attempt spent."""
 
     claim: Claim
+    reason: str = ""
 
 
 Outcome = Finished | Failed | Released

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 def queue_names(sql: Dialect) -> Operation[list[str]]:
     """The names of the queues that have ready jobs, in order: one step down the index for each name."""
-    return Operation("queue names", partial(_queue_names, sql), transaction=False, reads_only=True)
+    return Operation("queue names", partial(_queue_names, sql), transaction=False)
 
 
 def change_marker(sql: Dialect) -> Operation[int | None]:
     """A number that changes when another connection has written; None where the database has no such thing."""
-    return Operation("change marker", partial(_change_marker, sql), transaction=False, reads_only=True)
+    return Operation("change marker", partial(_change_marker, sql), transaction=False)
 
 
 def _queue_names(sql: Dialect) -> Flow[list[str]]:

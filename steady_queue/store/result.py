@@ -31,7 +31,7 @@ _TYPES = "".join("u" if name == "id" else "t" if name.endswith("_at") else "." f
 
 def find_jobs(sql: Dialect, ids: Sequence[UUID]) -> Operation[list[JobRecord]]:
     """The jobs with these ids that exist, in the order asked for."""
-    return Operation("find jobs", partial(_find_jobs, sql, ids), transaction=False, reads_only=True)
+    return Operation("find jobs", partial(_find_jobs, sql, ids), transaction=False)
 
 
 def _find_jobs(sql: Dialect, ids: Sequence[UUID]) -> Flow[list[JobRecord]]:

@@ -41,8 +41,6 @@ class Operation(Generic[T]):
     name: str
     flow: Callable[[], Flow[T]]
     transaction: bool = True
-    #: Reads may be repeated at will and need no write lock.
-    reads_only: bool = False
 
 
 def only(statement: Statement) -> Flow[list[Row]]:

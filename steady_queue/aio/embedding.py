@@ -28,26 +28,38 @@ def configured() -> Options:
     return options
 
 
+def prepared(options: Options | None = None, **parts: Any) -> Process:
+    """A process that knows its tasks and waits to be run; every problem of its options is told at once."""
+    if options is not None and (problems := list(options.problems())):
+        raise ConfigurationError("; ".join(problems))
+    autodiscover_modules("tasks")
+    return Process(options or configured(), **parts)
+
+
 @asynccontextmanager
 async def running(options: Options | None = None, **parts: Any) -> AsyncIterator[Process]:
     """Run workers and dispatchers in this loop for the length of the block; leaving it drains them.
 
     Installs no signal handlers. `parts` are the keyword arguments of Process.
     """
-    if options is not None and (problems := list(options.problems())):
-        raise ConfigurationError("; ".join(problems))
-    autodiscover_modules("tasks")
-    process = Process(options or configured(), **parts)
+    process = prepared(options, **parts)
+    failure: Exception | None = None
     async with create_task_group() as group:
         group.start_soon(_until_stopped, process)
         try:
             await process.ready.wait()
-            yield process
+            if process.refusal is None:
+                yield process
+        except Exception as error:
+            # Kept, because the group would wrap it: a block's error is to leave it as it was raised.
+            failure = error
         finally:
             process.stop()
+    if failure := failure or process.refusal:
+        raise failure
 
 
 async def _until_stopped(process: Process) -> None:
-    # Shielded: a block that ends with an error cancels this group, and what runs must be drained all the same.
+    # Shielded: a block that is cancelled cancels this group, and what runs must be drained all the same.
     with CancelScope(shield=True):
         await process.run()

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from steady_queue.aio import events
+from steady_queue.aio.outage import LONGEST
 from steady_queue.errors import StoreError, StoreUnavailable
 from steady_queue.store.process import heartbeat, register
 
@@ -85,15 +86,19 @@ class Heartbeat:
                 self._events.tell(events.ProcessRegistered(name=self._process.name, again=" again"))
                 self._steady_since = sent
         except StoreError as error:
-            await self._outage.wait(self.name, error)
+            await self._outage.wait(self.name, error, at_most=self._left(LONGEST))
             return False
         self._outage.over(self.name)
         self._trust.renew(sent)
         return True
 
+    def _left(self, seconds: float) -> float:
+        """So long, but not past the end of trust: what it means must not wait for a database that does not answer."""
+        return min(seconds, self._trust.until - self._clock.monotonic()) if self._trust.is_held else seconds
+
     async def _within_deadline(self, operation: Operation[T]) -> T:
         try:
-            async with asyncio.timeout(max(1.0, self._trust.lasts / 4)):
+            async with asyncio.timeout(self._left(max(1.0, self._trust.lasts / 4))):
                 return await self._driver.run(operation)
         except TimeoutError:
             raise StoreUnavailable("the database did not answer in time") from None

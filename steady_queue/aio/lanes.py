@@ -13,7 +13,6 @@ import contextvars
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from asgiref.sync import ThreadSensitiveContext
 
@@ -23,20 +22,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 
+#: The calls that a job has sent to its lane's thread. In its context, so that those of its child tasks are among them.
+_calls: contextvars.ContextVar[set[Future[Any]]] = contextvars.ContextVar("steady_queue_calls")
+
+
 class LaneThread(ThreadPoolExecutor):
-    """One thread that remembers for whom it works, and whether it has been used since it was last tidied."""
+    """One thread that tells each job of its calls, and knows whether it has been used since it was last tidied."""
 
     def __init__(self, name: str) -> None:
         super().__init__(max_workers=1, thread_name_prefix=name)
         self.is_used = False
-        self.calls: WeakKeyDictionary[asyncio.Task[Any], Future[Any]] = WeakKeyDictionary()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         self.is_used = True
         future = super().submit(fn, *args, **kwargs)
-        task = asyncio.current_task()
-        if task is not None:
-            self.calls[task] = future
+        calls = _calls.get(None)
+        if calls is not None:
+            calls.add(future)
+            future.add_done_callback(calls.discard)
         return future
 
 
@@ -50,12 +53,10 @@ class OrmLane:
         self.alive = 0
 
     async def really_stopped(self) -> None:
-        """Wait for a call that the running task, cancelled meanwhile, has left behind in the thread."""
-        task = asyncio.current_task()
-        future = self.thread.calls.get(task) if task is not None else None
-        while future is not None and not future.done():
+        """Wait for the calls that the running job, cancelled meanwhile, has left behind in the thread."""
+        while calls := list(_calls.get(())):
             with suppress(asyncio.CancelledError):
-                await asyncio.wait([asyncio.wrap_future(future)])
+                await asyncio.wait([asyncio.wrap_future(future) for future in calls])
 
     def left(self) -> None:
         """A task of this lane has ended."""
@@ -83,7 +84,9 @@ class OrmLanes:
         self._next = (self._next + 1) % len(self.lanes)
         lane = self.lanes[self._next]
         lane.alive += 1
-        return lane, lane.context.copy()
+        context = lane.context.copy()
+        context.run(_calls.set, set())
+        return lane, context
 
     def close(self) -> None:
         """Tidy up and let the threads go, without waiting for one that is stuck."""

@@ -31,7 +31,7 @@ class Outage:
     def is_on(self) -> bool:
         return bool(self._since)
 
-    async def wait(self, service: str, error: StoreError) -> None:
+    async def wait(self, service: str, error: StoreError, *, at_most: float = LONGEST) -> None:
         """Pause before the next try."""
         if service not in self._since:
             self._since[service] = self._clock.monotonic()
@@ -40,7 +40,7 @@ class Outage:
             self._events.tell(events.RuntimeFault(where=service, error=str(error)))
         pause = self._pauses.get(service, SHORTEST)
         self._pauses[service] = min(LONGEST, pause * 2)
-        await asyncio.sleep(pause * random.uniform(0.5, 1))
+        await asyncio.sleep(min(at_most, pause * random.uniform(0.5, 1)))
 
     def over(self, service: str) -> None:
         """The service's last try succeeded."""

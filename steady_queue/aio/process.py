@@ -42,9 +42,10 @@ from steady_queue.registry import registry
 from steady_queue.store.notify import notify
 from steady_queue.store.outcome import Failed
 from steady_queue.store.process import NewProcess, deregister
+from steady_queue.store.server import too_old
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from steady_queue.aio.clock import Clock
     from steady_queue.configuration import Options
@@ -79,9 +80,12 @@ class Process:
         self.clock = clock or SystemClock()
         self.events = events or Events()
         self.outage = Outage(clock=self.clock, events=self.events)
+        #: Set when it works, or has ended without.
         self.ready = asyncio.Event()
         #: How many tasks still ran when the process had stopped: threads, or coroutines that ignore a cancellation.
         self.abandoned = 0
+        #: Why the process did not start to work.
+        self.refusal: ConfigurationError | None = None
         self._leave = leave
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -201,13 +205,16 @@ class Process:
     async def run(self) -> None:
         """Run until told to stop; then drain, deregister and close."""
         end_local = wake.listen_locally(self.alias, self._ring_from_anywhere)
-        await self.lanes.open()
         self.watchdog.start()
         try:
+            await self.lanes.open()
+            await self._unless_stopped(self._check_server)
+            if self._stop.is_set():
+                return
             async with create_task_group() as upkeep:
                 upkeep.start_soon(self.settler.run)
                 upkeep.start_soon(self.limited_settler.run)
-                await self._register()
+                await self._unless_stopped(self.heartbeat.register)
                 upkeep.start_soon(self.heartbeat.run)
                 upkeep.start_soon(self.maintenance.run)
                 if not self._stop.is_set():
@@ -216,22 +223,36 @@ class Process:
                     await self._drain()
                 upkeep.cancel_scope.cancel()
         finally:
+            self.ready.set()
             end_local()
             self.watchdog.stop()
             with move_on_after(FLUSH_WITHIN, shield=True):
                 await self._close()
 
-    async def _register(self) -> None:
-        """Wait for the database, unless told to stop meanwhile."""
-        async with create_task_group() as booting:
+    async def _unless_stopped(self, step: Callable[[], Awaitable[None]]) -> None:
+        """A step of the start, which may take as long as the database is away; a stop ends it."""
+        async with create_task_group() as starting:
 
             async def stop() -> None:
                 await self._stop.wait()
-                booting.cancel_scope.cancel()
+                starting.cancel_scope.cancel()
 
-            booting.start_soon(stop)
-            await self.heartbeat.register()
-            booting.cancel_scope.cancel()
+            starting.start_soon(stop)
+            await step()
+            starting.cancel_scope.cancel()
+
+    async def _check_server(self) -> None:
+        while True:
+            try:
+                problem = await self.upkeep.run(too_old(self.upkeep.sql))
+            except StoreError as error:
+                await self.outage.wait("start", error)
+                continue
+            self.outage.over("start")
+            if problem is not None:
+                self.refusal = ConfigurationError(problem)
+                self.stop()
+            return
 
     async def _take_in(self) -> None:
         async with create_task_group() as intake:

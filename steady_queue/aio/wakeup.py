@@ -67,7 +67,6 @@ class Wakeup:
                 await asyncio.sleep(PROBE_EVERY)
             self._lost("a notification of its own did not come back")
         finally:
-            self.hears = False
             connection.abandon()
 
     async def _is_heard(self) -> bool:

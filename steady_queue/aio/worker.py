@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from anyio import CancelScope
@@ -13,7 +14,7 @@ from steady_queue.store.queues import change_marker
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from uuid import UUID
 
     from steady_queue.aio.bell import Bell
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.queues import QueuePlan
     from steady_queue.aio.slots import Slots
     from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.job import Lane
+    from steady_queue.store.job import Claim, Lane
 
 #: How long it sleeps when nothing could be started anyway; a slot that frees wakes it, in seconds.
 FULL = 60.0
@@ -72,13 +73,13 @@ class Worker:
         rang = True
         while True:
             free = self.slots.free(self._round_trip) if self._may_claim() else {}
-            found = 0
+            claims: list[Claim] = []
             try:
                 if self._is_unsure:
                     await self._reconcile()
                     self._is_unsure = False
                 if free and await self._has_news(rang):
-                    found = await self._turn(free)
+                    claims = await self._turn(free)
             except StoreError as error:
                 # The claim may have been made although its reply was lost.
                 self._is_unsure = True
@@ -86,12 +87,15 @@ class Worker:
                 await self._outage.wait(self.name, error)
                 continue
             self._outage.over(self.name)
-            pause = self._pace.after(found=found > 0) if self.slots.free(self._round_trip) else FULL
+            if _is_full(claims, free):
+                rang = True  # there may be more
+                continue
+            pause = self._pace.after(found=bool(claims)) if self.slots.free(self._round_trip) else FULL
             rang = await self.bell.wait(pause if self._may_claim() else min(pause, 0.5))
             if rang:
                 self._pace.rang()
 
-    async def _turn(self, free: dict[Lane, int]) -> int:
+    async def _turn(self, free: dict[Lane, int]) -> list[Claim]:
         queues = await self.plan.queues()
         began = self._clock.monotonic()
         async with self._claiming:
@@ -107,7 +111,7 @@ class Worker:
         if claims:
             took = (self.last_poll - began) * 1000
             self._events.tell(events.JobsClaimed(count=len(claims), milliseconds=took))
-        return len(claims)
+        return claims
 
     async def _has_news(self, rang: bool) -> bool:
         """Whether a claim could find anything: asked only where the answer is cheaper than the claim."""
@@ -117,3 +121,9 @@ class Worker:
         changed, self._marker = marker != self._marker, marker
         self.last_poll = self._clock.monotonic()
         return rang or changed
+
+
+def _is_full(claims: Sequence[Claim], wanted: Mapping[Lane, int]) -> bool:
+    """Whether a lane got all that was wanted for it."""
+    got = Counter(claim.lane for claim in claims)
+    return any(got[lane] == count for lane, count in wanted.items())

@@ -104,6 +104,13 @@ def works(name: Any) -> Any:
     return name
 
 
+@task
+def notes(name: Any) -> None:
+    """Nothing but that it ran."""
+    book.enter("thread", name)
+    book.leave("thread")
+
+
 @limits_concurrency(key="one at a time")
 @task()
 async def alone(name: Any) -> Any:
@@ -195,6 +202,8 @@ def _misbehave(how: str) -> Any:  # noqa: C901, one way to misbehave after anoth
             raise ValueError("x" * 50_000_000)
         case "long name":
             raise Endless("short")
+        case "group":
+            raise BaseExceptionGroup("two", [ValueError("before\x00after"), KeyboardInterrupt()])
         case "generator exit":
             raise GeneratorExit
         case "not JSON":
@@ -240,6 +249,76 @@ async def leaves_transaction_open_async() -> None:
 @task
 async def is_in_transaction_async() -> bool:
     return await sync_to_async(is_in_transaction.func)()
+
+
+@task
+def closes_connections() -> int:
+    """How many rows it finds with the connection it was given, which it closes."""
+    with connections[steady_queue.database].cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM shop_customer")
+        (number,) = cursor.fetchone()
+    connections[steady_queue.database].close()
+    return int(number)
+
+
+@task
+async def closes_connections_async() -> int:
+    return await sync_to_async(closes_connections.func)()
+
+
+@task
+def breaks_connection() -> None:
+    """Have the server end the connection that the task was given, and use it."""
+    connection = connections[steady_queue.database]
+    is_postgres = connection.vendor == "postgresql"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())" if is_postgres else "KILL CONNECTION_ID()")
+        cursor.execute("SELECT 1")
+
+
+@task
+async def breaks_connection_async() -> None:
+    await sync_to_async(breaks_connection.func)()
+
+
+@task
+async def is_cancelled(by: str) -> str:
+    me = asyncio.current_task()
+    assert me is not None
+    if by == "its child":
+        child = asyncio.create_task(_cancel(me))
+        await asyncio.wait([child])
+    else:
+        me.cancel()
+    if by != "itself, too late":
+        await asyncio.sleep(0)
+    return by
+
+
+async def _cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+
+
+#: Strong references, as asyncio wants them.
+strays: set[asyncio.Task[Any]] = set()
+
+
+@task
+async def leaves_stray(name: Any) -> Any:
+    """Leave two asyncio tasks behind: one fails at once, one goes on until the gate is open."""
+    gate = book.gate
+
+    async def stay() -> None:
+        book.enter("stray", name)
+        while not gate.is_set():  # noqa: ASYNC110, sync tasks wait at the same gate
+            await asyncio.sleep(0.01)
+        book.leave("stray")
+
+    stray = asyncio.create_task(stay())
+    strays.add(stray)
+    stray.add_done_callback(strays.discard)
+    await asyncio.sleep(0)
+    return name
 
 
 @task

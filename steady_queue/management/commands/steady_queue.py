@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from steady_queue.aio.embedding import configured, running
+from steady_queue.aio.embedding import prepared
 from steady_queue.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ class Command(BaseCommand):
 
 
 async def serve() -> None:
-    """Run until TERM or INT; then drain."""
-    stop = asyncio.Event()
+    """Run until TERM or INT, which also end a start that waits for the database; then drain."""
+    process = prepared()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with running(configured()) as process:
-        await stop.wait()
-        process.stop()
+        loop.add_signal_handler(number, process.stop)
+    await process.run()
+    if process.refusal is not None:
+        raise process.refusal
     if process.abandoned:
         # Their outcome is written. The interpreter would wait for them at its end, for ever perhaps.
         logging.shutdown()

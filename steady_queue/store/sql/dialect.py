@@ -64,6 +64,8 @@ class Dialect:
         " SELECT (SELECT min(r.queue_name) FROM steady_queue_readyexecution r WHERE r.queue_name > names.name)"
         " FROM names WHERE names.name IS NOT NULL) SELECT name FROM names WHERE name IS NOT NULL"
     )
+    #: Asks for the server's version.
+    server_version = "SELECT version()"
     #: Asks for a number that changes with other connections' writes, where there is one.
     change_marker = ""
 

@@ -58,6 +58,7 @@ _FINISHED, _FAILED, _RELEASED = 0, 1, 2
 
 class Postgres(Dialect):
     name = "PostgreSQL"
+    server_version = "SHOW server_version"
     can_notify = True
     now = "statement_timestamp()"
 

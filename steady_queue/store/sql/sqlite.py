@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 class SQLite(Dialect):
     name = "SQLite"
+    server_version = "SELECT sqlite_version()"
     mark = "?"
     now = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
     take = ""

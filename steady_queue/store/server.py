@@ -1,0 +1,39 @@
+"""The server: whether it is new enough for the statements of this package."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING
+
+from steady_queue.store.statement import Operation
+
+if TYPE_CHECKING:
+    from steady_queue.store.sql import Dialect
+    from steady_queue.store.statement import Flow
+
+#: The oldest versions that will do. MariaDB before 10.11.6 missorts the ids of jobs.
+OLDEST = {"PostgreSQL": (14,), "MySQL": (8, 0, 1), "MariaDB": (10, 11, 6), "SQLite": (3, 35)}
+
+
+def too_old(sql: Dialect) -> Operation[str | None]:
+    """What to say of a server that is too old; None when it will do."""
+    return Operation("server version", partial(_too_old, sql), transaction=False)
+
+
+def _too_old(sql: Dialect) -> Flow[str | None]:
+    rows = yield sql.say(sql.server_version, returns=".")
+    return judge(sql.name, str(rows[0][0]))
+
+
+def judge(name: str, version: str) -> str | None:
+    """What to say of a server's version, as it tells it: `15.4 (Debian ...)`, `11.4.2-MariaDB-log`, `3.45.1`."""
+    if name.startswith("MySQL"):
+        name = "MariaDB" if "MariaDB" in version else "MySQL"
+        # Older MariaDB servers put a number in front so that old replicas take them for MySQL 5.5.
+        version = version.removeprefix("5.5.5-")
+    found = re.search(r"\d+(\.\d+)*", version)
+    numbers = tuple(map(int, found[0].split("."))) if found else ()
+    if not numbers or numbers >= OLDEST[name]:
+        return None
+    return f"{name} {found[0] if found else version} is too old: {'.'.join(map(str, OLDEST[name]))} or newer is needed"

@@ -1,5 +1,6 @@
 # Two virtual environments: .venv has the oldest supported Django, .venv-next the newest, with a newer Python.
-# A stamp in each says what is installed: .runtime what the package needs to run, .tests that and all of the tests' tools.
+# A stamp in each says what is installed: .runtime what the package needs to run, .tests that and all of the tests' tools,
+# .bench that and the peers that the benchmarks measure.
 
 PYTHON ?= python3
 export PYTHON
@@ -13,11 +14,11 @@ TALLY := .test-tally/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TALLY=$(TALLY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-next demo lint format bench clean packages
+.PHONY: help test test-next demo lint format bench bench-runtime clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 test: .venv/.tests lint ## Run everything: packages, environments, lint, all tests on both Djangos
 	@rm -rf .test-tally
@@ -45,6 +46,9 @@ format: .venv/.tests ## Let ruff fix and format
 bench: .venv/.tests ## Measure how fast tasks are enqueued
 	.venv/bin/python -m benchmarks.enqueue $(ARGS)
 
+bench-runtime: .venv/.bench ## Measure the runtime beside its bars and its peers
+	.venv/bin/python -m benchmarks.runtime $(ARGS)
+
 clean: ## Remove environments, caches and tallies
 	rm -rf .venv .venv-next .test-tally .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
@@ -63,6 +67,11 @@ packages:
 	@echo "Installing into .venv, with the tests' tools"
 	@.venv/bin/python $(PIP) -e '.[test,lint]' '$(DJANGO)'
 	@touch .venv/.runtime $@
+
+.venv/.bench: .venv/.tests
+	@echo "Installing the peers into .venv"
+	@.venv/bin/python $(PIP) -e '.[bench]' '$(DJANGO)'
+	@touch $@
 
 .venv-next/.tests: pyproject.toml | packages
 	@python=$$(.ci/next-python) && $(call venv,$$python,.venv-next)

@@ -43,7 +43,7 @@ def _export(alias: str, server: Postgres | MariaDB) -> None:
 
 
 def _set_django_up(aliases: Sequence[str]) -> None:
-    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+    os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.settings"
     django.setup()
 
     from django.core.management import call_command

@@ -3,75 +3,81 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import platform
-import sys
 import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import django
-import report
 from kitchen import day
-from loop import Worker
+from progress import Progress
+from proof import find_problems
+from report import print_summary, print_table, print_verdict
+from witness import Connections, Witness
 
+from steady_queue.aio import running
 from steady_queue.compat import FRAMEWORK
-from steady_queue.databases import django_driver
+from steady_queue.databases import django_driver, queue_alias
 from steady_queue.store.result import find_jobs
 
-DATABASE = "default"
+if TYPE_CHECKING:
+    from steady_queue.store.job import JobRecord
+
 GIVE_UP_AFTER_SECONDS = 60
+
+
+@dataclass
+class Run:
+    """What is known of a run of the demo."""
+
+    witness: Witness = field(default_factory=Witness)
+    connections: Connections = field(default_factory=Connections)
+    seconds: float = 0.0
+    ids: list[str] = field(default_factory=list)
+    jobs: list[JobRecord] = field(default_factory=list)
 
 
 def show() -> int:
     """Run the demo; returns the exit code."""
-    print(f"Steady Queue on SQLite, Django {django.get_version()} ({FRAMEWORK}), Python {platform.python_version()}\n")
-    print(f"Enqueueing {day.TASKS} tasks of a bakery")
-    print(f"  {day.ORDERS:>4}  with enqueue(), each in the transaction of its order")
-    print(f"  {day.RECEIPTS + day.DOUGHS:>4}  with enqueue_all(), in one transaction")
-    print(f"  {2 * day.LOAVES:>4}  with aenqueue(), while the first are running")
-    print(f"  {day.LOAVES:>4}  with aenqueue_all(), in one transaction")
-    print(f"  {day.DELIVERIES:>4}  with aenqueue(), to run a second later\n")
-
-    connections = report.ConnectionCounter()
-    ids = day.morning()
-    began = time.perf_counter()
-    ids += asyncio.run(run())
-    seconds = time.perf_counter() - began
-
-    driver = django_driver(DATABASE)
-    jobs = driver.run(find_jobs(driver.sql, [UUID(id_) for id_ in ids]))
-    report.print_table(jobs)
-    report.print_summary(jobs, seconds, connections)
-    problems = report.find_problems(jobs, ids)
-    report.print_ending(problems, len(jobs))
+    logging.getLogger(FRAMEWORK).setLevel(logging.CRITICAL)  # some tasks fail on purpose: the table counts them
+    print_plan()
+    run = Run()
+    run.ids = day.morning()
+    run.ids += asyncio.run(run_tasks(run))
+    driver = django_driver(queue_alias())
+    run.jobs = driver.run(find_jobs(driver.sql, [UUID(id_) for id_ in run.ids]))
+    print_table(run)
+    print_summary(run)
+    problems = find_problems(run)
+    print_verdict(run, problems)
     return 1 if problems else 0
 
 
-async def run() -> list[str]:
-    """Run all tasks, and enqueue the second half of them meanwhile; returns their ids."""
-    worker = Worker()
-    try:
-        async with asyncio.timeout(GIVE_UP_AFTER_SECONDS), asyncio.TaskGroup() as group:
-            afternoon = group.create_task(day.afternoon())
-            group.create_task(worker.run(DATABASE, until=lambda: worker.settled >= day.TASKS))
-            group.create_task(show_progress(worker, day.TASKS))
-    except TimeoutError:
-        sys.exit(f"\nGave up after {GIVE_UP_AFTER_SECONDS} s: {worker.settled} of {day.TASKS} tasks have ended.")
-    return afternoon.result()
+async def run_tasks(run: Run) -> list[str]:
+    """Run every task in this very event loop, and enqueue most of them meanwhile; returns the ids of those.
+
+    Leaving the block of `running()` lets what runs finish, and writes what has ended.
+    """
+    began = time.perf_counter()
+    async with running():
+        run.connections.runtime_started()
+        try:
+            async with asyncio.timeout(GIVE_UP_AFTER_SECONDS), asyncio.TaskGroup() as group:
+                afternoon = group.create_task(day.afternoon())
+                group.create_task(Progress(day.TASKS, run.witness).show())
+        except TimeoutError:
+            print(f"Gave up after {GIVE_UP_AFTER_SECONDS} s.\n")
+        run.seconds = time.perf_counter() - began
+        run.connections.runtime_stops()
+    return [] if afternoon.cancelled() else afternoon.result()
 
 
-async def show_progress(worker: Worker, total: int) -> None:
-    """On a terminal one line that changes, elsewhere a line for each quarter."""
-    began, quarter, is_terminal = time.perf_counter(), 1, sys.stdout.isatty()
-    while True:
-        done = worker.settled
-        bar = f"[{'#' * (done * 40 // total):.<40}]"
-        line = f"Running  {bar} {done:>3} of {total}  {time.perf_counter() - began:4.1f} s"
-        if is_terminal:
-            print(f"\r{line}", end="", flush=True)
-        elif done * 4 >= quarter * total:
-            quarter = done * 4 // total + 1
-            print(line, flush=True)
-        if done >= total:
-            break
-        await asyncio.sleep(0.05)
-    print("\n" if is_terminal else "")
+def print_plan() -> None:
+    print(f"Steady Queue on SQLite, Django {django.get_version()} ({FRAMEWORK}), Python {platform.python_version()}\n")
+    print(f"A bakery enqueues {day.TASKS:,} tasks")
+    print(f"  {day.IN_TRANSACTIONS:>5}  with enqueue(), each in the transaction of its order")
+    print(f"  {day.IN_ONE_TRANSACTION:>5}  with enqueue_all(), in one transaction")
+    print(f"  {day.ONE_BY_ONE:>5}  with aenqueue(), while others run; half of them for a second later")
+    print(f"  {day.IN_BULK:>5}  with aenqueue_all(), while others run, in {day.WAVES} transactions\n")

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import django
 
+from steady_queue.configuration import Configuration
+
 HERE = Path(__file__).resolve().parent
 
 SECRET_KEY = "not a secret: this is an example"
@@ -27,9 +29,12 @@ DATABASES = {
     }
 }
 
-TASKS = {
-    "default": {
-        "BACKEND": "steady_queue.backend.SteadyQueueBackend",
-        "QUEUES": ["default", "deliveries"],
-    }
-}
+QUEUES = ["counter", "kitchen", "deliveries"]
+
+TASKS = {"default": {"BACKEND": "steady_queue.backend.SteadyQueueBackend", "QUEUES": QUEUES}}
+
+#: What runs them. The order of the queues counts: customers at the counter first.
+STEADY_QUEUE = Configuration.Options(
+    workers=[Configuration.Worker(queues=QUEUES, coroutines=200, threads=4)],
+    dispatchers=[Configuration.Dispatcher()],
+)

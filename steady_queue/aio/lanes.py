@@ -51,6 +51,7 @@ class OrmLane:
         self.sensitive = ThreadSensitiveContext(executor=self.thread)
         self.context = contextvars.Context()
         self.alive = 0
+        self.is_closed = False
 
     async def really_stopped(self) -> None:
         """Wait for the calls that the running job, cancelled meanwhile, has left behind in the thread."""
@@ -61,7 +62,8 @@ class OrmLane:
     def left(self) -> None:
         """A task of this lane has ended."""
         self.alive -= 1
-        if self.alive == 0 and self.thread.is_used:
+        # A task that outlived its process finds the thread closed, and the tidying of its connections ordered already.
+        if self.alive == 0 and self.thread.is_used and not self.is_closed:
             ThreadPoolExecutor.submit(self.thread, tidy_connections)
             self.thread.is_used = False
 
@@ -91,5 +93,6 @@ class OrmLanes:
     def close(self) -> None:
         """Tidy up and let the threads go, without waiting for one that is stuck."""
         for lane in self.lanes:
+            lane.is_closed = True
             ThreadPoolExecutor.submit(lane.thread, tidy_connections, close=True)
             lane.thread.shutdown(wait=False)

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 AGAIN = (0.01, 0.05, 0.25)
 #: Between polls while a listener is known to hear, in seconds.
 LISTENING = 2.0
+#: So many wake-ups are answered at once; when they do not cease, one in so many seconds: what gathers is one claim.
+BURST, GAP = 10, 0.005
 
 
 class Pace:
@@ -20,6 +22,8 @@ class Pace:
         self._interval = interval
         self._hears = hears
         self._step = 0
+        self._credit = float(BURST)
+        self._counted = 0.0
 
     def after(self, *, found: bool) -> float:
         """How long to sleep now."""
@@ -31,6 +35,9 @@ class Pace:
             return min(longest, AGAIN[self._step - 1])
         return longest
 
-    def rang(self) -> None:
-        """The worker was woken: look again quickly."""
+    def rang(self, now: float) -> float:
+        """The worker was woken: look again quickly, but let wake-ups gather for so long if they come thick and fast."""
         self._step = 0
+        self._credit = max(-1.0, min(BURST, self._credit + (now - self._counted) / GAP) - 1)
+        self._counted = now
+        return max(0.0, -self._credit * GAP)

@@ -276,12 +276,13 @@ class Process:
         seconds = steady_queue.shutdown_timeout.total_seconds()
         deadline = self.clock.monotonic() + seconds
         self.events.tell(events.ProcessStopping(name=self.name, running=len(self._running()), seconds=seconds))
-        released = sum(worker.slots.give_back("the process stops") for worker in self.workers)
+        before = self._released()
+        for worker in self.workers:
+            worker.slots.give_back("the process stops")
         await self._idle(until=deadline - min(CANCEL_GRACE, seconds / 2))
-        released += sum(worker.slots.stop_async("the process stops") for worker in self.workers)
-        await self._idle(until=max(deadline, self.clock.monotonic() + CANCEL_GRACE if released else deadline))
-        released -= sum(1 for running in self._running() if running.stopped is not None)
-        self.abandoned = abandoned = self._abandon()
+        asked = sum(worker.slots.stop_async("the process stops") for worker in self.workers)
+        await self._idle(until=max(deadline, self.clock.monotonic() + CANCEL_GRACE if asked else deadline))
+        self.abandoned = self._abandon()
         with move_on_after(FLUSH_WITHIN):
             await self.settler.drained.wait()
             await self.limited_settler.drained.wait()
@@ -291,12 +292,17 @@ class Process:
             except StoreError as error:
                 # Nothing is lost: without a heartbeat others will find what is left.
                 self.events.tell(events.RuntimeFault(where="stopping", error=str(error)))
-        self.events.tell(events.ProcessStopped(name=self.name, released=released, abandoned=abandoned))
+        self.events.tell(
+            events.ProcessStopped(name=self.name, released=self._released() - before, abandoned=self.abandoned)
+        )
 
     async def _idle(self, *, until: float) -> None:
         with move_on_after(max(0.0, until - self.clock.monotonic())):
             for worker in self.workers:
                 await worker.slots.idle.wait()
+
+    def _released(self) -> int:
+        return sum(worker.slots.released for worker in self.workers)
 
     def _abandon(self) -> int:
         """Fail what still runs: it cannot be stopped, so it must not be given back."""

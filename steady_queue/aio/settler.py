@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from steady_queue.store.outcome import Outcome
 
 #: Outcomes in one statement.
-BATCH = 1_000
+BATCH = 500
 #: Outcomes that may wait before nothing more is claimed.
 CAPACITY = 20_000
 
@@ -110,7 +110,7 @@ class Settler:
         )
         took = (self._clock.monotonic() - began) * 1000
         self._events.tell(events.JobsSettled(count=len(batch), promoted=settlement.promoted, milliseconds=took))
-        if settlement.promoted:
+        if settlement.promoted or any(isinstance(outcome, Released) for outcome in batch):
             await self._made_ready()
         for outcome in batch:
             claim = outcome.claim

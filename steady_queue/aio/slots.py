@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from steady_queue.aio.reports import report_of
 from steady_queue.aio.threads import Threads
 from steady_queue.aio.tidiness import tidy_connections
 from steady_queue.store.job import Lane
-from steady_queue.store.outcome import Released
+from steady_queue.store.outcome import Failed, Released
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 #: How long claims may wait behind functions that turn out to be long before they are given back, in seconds.
 PATIENCE = 0.1
-#: Room for so many is claimed in one go.
-WHOLE = 50
+#: Room for so many is claimed in one go; more than the second never is, lest starting them all holds up the loop.
+WHOLE, MOST = 50, 500
 
 
 @dataclass(slots=True)
@@ -63,6 +64,11 @@ class Slots:
         self._loop = asyncio.get_running_loop()
         self._patience: asyncio.TimerHandle | None = None
         self._freed_lately = False
+        #: Whether room that frees is to be told: somebody waits for it.
+        self.is_wanted = False
+        self.lanes_in_use = sum(1 for count in (coroutines, threads) if count > 0)
+        #: How many jobs were given back so far.
+        self.released = 0
         self.running: dict[UUID, Running] = {}
         self.idle = asyncio.Event()
         self.idle.set()
@@ -74,7 +80,7 @@ class Slots:
         """
         ahead = self._threads.ahead(seconds)
         wanted = {
-            Lane.ASYNC: min(self._room[Lane.ASYNC], max(WHOLE, self._coroutines // 2)),
+            Lane.ASYNC: min(self._room[Lane.ASYNC], max(WHOLE, self._coroutines // 2), MOST),
             Lane.THREAD: min(self._room[Lane.THREAD] + ahead, max(self._threads.count, ahead // 2)),
         }
         return {lane: count for lane, count in wanted.items() if count > 0}
@@ -155,12 +161,18 @@ class Slots:
             await lane.really_stopped()
             running = self.running.get(claim.claim_id)
             outcome = Released(claim, (running and running.stopped) or "")
+        except BaseException as error:
+            # A fault of ours: whatever it is, the claim must not be left behind.
+            outcome = Failed(claim, report_of(error))
         lane.left()
         self._end(claim, outcome)
 
     def _in_clean_context(self, claim: Claim) -> Outcome:
-        # A thread's own context lives as long as the thread: what one task sets, the next would see.
-        return contextvars.Context().run(self._executor.run_sync, claim)
+        try:
+            # A thread's own context lives as long as the thread: what one task sets, the next would see.
+            return contextvars.Context().run(self._executor.run_sync, claim)
+        except BaseException as error:
+            return Failed(claim, report_of(error))
 
     def _thread_ended(self, claim: Claim, outcome: Outcome) -> None:
         self._freed_lately = True
@@ -169,8 +181,10 @@ class Slots:
     def _end(self, claim: Claim, outcome: Outcome) -> None:
         if self.running.pop(claim.claim_id, None) is None:
             return  # abandoned
+        self.released += isinstance(outcome, Released)
         self._room[claim.lane] += 1
         if not self.running:
             self.idle.set()
         self._ended(outcome)
-        self._freed()
+        if self.is_wanted:
+            self._freed()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from steady_queue.aio import events
-from steady_queue.errors import StoreError
+from steady_queue.aio.bell import Bell
+from steady_queue.errors import StoreError, StoreUnavailable
 from steady_queue.store.drivers import postgres
 from steady_queue.store.notify import CHANNEL, notify
 
@@ -59,13 +60,15 @@ class Wakeup:
                 await self._outage.wait(self.name, error)
 
     async def _listen(self) -> None:
-        connection = await postgres.listen(self._parameters, CHANNEL, self._hear)
+        broken = Bell()
+        connection = await postgres.listen(self._parameters, CHANNEL, self._hear, broken.ring)
         try:
             while await self._is_heard():
                 self._outage.over(self.name)
                 self.hears = True
-                await asyncio.sleep(PROBE_EVERY)
-            self._lost("a notification of its own did not come back")
+                if await broken.wait(PROBE_EVERY):
+                    raise StoreUnavailable("the connection was closed")
+            raise StoreUnavailable("a notification of its own did not come back")
         finally:
             connection.abandon()
 

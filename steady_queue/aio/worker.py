@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ from steady_queue.store.claim import Wanted, claim
 from steady_queue.store.queues import change_marker
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from uuid import UUID
 
@@ -73,6 +73,7 @@ class Worker:
         rang = True
         while True:
             free = self.slots.free(self._round_trip) if self._may_claim() else {}
+            self.slots.is_wanted = len(free) < self.slots.lanes_in_use
             claims: list[Claim] = []
             try:
                 if self._is_unsure:
@@ -93,7 +94,9 @@ class Worker:
             pause = self._pace.after(found=bool(claims)) if self.slots.free(self._round_trip) else FULL
             rang = await self.bell.wait(pause if self._may_claim() else min(pause, 0.5))
             if rang:
-                self._pace.rang()
+                gather = self._pace.rang(self._clock.monotonic())
+                if gather and not self.slots.is_wanted:
+                    await asyncio.sleep(gather)
 
     async def _turn(self, free: dict[Lane, int]) -> list[Claim]:
         queues = await self.plan.queues()

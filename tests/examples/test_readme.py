@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import logging
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import steady_queue
+from steady_queue.aio import events
 from steady_queue.checks import _OPTIONS
+from steady_queue.configuration import Dispatcher, Options, Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -53,6 +57,19 @@ def test_the_tables_of_settings_and_options_are_complete() -> None:
 
     assert first_cells(section("Installing and settings"), "setting") == settings
     assert first_cells(section("Installing and settings"), "option") == _OPTIONS
+
+
+@pytest.mark.parametrize("kind", [Worker, Dispatcher, Options])
+def test_the_tables_of_what_runs_are_complete(kind: type[Worker | Dispatcher | Options]) -> None:
+    assert first_cells(section("Running it"), f"`{kind.__name__}`") == {field.name for field in fields(kind)}
+
+
+def test_every_event_is_listed_under_its_level() -> None:
+    rows = re.findall(r"^\| (ERROR|WARNING|INFO|DEBUG) \| (.+) \|$", section("Running it"), re.MULTILINE)
+
+    listed = {name: level for level, names in rows for name in re.findall(r"`(\w+)`", names)}
+    kinds = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, events.Event)]
+    assert listed == {kind.__name__: logging.getLevelName(kind.level) for kind in kinds if kind is not events.Event}
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.+?)```", README, re.DOTALL))

@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from steady_queue.compat import TaskContext
 
 
+#: The counts that a task has entered, which are no longer the book's when it outlives its test.
+_page: contextvars.ContextVar[Counter[str]] = contextvars.ContextVar("_page")
+
+
 class Book:
-    """What tasks did. The gate stays closed until the test opens it."""
+    """What tasks did. The gates stay closed until the test opens them."""
 
     def __init__(self) -> None:
         self.began: list[Any] = []
@@ -30,21 +34,25 @@ class Book:
         self.now: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
         self.gate = threading.Event()
+        self.other_gate = threading.Event()
+        self.bell = asyncio.Event()
         self._lock = threading.Lock()
 
     def enter(self, lane: str, name: Any) -> None:
         with self._lock:
             self.began.append(name)
             self.runs[name] += 1
+            _page.set(self.now)
             self.now[lane] += 1
             self.most[lane] = max(self.most[lane], self.now[lane])
 
     def leave(self, lane: str) -> None:
         with self._lock:
-            self.now[lane] -= 1
+            _page.get()[lane] -= 1
 
     def clear(self) -> None:
         self.gate.set()
+        self.other_gate.set()
         self.__init__()  # type: ignore[misc]
 
 
@@ -59,6 +67,31 @@ async def awaits(name: Any) -> Any:
     book.enter("async", name)
     try:
         while not gate.is_set():  # noqa: ASYNC110, sync tasks wait at the same gate
+            await asyncio.sleep(0.005)
+    finally:
+        book.leave("async")
+    return name
+
+
+@task
+async def awaits_without_looking(name: Any) -> Any:
+    """The same until the bell rings: thousands can wait for it without keeping the loop busy."""
+    bell = book.bell
+    book.enter("async", name)
+    try:
+        await bell.wait()
+    finally:
+        book.leave("async")
+    return name
+
+
+@task
+async def awaits_other(name: Any) -> Any:
+    """The same at another gate."""
+    gate = book.other_gate
+    book.enter("async", name)
+    try:
+        while not gate.is_set():  # noqa: ASYNC110, as above
             await asyncio.sleep(0.005)
     finally:
         book.leave("async")
@@ -85,7 +118,17 @@ async def awaits_thread(name: Any) -> None:
         gate.wait(30)
         book.leave("behind")
 
-    await sync_to_async(block)()
+    try:
+        await sync_to_async(block)()
+    except asyncio.CancelledError:
+        book.runs["asked to stop"] += 1
+        raise
+
+
+@task
+async def awaits_thread_in_child(name: Any) -> None:
+    """The same in child tasks."""
+    await asyncio.gather(awaits_thread.func(name), asyncio.sleep(0))
 
 
 @task
@@ -93,6 +136,16 @@ async def rests(name: Any) -> Any:
     book.enter("async", name)
     await asyncio.sleep(0.02)
     book.leave("async")
+    return name
+
+
+@task
+async def sleeps(seconds: float, name: Any) -> Any:
+    book.enter("async", name)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        book.leave("async")
     return name
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from steady_queue.aio.identity import describe, is_gone, start_time
-from steady_queue.aio.pace import AGAIN, LISTENING, Pace
+from steady_queue.aio.pace import AGAIN, BURST, GAP, LISTENING, Pace
 from steady_queue.aio.queues import expand
 from steady_queue.aio.reports import MESSAGE_LENGTH, report, report_of
 from steady_queue.aio.trust import Trust
@@ -69,8 +69,17 @@ def test_a_wake_starts_the_quick_looks_anew() -> None:
     pace = Pace(5, lambda: False)
     for _ in range(4):
         pace.after(found=False)
-    pace.rang()
+    pace.rang(100.0)
     assert [pace.after(found=False) for _ in range(4)] == [*AGAIN, 5]
+
+
+def test_wake_ups_are_answered_at_once_until_they_do_not_cease() -> None:
+    pace = Pace(5, lambda: False)
+    assert [pace.rang(100.0) for _ in range(BURST)] == [0.0] * BURST
+    assert pace.rang(100.0) == GAP
+    assert [pace.rang(100.0) for _ in range(500)] == [GAP] * 500
+    assert pace.rang(100.0 + 2 * GAP) == pytest.approx(0)
+    assert [pace.rang(200.0) for _ in range(BURST)] == [0.0] * BURST
 
 
 def test_a_listener_that_hears_lets_a_worker_sleep_longer_but_never_less() -> None:

@@ -1,5 +1,7 @@
 """A day at the bakery: each way to enqueue tasks. Both halves return the ids of the results."""
 
+import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
@@ -7,13 +9,21 @@ from decimal import Decimal
 from django.db import transaction
 
 from kitchen.models import Order
+from kitchen.ovens import ovens
 from kitchen.tasks import bake, deliver, knead, let_rise, print_label, send_receipt, taste
 from steady_queue import aenqueue_all, enqueue_all
 
-ORDERS, EXPRESS, RECEIPTS, DOUGHS, LOAVES, DELIVERIES = 40, 8, 200, 60, 60, 5
-OVENS = ("brick", "deck", "steam")
-BURNT = LOAVES // 10
-TASKS = ORDERS + RECEIPTS + DOUGHS + 3 * LOAVES + DELIVERIES
+# The morning: before the runtime has started.
+ORDERS, EXPRESS, DOUGHS = 120, 20, 40
+# The afternoon: while it runs, customers come in waves.
+WAVES, PAUSE_SECONDS = 10, 0.3
+LOAVES = DELIVERIES = ORDERS // WAVES
+RISING = RECEIPTS = 2 * LOAVES
+
+IN_TRANSACTIONS, IN_ONE_TRANSACTION = ORDERS, DOUGHS
+ONE_BY_ONE, IN_BULK = WAVES * (LOAVES + DELIVERIES), WAVES * (LOAVES + RISING + RECEIPTS)
+TASKS = IN_TRANSACTIONS + IN_ONE_TRANSACTION + ONE_BY_ONE + IN_BULK
+BURNT = WAVES * LOAVES // 10
 
 
 class OutOfFlourError(Exception):
@@ -22,7 +32,9 @@ class OutOfFlourError(Exception):
 
 def morning() -> list[str]:
     """From sync code: the task of an order is stored with it, in the same transaction."""
-    ids = []
+    # Many calls, of one task or of several, in one transaction.
+    ids = enqueue_all(knead.bind(grams=500 + 10 * number) for number in range(DOUGHS)).ids
+
     for number in range(1, ORDERS + 1):
         is_express = number > ORDERS - EXPRESS
         with transaction.atomic():
@@ -34,22 +46,30 @@ def morning() -> list[str]:
         order = Order.objects.create(number=ORDERS + 1, total=Decimal(1))
         print_label.enqueue(order)
         raise OutOfFlourError
-
-    # Many calls, of one task or of several, in one transaction.
-    receipts = [send_receipt.bind(number, total=Decimal("3.80") * number) for number in range(RECEIPTS)]
-    doughs = [knead.bind(grams=500 + 10 * number) for number in range(DOUGHS)]
-    return ids + enqueue_all([*receipts, *doughs]).ids
+    return ids
 
 
 async def afternoon() -> list[str]:
-    """From async code, while the morning's tasks are running."""
+    """From async code, while tasks are running."""
     ids = []
-    for loaf in range(1, LOAVES + 1):
-        rising = await let_rise.aenqueue(loaf, timedelta(milliseconds=5 * loaf))
-        baking = await bake.aenqueue(OVENS[loaf % len(OVENS)], loaf)
-        ids += [rising.id, baking.id]
-    ids += (await aenqueue_all(taste.bind(loaf) for loaf in range(1, LOAVES + 1))).ids
-    async for order in Order.objects.order_by("number")[:DELIVERIES]:
-        delivery = await deliver.using(run_after=timedelta(seconds=1)).aenqueue(order)
-        ids.append(delivery.id)
+    for wave in range(WAVES):
+        ids += await serve(range(wave * LOAVES + 1, (wave + 1) * LOAVES + 1))
+        await asyncio.sleep(PAUSE_SECONDS)
+    return ids
+
+
+async def serve(numbers: Sequence[int]) -> list[str]:
+    """One wave of customers: for each number a loaf to bake and to taste, an order to deliver, and more."""
+    calls = [taste.bind(number) for number in numbers]
+    calls += [let_rise.bind(dough) for dough in range(RISING)]
+    calls += [send_receipt.bind(number, total=Decimal("3.80")) for number in range(RECEIPTS)]
+    ids = (await aenqueue_all(calls)).ids
+
+    for number in numbers:
+        oven = list(ovens)[number % len(ovens)]
+        ids.append((await bake.aenqueue(oven, loaf=number)).id)
+
+    deliver_later = deliver.using(run_after=timedelta(seconds=1))
+    for number in numbers:
+        ids.append((await deliver_later.aenqueue(number)).id)
     return ids

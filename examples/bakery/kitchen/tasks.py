@@ -2,68 +2,57 @@
 
 import asyncio
 import hashlib
-from collections import Counter
-from datetime import timedelta
 from decimal import Decimal
 
 from django.utils import timezone
 
 from kitchen.models import Order
+from kitchen.ovens import Oven, ovens
 from steady_queue import task
 from steady_queue.concurrency import limits_concurrency
-
-LOAVES_PER_OVEN = 2
-
-#: How many loaves each oven holds now, and the most it ever held: only for the demo, to see that the limit is kept.
-loaves_in: Counter[str] = Counter()
-most_loaves_in: Counter[str] = Counter()
 
 
 class BurntError(Exception):
     """This loaf cannot be sold."""
 
 
-@task
-async def send_receipt(number: int, total: Decimal) -> str:
-    """Quick and async: many of these share the event loop."""
-    await asyncio.sleep(0)
-    return f"Order {number}: {total} EUR. Thank you!"
-
-
-@task
+@task(queue_name="counter")
 def print_label(order: Order) -> None:
     """Sync, with the ORM: runs in a thread. The order is stored by reference, and fetched when the task runs."""
     order.labelled_at = timezone.now()
     order.save(update_fields=["labelled_at"])
 
 
-@task
+@task(queue_name="kitchen")
 def knead(grams: int) -> str:
     """Sync, and heavy on the processor."""
     return hashlib.pbkdf2_hmac("sha256", b"flour", b"water", iterations=100 * grams).hex()
 
 
-@task
-async def let_rise(loaf: int, time: timedelta) -> int:
+@task(queue_name="counter")
+async def send_receipt(number: int, total: Decimal) -> str:
+    """Async and quick: many of these share the event loop."""
+    await asyncio.sleep(0.01)
+    return f"Receipt {number}: {total} EUR. Thank you!"
+
+
+@task(queue_name="kitchen")
+async def let_rise(dough: int) -> int:
     """Async, and all it does is wait: a hundred that wait cost no thread."""
-    await asyncio.sleep(time.total_seconds())
-    return loaf
+    await asyncio.sleep(1)
+    return dough
 
 
-@limits_concurrency(key=lambda oven, loaf: oven, to=LOAVES_PER_OVEN)
-@task
+@limits_concurrency(key=lambda oven, loaf: oven, to=Oven.ROOM)
+@task(queue_name="kitchen")
 async def bake(oven: str, loaf: int) -> int:
     """At most two at a time in the same oven; the others wait in the database, not in a worker."""
-    loaves_in[oven] += 1
-    most_loaves_in[oven] = max(most_loaves_in[oven], loaves_in[oven])
-    try:
-        await asyncio.sleep(0.03)
-    finally:
-        loaves_in[oven] -= 1
+    with ovens[oven].holding_a_loaf():
+        await asyncio.sleep(0.05)
     return loaf
 
 
-@task
+@task(queue_name="kitchen")
 async def taste(loaf: int) -> str:
     """Fails for every tenth loaf."""
     if loaf % 10 == 0:
@@ -72,6 +61,6 @@ async def taste(loaf: int) -> str:
 
 
 @task(queue_name="deliveries")
-async def deliver(order: Order) -> str:
-    """Enqueued for later."""
-    return f"{order} is delivered"
+async def deliver(number: int) -> None:
+    """Async, with the ORM, and enqueued for later."""
+    await Order.objects.filter(number=number).aupdate(delivered_at=timezone.now())

@@ -130,15 +130,24 @@ def open_pool(parameters: Mapping[str, Any], *, size: int, pooled_by_server: boo
     return Pool(Postgres(), connect, size)
 
 
-async def listen(parameters: Mapping[str, Any], channel: str, heard: Callable[[str], None]) -> PostgresLink:
-    """A connection of its own that hears notifications until it is closed."""
+async def listen(
+    parameters: Mapping[str, Any], channel: str, heard: Callable[[str], None], lost: Callable[[], None]
+) -> PostgresLink:
+    """A connection of its own that hears notifications until it is closed; calls `lost` when it is."""
 
     def hear(_connection: object, _pid: int, _channel: str, payload: object) -> None:
         heard(str(payload))
 
     try:
         connection = await asyncpg.connect(**parameters)
-        await connection.add_listener(channel, hear)
     except _ERRORS as error:
         raise _named(error, lost_means_unknown=False) from error
+    try:
+        connection.add_termination_listener(lambda _: lost())
+        await connection.add_listener(channel, hear)
+    except BaseException as error:
+        connection.terminate()
+        if isinstance(error, _ERRORS):
+            raise _named(error, lost_means_unknown=False) from error
+        raise
     return PostgresLink(connection)

@@ -12,6 +12,7 @@ class Migration(migrations.Migration):
                 ("number", models.PositiveIntegerField(unique=True)),
                 ("total", models.DecimalField(decimal_places=2, max_digits=8)),
                 ("labelled_at", models.DateTimeField(null=True)),
+                ("delivered_at", models.DateTimeField(null=True)),
             ],
         ),
     )

@@ -1,0 +1,1 @@
+"""A Django project with one task, for the peers that are backends of Django's task framework."""

@@ -72,10 +72,10 @@ def _note_commits() -> None:
 
     tell_others = wake.atell
 
-    async def atell(alias: str, driver: AsyncDriver) -> None:
+    async def atell(alias: str, driver: AsyncDriver, *, told: bool = False) -> None:
         global _committed
         _committed = time.monotonic_ns()
-        await tell_others(alias, driver)
+        await tell_others(alias, driver, told=told)
 
     wake.atell = atell
 

@@ -19,6 +19,7 @@ import json
 import logging
 import time
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -133,7 +134,8 @@ def store(
     """Write the jobs on Django's connection; inside the caller's transaction if there is one."""
     joined = driver.in_transaction
     try:
-        stored = driver.run(enqueue(driver.sql, jobs, promoting=not joined))
+        may_tell = None if joined else partial(wake.may_go_along, driver.alias, driver.sql)
+        stored = driver.run(enqueue(driver.sql, jobs, promoting=not joined, may_tell=may_tell))
     except StoreError as error:
         if joined or not _may_resend(error):
             raise _enqueue_error(error, jobs) from error
@@ -142,7 +144,7 @@ def store(
     def tell() -> None:
         discarded = stored.discarded | (_admit(driver, stored) if stored.blocked else frozenset())
         _log_discarded(discarded)
-        wake.tell(driver.alias, driver)
+        wake.tell(driver.alias, driver, told=stored.told)
         if is_heard(task_enqueued, sender):
             send(task_enqueued, sender, _kept(calls, jobs, discarded))
 
@@ -223,13 +225,13 @@ async def astore(
 ) -> None:
     """Write the jobs on a connection of the running loop, in a transaction of their own."""
     try:
-        stored = await driver.run(enqueue(driver.sql, jobs))
+        stored = await driver.run(enqueue(driver.sql, jobs, may_tell=partial(wake.may_go_along, alias, driver.sql)))
     except StoreError as error:
         if not _may_resend(error):
             raise _enqueue_error(error, jobs) from error
         stored = await _aresend(driver, jobs)
     _log_discarded(stored.discarded)
-    await wake.atell(alias, driver)
+    await wake.atell(alias, driver, told=stored.told)
     if is_heard(task_enqueued, sender):
         await asend(task_enqueued, sender, _kept(calls, jobs, stored.discarded))
 

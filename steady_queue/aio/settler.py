@@ -114,11 +114,11 @@ class Settler:
             await self._made_ready()
         for outcome in batch:
             claim = outcome.claim
-            if isinstance(outcome, Released):
+            if settlement.verdicts[claim.claim_id] is Verdict.FENCED:
+                self._events.tell(events.JobFenced(job_id=claim.job_id, task_path=claim.task_path))
+            elif isinstance(outcome, Released):
                 reason = outcome.reason
                 self._events.tell(events.JobReleased(job_id=claim.job_id, task_path=claim.task_path, reason=reason))
-            elif settlement.verdicts[claim.claim_id] is Verdict.FENCED:
-                self._events.tell(events.JobFenced(job_id=claim.job_id, task_path=claim.task_path))
             elif isinstance(outcome, Failed):
                 error = f"{outcome.error.exception_class}: {outcome.error.message}"
                 self._events.tell(events.JobFailed(job_id=claim.job_id, task_path=claim.task_path, error=error))

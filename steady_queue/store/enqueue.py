@@ -11,7 +11,7 @@ from steady_queue.store.promote import discard_refused, insert_blocked, promote
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -36,21 +36,32 @@ class Enqueued:
 
     discarded: frozenset[UUID] = frozenset()
     blocked: Sequence[NewJob] = ()
+    #: Whether listeners were notified with the same statement.
+    told: bool = False
 
 
 _ALL_READY = Enqueued()
+_READY_AND_TOLD = Enqueued(told=True)
 
 
 def enqueue(
-    sql: Dialect, jobs: Sequence[NewJob], *, promoting: bool = True, again: bool = False, limits: Limits | None = None
+    sql: Dialect,
+    jobs: Sequence[NewJob],
+    *,
+    promoting: bool = True,
+    again: bool = False,
+    may_tell: Callable[[], bool] | None = None,
+    limits: Limits | None = None,
 ) -> Operation[Enqueued]:
     """Store the jobs, all or none.
 
     `promoting` belongs to callers that own the transaction; inside somebody else's the limited jobs stay blocked, and
     `Enqueued.blocked` must be admitted after its commit. `again` makes it safe after a lost reply: jobs that are there
-    already are left alone.
+    already are left alone. `may_tell` is asked whether to notify listeners with the same statement, where that can be.
     """
     if sql.at_once is not None and not again and _all_ready(jobs) and len(_chunks(jobs)) == 1:
+        if len(jobs) == 1 and may_tell is not None and may_tell():
+            return Operation("enqueue", partial(_enqueue_and_tell, sql.at_once, jobs[0]), transaction=False)
         return Operation("enqueue", partial(_enqueue_at_once, sql.at_once, jobs), transaction=False)
     return Operation("enqueue", partial(_enqueue, sql, jobs, promoting, again, limits or {}))
 
@@ -59,6 +70,11 @@ def _enqueue_at_once(sql: AtOnce, jobs: Sequence[NewJob]) -> Flow[Enqueued]:
     """What most enqueues are: one statement."""
     yield sql.insert_ready(jobs)
     return _ALL_READY
+
+
+def _enqueue_and_tell(sql: AtOnce, job: NewJob) -> Flow[Enqueued]:
+    yield sql.insert_and_notify(job)
+    return _READY_AND_TOLD
 
 
 def _enqueue(sql: Dialect, jobs: Sequence[NewJob], promoting: bool, again: bool, limits: Limits) -> Flow[Enqueued]:

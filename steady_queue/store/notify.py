@@ -1,6 +1,7 @@
 """Notify: tell listening processes that there is something to claim. Only a hint; polling finds it anyway.
 
-Sent after commit, never inside the transaction that enqueues: there it makes all commits of the server queue up.
+Sent after commit, not inside the transaction that enqueues: there it makes all commits of the server queue up. The
+exception is a single job of a process that has been quiet: see wake.py.
 """
 
 from __future__ import annotations

@@ -393,8 +393,13 @@ async def swallows_cancellation(name: Any) -> None:
 
 
 @task
-async def blocks_the_loop() -> None:
-    time.sleep(1.6)  # noqa: ASYNC251, just this is what it does
+async def blocks_the_loop(seconds: float) -> None:
+    time.sleep(seconds)  # noqa: ASYNC251, just this is what it does
+
+
+@task
+def blocks_its_thread(seconds: float) -> None:
+    time.sleep(seconds)
 
 
 not_a_task = 1

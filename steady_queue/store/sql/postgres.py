@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from steady_queue.store.claim import ANY_PRIORITY, CLAIM_TYPES, JOB_COLUMNS
 from steady_queue.store.enqueue import FULL, NOTHING_MORE, PLAIN
+from steady_queue.store.notify import CHANNEL
 from steady_queue.store.outcome import Failed, Finished
 from steady_queue.store.promote import LOCK_IDS
 from steady_queue.store.sql.dialect import Dialect
@@ -101,6 +102,10 @@ class Postgres(Dialect):
 
     def insert_ready(self, jobs: Sequence[NewJob]) -> Statement:
         return _insert(jobs, "readyexecution", ("queue_name", "lane", "priority"))
+
+    def insert_and_notify(self, job: NewJob) -> Statement:
+        plain = self.insert_ready([job])
+        return Statement(f"{plain.text} RETURNING pg_notify('{CHANNEL}', '')", plain.params, ".")
 
     def insert_scheduled(self, jobs: Sequence[NewJob]) -> Statement:
         return _insert(jobs, "scheduledexecution", ("scheduled_at", "priority"))

@@ -23,7 +23,8 @@ _set = object.__setattr__
 _unknown = SafeUUID.unknown
 
 
-def _uuid(number: int) -> UUID:
+def uuid_of(number: int) -> UUID:
+    """The UUID with this number, which must be right."""
     # UUID's constructor validates for 1 µs what is right by construction; bulk enqueue cannot afford it.
     made = _new(UUID)
     _set(made, "int", number)
@@ -47,7 +48,7 @@ def new_job_ids(count: int) -> list[UUID]:
         _counter += count
     head = millisecond << 80 | 0x7 << 76 | 0b10 << 62
     return [
-        _uuid(head | (n >> 14) << 64 | (n & 0x3FFF) << 48 | from_bytes(noise[at : at + _TAIL_BYTES], "big"))
+        uuid_of(head | (n >> 14) << 64 | (n & 0x3FFF) << 48 | from_bytes(noise[at : at + _TAIL_BYTES], "big"))
         for n, at in zip(range(first, first + count), range(0, _TAIL_BYTES * count, _TAIL_BYTES), strict=True)
     ]
 

@@ -7,6 +7,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.servers import MariaDB, Postgres
+    from tests.support.proxy import Proxy
+
 
 @pytest.fixture(autouse=True)
 def _empty_book() -> Iterator[None]:
@@ -16,3 +19,20 @@ def _empty_book() -> Iterator[None]:
     book.clear()
     yield
     book.clear()
+
+
+@pytest.fixture
+def proxy(database: str, servers: dict[str, Postgres | MariaDB]) -> Iterator[Proxy]:
+    from tests.support.proxy import Proxy
+
+    with Proxy(servers[database]) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def behind(database: str, proxy: Proxy) -> Iterator[str]:
+    """The way to the database over the proxy, for a process under test alone."""
+    from tests.support.aliases import extra_database, twin_settings
+
+    with extra_database(f"{database}_behind", twin_settings(database, HOST=proxy.host, PORT=proxy.port)) as alias:
+        yield alias

@@ -6,18 +6,26 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db.models import F
 
 from steady_queue import aenqueue_all
 from steady_queue.aio import running
 from steady_queue.aio.events import JobsDispatched
+from steady_queue.arguments import loads
+from steady_queue.compat import TaskResultDoesNotExist
 from steady_queue.configuration import Dispatcher, Options, Worker
+from steady_queue.models import Job, ScheduledExecution
+from steady_queue.store.dispatch import dispatch
 from tests.runtime import tasks
 from tests.runtime.tasks import book
+from tests.shop.tasks import refresh
 from tests.support.running import Heard, aside, ended, until, values, worker
+from tests.support.stores import SyncStore
 from tests.support.tables import counts, query
 
 if TYPE_CHECKING:
     from steady_queue.compat import TaskResult
+    from steady_queue.store.dispatch import Dispatched
 
 pytestmark = pytest.mark.anyio
 
@@ -103,3 +111,53 @@ async def test_a_process_without_workers_only_moves_them(database: str) -> None:
 
     async with running(Options(workers=[])):
         await until(is_ready)
+
+
+async def test_due_jobs_are_moved_by_time_then_priority_a_batch_at_a_time(database: str) -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=0.2)
+    for name, delay, priority in (("late", 0.02, 50), ("low", 0.01, -5), ("high", 0.01, 5), ("first", 0, 0)):
+        due = soon + timedelta(seconds=delay)
+        await tasks.rests.using(run_after=due, priority=priority).aenqueue(name)
+    await aside(lambda: until_due(database))
+    moved = []
+    for _ in range(5):
+        (number, _), names = await aside(dispatched, database), await aside(ready, database)
+        moved.append((number, names))
+    assert moved == [
+        (1, ["first"]),
+        (1, ["first", "high"]),
+        (1, ["first", "high", "low"]),
+        (1, ["first", "high", "late", "low"]),
+        (0, ["first", "high", "late", "low"]),
+    ]
+
+
+def until_due(alias: str) -> None:
+    """Make everything due that was scheduled, keeping the order."""
+    for model in (ScheduledExecution, Job):
+        model.objects.using(alias).update(scheduled_at=F("scheduled_at") - HOUR)
+
+
+def dispatched(alias: str) -> Dispatched:
+    store = SyncStore(alias)
+    return store.run(dispatch(store.sql, 1))
+
+
+def ready(alias: str) -> list[str]:
+    """The arguments of the ready jobs, in alphabetical order."""
+    texts = query(alias, "SELECT arguments FROM steady_queue_job JOIN steady_queue_readyexecution ON id = job_id")
+    return sorted(str(loads(text)[0][0]) for (text,) in texts)
+
+
+async def test_a_scheduled_job_that_does_not_wait_for_a_slot_is_gone_when_it_falls_due_without_one(
+    database: str,
+) -> None:
+    heard = Heard()
+    await refresh.aenqueue(1)
+    later = await refresh.using(run_after=timedelta(milliseconds=100)).aenqueue(1)
+    async with running(Options(workers=[]), events=heard):
+        await until(lambda: bool(heard.of(JobsDispatched)))
+    assert [event.discarded for event in heard.of(JobsDispatched)] == [1]
+    with pytest.raises(TaskResultDoesNotExist):
+        await later.arefresh()
+    assert await aside(counts, database) == {"ready": 1}

@@ -85,6 +85,14 @@ async def test_a_process_that_beats_is_left_alone(database: str) -> None:
         assert await aside(count, database, "process") == 2
 
 
+async def test_a_process_never_buries_itself(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(IDLE) as process:
+        await until(lambda: process.heartbeat.is_steady)
+        monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(0))
+        await process.maintenance.turn()
+        assert await aside(count, database, "process") == 1
+
+
 async def test_a_process_does_not_bury_others_before_its_own_beats_are_steady(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -86,14 +87,26 @@ def noop() -> None:
     pass
 
 
+def say_that_it_began() -> None:
+    """Tell whoever reads what this process prints."""
+    sys.stdout.write("began\n")
+    sys.stdout.flush()
+
+
+def block_for_ever() -> None:
+    say_that_it_began()
+    threading.Event().wait()
+
+
 @task
 def never_ends() -> None:
-    threading.Event().wait()
+    block_for_ever()
 
 
 @task
 async def never_ends_async() -> None:
     """It will not even stop when it is asked to."""
+    say_that_it_began()
     while True:
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(60)
@@ -101,4 +114,4 @@ async def never_ends_async() -> None:
 
 @task
 async def never_ends_in_orm_lane() -> None:
-    await sync_to_async(threading.Event().wait)()
+    await sync_to_async(block_for_ever)()

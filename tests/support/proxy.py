@@ -18,11 +18,15 @@ COMMIT = re.compile(rb"(?<!auto)commit(?!ted)", re.IGNORECASE)
 
 @dataclass
 class Loss:
-    """What is to be lost, once: the request in which the pattern is found, or the answer to it."""
+    """What is to be lost, once: the request in which the pattern is found, or the answer to it.
+
+    `after`: only on a connection on which this was found before.
+    """
 
     pattern: re.Pattern[bytes]
     of_answer: bool
     then_refuse: bool
+    after: re.Pattern[bytes] | None = None
 
 
 class Link:
@@ -32,6 +36,7 @@ class Link:
         self.client = client
         self.server = server
         self.is_muted = False
+        self.is_marked = False
 
     def cut(self) -> None:
         for end in (self.client, self.server):
@@ -50,14 +55,18 @@ class Proxy:
         self._links: list[Link] = []
         self._threads: list[threading.Thread] = []
         self.has_lost = threading.Event()
+        #: What clients have sent so far, each a statement or a part of one.
+        self.requests = 0
 
     def lose_request(self, pattern: re.Pattern[bytes], *, then_refuse: bool = False) -> None:
         """The next request with this pattern never reaches the server."""
         self._loss = Loss(pattern, of_answer=False, then_refuse=then_refuse)
 
-    def lose_answer(self, pattern: re.Pattern[bytes], *, then_refuse: bool = False) -> None:
+    def lose_answer(
+        self, pattern: re.Pattern[bytes], *, then_refuse: bool = False, after: re.Pattern[bytes] | None = None
+    ) -> None:
         """The next request with this pattern is carried out, and its answer never reaches the client."""
-        self._loss = Loss(pattern, of_answer=True, then_refuse=then_refuse)
+        self._loss = Loss(pattern, of_answer=True, then_refuse=then_refuse, after=after)
 
     def refuse(self) -> None:
         """Take no more connections, as a server that is down."""
@@ -65,14 +74,23 @@ class Proxy:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
+    def go(self) -> None:
+        """Refuse, and cut the connections that there are."""
+        self.refuse()
+        for link in list(self._links):
+            link.cut()
+
+    def come_back(self) -> None:
+        """Take connections again."""
+        self._listener = socket.create_server((self.host, self.port))
+        self._start(self._accept)
+
     def __enter__(self) -> Self:
         self._start(self._accept)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.refuse()
-        for link in list(self._links):
-            link.cut()
+        self.go()
         for thread in list(self._threads):
             thread.join()
         for link in self._links:
@@ -85,9 +103,10 @@ class Proxy:
         thread.start()
 
     def _accept(self) -> None:
+        listener = self._listener
         while True:
             try:
-                client, _ = self._listener.accept()
+                client, _ = listener.accept()
             except OSError:
                 return
             link = Link(client, socket.create_connection(self._address))
@@ -98,8 +117,11 @@ class Proxy:
     def _requests(self, link: Link) -> None:
         with suppress(OSError):
             while data := link.client.recv(1 << 16):
+                self.requests += 1
                 loss = self._loss
-                if loss is not None and loss.pattern.search(data):
+                if loss is not None and loss.after is not None and loss.after.search(data):
+                    link.is_marked = True
+                if loss is not None and loss.pattern.search(data) and (loss.after is None or link.is_marked):
                     self._loss = None
                     if loss.then_refuse:
                         self.refuse()

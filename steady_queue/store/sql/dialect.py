@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+from steady_queue.store.identity import uuid_of
 from steady_queue.store.statement import Statement
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Flow, Row
 
 _PLACEHOLDER = re.compile(r"\?\*?")
+#: Values of these types, most of all, are the same for every driver.
+_PLAIN = frozenset((str, int, bytes, type(None)))
 
 
 class AtOnce(Protocol):
@@ -104,15 +107,15 @@ class Dialect:
     def encode(self, value: Any) -> Any:
         """A parameter as the server's drivers take it."""
         if isinstance(value, UUID):
-            return value.hex
+            return f"{value.int:032x}"
         return int(value) if isinstance(value, bool) else value
 
     def params(self, statement: Statement) -> Sequence[Any]:
         """The parameters of a statement as the server's drivers take them."""
-        encode = self.encode
+        encode, plain = self.encode, _PLAIN
         if statement.many:
-            return [[encode(value) for value in row] for row in statement.params]
-        return [encode(value) for value in statement.params]
+            return [[v if v.__class__ in plain else encode(v) for v in row] for row in statement.params]
+        return [v if v.__class__ in plain else encode(v) for v in statement.params]
 
     def rows(self, statement: Statement, rows: Iterable[Row]) -> list[Row]:
         """Rows from a driver, with the columns named in `returns` restored to their types."""
@@ -141,11 +144,18 @@ def spread(text: str, sizes: tuple[int, ...], mark: str) -> str:
 
 
 def _restore_uuid(value: str | UUID) -> UUID:
-    return value if isinstance(value, UUID) else UUID(value)
+    return value if isinstance(value, UUID) else uuid_of(int(value.replace("-", ""), 16))
 
 
 def _restore_time(value: str | datetime) -> datetime:
-    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return _parsed(value)
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+@lru_cache(maxsize=64)  # the rows of a batch have their times in common
+def _parsed(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.store.sql.dialect import Dialect
@@ -62,5 +63,10 @@ class SQLite(Dialect):
 
     def encode(self, value: Any) -> Any:
         if isinstance(value, datetime):
-            return value.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+            return _written(value)
         return super().encode(value)
+
+
+@lru_cache(maxsize=64)  # the jobs of a batch have their times in common
+def _written(moment: datetime) -> str:
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from concurrent.futures import Executor, Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from asgiref.sync import ThreadSensitiveContext
 
@@ -21,26 +24,71 @@ from steady_queue.aio.tidiness import tidy_connections
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    _Order: TypeAlias = tuple[Future[Any], Callable[[], Any]]
 
 #: The calls that a job has sent to its lane's thread. In its context, so that those of its child tasks are among them.
 _calls: contextvars.ContextVar[set[Future[Any]]] = contextvars.ContextVar("steady_queue_calls")
 
 
-class LaneThread(ThreadPoolExecutor):
-    """One thread that tells each job of its calls, and knows whether it has been used since it was last tidied."""
+class LaneThread(Executor):
+    """One thread that tells each job of its calls, and knows whether it has been used since it was last tidied.
+
+    A daemon, unlike those of the standard library: a call that never returns must not keep the interpreter alive.
+    """
 
     def __init__(self, name: str) -> None:
-        super().__init__(max_workers=1, thread_name_prefix=name)
         self.is_used = False
+        self.is_closed = False
+        self._name = name
+        self._orders: SimpleQueue[_Order | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if self.is_closed:
+            raise RuntimeError("the process that ran this task has stopped")
         self.is_used = True
-        future = super().submit(fn, *args, **kwargs)
+        future = self._order(partial(fn, *args, **kwargs))
         calls = _calls.get(None)
         if calls is not None:
             calls.add(future)
             future.add_done_callback(calls.discard)
         return future
+
+    def tidy(self) -> None:
+        """Make the thread's connections fit for the next task."""
+        self.is_used = False
+        self._order(tidy_connections)
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
+        """Close the connections and let the thread go, without waiting for a call that is stuck."""
+        self.is_closed = True
+        if self._thread is not None:
+            self._order(partial(tidy_connections, close=True))
+            self._orders.put(None)
+
+    def _order(self, call: Callable[[], Any]) -> Future[Any]:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+            self._thread.start()
+        future: Future[Any] = Future()
+        self._orders.put((future, call))
+        return future
+
+    def _serve(self) -> None:
+        while (order := self._orders.get()) is not None:
+            _carry_out(*order)
+            del order  # what a call holds must not live until the next one
+
+
+def _carry_out(future: Future[Any], call: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = call()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 class OrmLane:
@@ -51,21 +99,19 @@ class OrmLane:
         self.sensitive = ThreadSensitiveContext(executor=self.thread)
         self.context = contextvars.Context()
         self.alive = 0
-        self.is_closed = False
 
     async def really_stopped(self) -> None:
         """Wait for the calls that the running job, cancelled meanwhile, has left behind in the thread."""
-        while calls := list(_calls.get(())):
+        # A job that its process has abandoned is not waited for any longer.
+        while not self.thread.is_closed and (calls := list(_calls.get(()))):
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([asyncio.wrap_future(future) for future in calls])
 
     def left(self) -> None:
         """A task of this lane has ended."""
         self.alive -= 1
-        # A task that outlived its process finds the thread closed, and the tidying of its connections ordered already.
-        if self.alive == 0 and self.thread.is_used and not self.is_closed:
-            ThreadPoolExecutor.submit(self.thread, tidy_connections)
-            self.thread.is_used = False
+        if self.alive == 0 and self.thread.is_used and not self.thread.is_closed:
+            self.thread.tidy()
 
 
 class OrmLanes:
@@ -91,8 +137,5 @@ class OrmLanes:
         return lane, context
 
     def close(self) -> None:
-        """Tidy up and let the threads go, without waiting for one that is stuck."""
         for lane in self.lanes:
-            lane.is_closed = True
-            ThreadPoolExecutor.submit(lane.thread, tidy_connections, close=True)
-            lane.thread.shutdown(wait=False)
+            lane.thread.shutdown()

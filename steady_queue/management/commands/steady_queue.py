@@ -28,10 +28,21 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if not options["in_one_loop"]:
             raise CommandError("only --async is there yet: manage.py steady_queue --async")
+        _show_log(options["verbosity"])
         try:
             _run(serve())
         except ConfigurationError as error:
             raise CommandError(str(error)) from error
+
+
+def _show_log(verbosity: int) -> None:
+    """Let the log be seen where the project has not said where it goes."""
+    logger = logging.getLogger("steady_queue")
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
 
 
 async def serve() -> None:

@@ -1,0 +1,41 @@
+"""A process with nothing to do leaves its database alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from steady_queue.aio import maintenance, pace, running, wakeup
+from steady_queue.aio import process as process_module
+from steady_queue.configuration import Dispatcher, Options
+from tests.support.running import until
+
+if TYPE_CHECKING:
+    from tests.support.proxy import Proxy
+
+pytestmark = pytest.mark.anyio
+
+#: Every pause is so many times shorter, so that seconds tell what happens in a longer time.
+FASTER = 8.0
+SECONDS = 3.0
+
+
+@pytest.mark.only_on("postgres")
+async def test_an_idle_process_makes_at_most_two_statements_a_second(
+    database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "LISTENING", pace.LISTENING / FASTER)
+    monkeypatch.setattr(process_module, "LISTENING", pace.LISTENING)
+    monkeypatch.setattr(maintenance, "INTERVAL", maintenance.INTERVAL / FASTER)
+    monkeypatch.setattr(wakeup, "PROBE_EVERY", wakeup.PROBE_EVERY / FASTER)
+    dispatcher = Dispatcher(polling_interval=Dispatcher().polling_interval / FASTER)
+    async with running(Options(dispatchers=[dispatcher]), alias=behind) as process:
+        await until(lambda: process._hears() and process.workers[0]._pace._step >= len(pace.AGAIN))
+        await until(lambda: process.maintenance._turns >= 2)  # after which every statement is known to the server
+        before, began = proxy.requests, time.monotonic()
+        await asyncio.sleep(SECONDS)
+        rate = (proxy.requests - before) / (time.monotonic() - began) / FASTER
+    assert rate <= 2

@@ -100,6 +100,10 @@ class OrmLane:
         self.context = contextvars.Context()
         self.alive = 0
 
+    def entered(self) -> None:
+        """A task of this lane begins: called in its own context."""
+        _calls.set(set())
+
     async def really_stopped(self) -> None:
         """Wait for the calls that the running job, cancelled meanwhile, has left behind in the thread."""
         # A job that its process has abandoned is not waited for any longer.
@@ -132,9 +136,7 @@ class OrmLanes:
         self._next = (self._next + 1) % len(self.lanes)
         lane = self.lanes[self._next]
         lane.alive += 1
-        context = lane.context.copy()
-        context.run(_calls.set, set())
-        return lane, context
+        return lane, lane.context.copy()
 
     def close(self) -> None:
         for lane in self.lanes:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 #: How long claims may wait behind functions that turn out to be long before they are given back, in seconds.
 PATIENCE = 0.1
-#: Room for so many is claimed in one go; more than the second never is, lest starting them all holds up the loop.
-WHOLE, MOST = 50, 500
+#: More than this is never claimed in one go, lest starting them all holds up the loop.
+MOST = 500
 
 
 @dataclass(slots=True)
@@ -53,7 +53,6 @@ class Slots:
         freed: Callable[[], None],
     ) -> None:
         self._room: dict[int, int] = {Lane.ASYNC: coroutines, Lane.THREAD: threads}
-        self._coroutines = coroutines
         self._executor = executor
         self._lanes = lanes
         self._ended = ended
@@ -74,13 +73,11 @@ class Slots:
         self.idle.set()
 
     def free(self, seconds: float = 0.0) -> dict[Lane, int]:
-        """How many jobs of each lane to claim, if any: for the room there is, or surely will be in so many seconds.
-
-        At most half of all, where that is many: so the next claim is under way while these run.
-        """
+        """How many jobs of each lane to claim, if any: for the room there is, or surely will be in so many seconds."""
         ahead = self._threads.ahead(seconds)
         wanted = {
-            Lane.ASYNC: min(self._room[Lane.ASYNC], max(WHOLE, self._coroutines // 2), MOST),
+            Lane.ASYNC: min(self._room[Lane.ASYNC], MOST),
+            # Half of what can be fed ahead: so the next claim is under way while these run.
             Lane.THREAD: min(self._room[Lane.THREAD] + ahead, max(self._threads.count, ahead // 2)),
         }
         return {lane: count for lane, count in wanted.items() if count > 0}
@@ -154,6 +151,7 @@ class Slots:
 
     async def _run(self, claim: Claim, lane: OrmLane) -> None:
         outcome: Outcome
+        lane.entered()
         try:
             outcome = await self._executor.run_async(claim, self.was_stopped)
         except asyncio.CancelledError:

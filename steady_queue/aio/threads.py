@@ -23,7 +23,7 @@ R = TypeVar("R")
 #: What the newest item counts in the average of their lengths, and how many must have ended before that means anything.
 WEIGHT, EVIDENCE = 0.05, 20
 #: How many items may wait for each thread.
-AHEAD = 8
+AHEAD = 16
 
 
 class Threads(Generic[T, R]):

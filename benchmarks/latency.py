@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any
+
+import asyncpg
 
 from benchmarks import peerage
 from benchmarks.contenders import Ours, Peer
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
     from benchmarks.contenders import Contender
     from benchmarks.scene import Scene
+    from tests.servers import Postgres
 
 #: Between two tasks, and for a worker to become idle, in seconds.
 EVERY, SETTLE = 0.05, 2.0
@@ -33,7 +37,9 @@ def section(scene: Scene) -> None:
     ours = "ours"
     sides = [ours, *(name for name in ("oban",) if peerage.find(name, scene))]
     delays: dict[str, list[float]] = {}
+    commits: list[float] = []
     for _ in range(min(scene.rounds, MOST_ROUNDS)):
+        commits += asyncio.run(_commits(scene.postgres, tasks))
         for side in sides:
             contender = Ours(ours, 0, "postgres", anothing) if side == ours else peerage.find(side, scene)
             assert contender is not None
@@ -46,6 +52,9 @@ def section(scene: Scene) -> None:
             f"{label}, p50", medians[label], "ms", bar=min(others) if is_ours and others else None, at_most=True
         )
         scene.figures.add(f"{label}, p99", percentile(its, 0.99), "ms", bar=TAIL_BAR if is_ours else None, at_most=True)
+    # A start needs one of these, the claim's.
+    for share in (0.5, 0.99):
+        scene.figures.add(f"a bare durable commit, p{share * 100:.0f}", percentile(commits, share), "ms")
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -71,6 +80,24 @@ def _delays(contender: Contender, tasks: int, scene: Scene) -> list[float]:
             report = finished(worker, contender)
     check(contender, report, scene.figures)
     return [(at - committed[number]) / 1e6 for number, at in report["starts"]]
+
+
+async def _commits(server: Postgres, count: int) -> list[float]:
+    """Milliseconds that the smallest insert takes, at the pace of the tasks."""
+    account = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
+    connection = await asyncpg.connect(**account, database="postgres")
+    took: list[float] = []
+    try:
+        await connection.execute("CREATE TABLE IF NOT EXISTS smallest (number int)")
+        insert = await connection.prepare("INSERT INTO smallest VALUES (1)")
+        for _ in range(count):
+            await asyncio.sleep(EVERY)
+            begun = time.monotonic_ns()
+            await insert.fetch()
+            took.append((time.monotonic_ns() - begun) / 1e6)
+    finally:
+        await connection.close()
+    return took
 
 
 def finished(worker: Hand, contender: Contender) -> dict[str, Any]:

@@ -206,9 +206,10 @@ async def test_a_process_buried_during_an_outage_registers_anew_and_changes_noth
         with gone(proxy):
             await until(lambda: not sum(book.now.values()))
             await aside(take_everything, database)
-        await until(lambda: bool(heard.of(ProcessRegistered)))
+        await until(lambda: bool(heard.of(JobFenced)) and bool(heard.of(ProcessRegistered)))
         assert await values(await tasks.rests.aenqueue("next")) == ["next"]
         await result.arefresh()
+    assert not heard.of(JobReleased)
     assert error_of(result) == "steady_queue.processes.ProcessMissingError"
     assert book.runs["taken"] == 1
 

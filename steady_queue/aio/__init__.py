@@ -10,8 +10,9 @@
     settler.py             writes it, in batches that form by themselves
 
 Around it: dispatcher.py (jobs whose time has come), maintenance.py (dead processes, lost slots, old jobs), heartbeat.py
-and trust.py (is this process still believed alive), watchdog.py (is its loop still going), outage.py (the database is
-away), events.py (what is told of all this). process.py builds and runs them; `running()` embeds that into any loop.
+and trust.py (is this process still believed alive), watchdog.py (is its loop still going), stopping.py (what becomes of
+running tasks), outage.py (the database is away), events.py (what is told of all this). process.py builds and runs
+them; `running()` embeds that into any loop.
 """
 
 from steady_queue.aio.embedding import running

@@ -28,19 +28,17 @@ from steady_queue.aio.maintenance import Maintenance
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.pace import LISTENING, Pace
 from steady_queue.aio.queues import QueuePlan
-from steady_queue.aio.reports import report
 from steady_queue.aio.settler import Settler
 from steady_queue.aio.slots import Slots
+from steady_queue.aio.stopping import Stopping
 from steady_queue.aio.trust import Trust
 from steady_queue.aio.wakeup import Wakeup
-from steady_queue.aio.watchdog import EXIT_UNTRUSTED, Watchdog
+from steady_queue.aio.watchdog import Watchdog
 from steady_queue.aio.worker import Worker
 from steady_queue.databases import is_in_memory, open_async, parameters, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError
-from steady_queue.processes import ProcessExitError
 from steady_queue.registry import registry
 from steady_queue.store.notify import notify
-from steady_queue.store.outcome import Failed
 from steady_queue.store.process import NewProcess, deregister
 from steady_queue.store.server import too_old
 
@@ -52,8 +50,6 @@ if TYPE_CHECKING:
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.outcome import Outcome
 
-#: How long async tasks get to stop after they were asked to, within the time for shutting down, in seconds.
-CANCEL_GRACE = 0.5
 #: How long the last outcomes may take to be written when the process stops, in seconds.
 FLUSH_WITHIN = 5.0
 
@@ -82,8 +78,6 @@ class Process:
         self.outage = Outage(clock=self.clock, events=self.events)
         #: Set when it works, or has ended without.
         self.ready = asyncio.Event()
-        #: How many tasks still ran when the process had stopped: threads, or coroutines that ignore a cancellation.
-        self.abandoned = 0
         #: Why the process did not start to work.
         self.refusal: ConfigurationError | None = None
         self._leave = leave
@@ -122,7 +116,7 @@ class Process:
             interval=steady_queue.process_heartbeat_interval.total_seconds(),
             driver=self.upkeep,
             trust=self.trust,
-            lost_trust=self._lost_trust,
+            lost_trust=lambda: self.stopping.lose_trust(),
             **common,
         )
         self.wakeup = self._listener()
@@ -139,6 +133,15 @@ class Process:
             promotes=all(dispatcher.concurrency_maintenance for dispatcher in self.options.dispatchers),
             events=self.events,
             outage=self.outage,
+        )
+        self.stopping = Stopping(
+            name=self.name,
+            slots=[worker.slots for worker in self.workers],
+            ended=self._ended,
+            trust=self.trust,
+            clock=self.clock,
+            events=self.events,
+            leave=self._leave,
         )
         self.watchdog = Watchdog(trust=self.trust, name_of=self._name_of, events=self.events, leave=self._leave)
 
@@ -272,17 +275,11 @@ class Process:
         self._stop.set()
 
     async def _drain(self) -> None:
-        """Let tasks finish, ask async ones to stop, settle what ended, and say what could not be stopped."""
+        """Stop the tasks, settle what ended, and leave."""
         seconds = steady_queue.shutdown_timeout.total_seconds()
-        deadline = self.clock.monotonic() + seconds
-        self.events.tell(events.ProcessStopping(name=self.name, running=len(self._running()), seconds=seconds))
-        before = self._released()
-        for worker in self.workers:
-            worker.slots.give_back("the process stops")
-        await self._idle(until=deadline - min(CANCEL_GRACE, seconds / 2))
-        asked = sum(worker.slots.stop_async("the process stops") for worker in self.workers)
-        await self._idle(until=max(deadline, self.clock.monotonic() + CANCEL_GRACE if asked else deadline))
-        self.abandoned = self._abandon()
+        running, before = len(self.stopping.running), self.stopping.released
+        self.events.tell(events.ProcessStopping(name=self.name, running=running, seconds=seconds))
+        await self.stopping.drain(seconds)
         with move_on_after(FLUSH_WITHIN):
             await self.settler.drained.wait()
             await self.limited_settler.drained.wait()
@@ -292,26 +289,8 @@ class Process:
             except StoreError as error:
                 # Nothing is lost: without a heartbeat others will find what is left.
                 self.events.tell(events.RuntimeFault(where="stopping", error=str(error)))
-        self.events.tell(
-            events.ProcessStopped(name=self.name, released=self._released() - before, abandoned=self.abandoned)
-        )
-
-    async def _idle(self, *, until: float) -> None:
-        with move_on_after(max(0.0, until - self.clock.monotonic())):
-            for worker in self.workers:
-                await worker.slots.idle.wait()
-
-    def _released(self) -> int:
-        return sum(worker.slots.released for worker in self.workers)
-
-    def _abandon(self) -> int:
-        """Fail what still runs: it cannot be stopped, so it must not be given back."""
-        error = report(ProcessExitError, f"{self.name} stopped before the task did")
-        running = self._running()
-        for worker in self.workers:
-            for claim in worker.slots.abandon():
-                self._ended(Failed(claim, error))
-        return len(running)
+        released = self.stopping.released - before
+        self.events.tell(events.ProcessStopped(name=self.name, released=released, abandoned=self.abandoned))
 
     async def _close(self) -> None:
         for worker in self.workers:
@@ -320,6 +299,11 @@ class Process:
         drivers: list[AsyncDriver] = list({id(d): d for d in (self.hot, self.settling, self.upkeep)}.values())
         for driver in drivers:
             await driver.close()
+
+    @property
+    def abandoned(self) -> int:
+        """How many tasks still ran when the process had stopped."""
+        return self.stopping.abandoned
 
     # -- what services ask it -----------------------------------------------------------------------------------------
 
@@ -357,29 +341,8 @@ class Process:
         settler = self.settler if outcome.claim.concurrency_key is None else self.limited_settler
         settler.put(outcome)
 
-    def _running(self) -> list[Any]:
-        # Copied in one step: the watchdog asks from its own thread.
-        return [running for worker in self.workers for running in list(worker.slots.running.values())]
-
-    def _lost_trust(self) -> None:
-        """Others may have taken our claims: stop what can be stopped, and end the process if something cannot."""
-        reason = f"no heartbeat for {self.trust.since_beat:.0f} s"
-        stopped = sum(w.slots.give_back(reason) + w.slots.stop_async(reason) for w in self.workers)
-        threads = sum(worker.slots.running_threads for worker in self.workers)
-        if stopped or threads:
-            self.events.tell(events.TrustLost(seconds=self.trust.since_beat, threads=threads))
-        if threads:
-            self._leave(EXIT_UNTRUSTED)
-        elif stopped:
-            self._loop.call_later(CANCEL_GRACE, self._leave_if_stuck)
-
-    def _leave_if_stuck(self) -> None:
-        """End the process if a task still runs that was told to stop because others may have taken it."""
-        if not self.trust.is_held and any(running.stopped is not None for running in self._running()):
-            self._leave(EXIT_UNTRUSTED)
-
     def _name_of(self, task: asyncio.Task[object] | None) -> str:
-        for running in self._running():
+        for running in self.stopping.running:
             if running.task is task:
                 return f"{running.claim.task_path} ({running.claim.job_id})"
         return task.get_name() if task is not None else "a callback"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import steady_queue
-from steady_queue.aio import process as process_module
 from steady_queue.aio import running
+from steady_queue.aio import stopping as stopping_module
 from steady_queue.aio.events import ProcessStopped, ProcessStopping
 from steady_queue.compat import TaskResultStatus, task_finished
 from tests.runtime import tasks
@@ -126,7 +126,7 @@ async def errors_of(results: list[TaskResult[Any]]) -> list[str]:
 async def test_a_job_is_given_back_when_the_thread_behind_it_has_ended_in_time(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_module, "CANCEL_GRACE", GRACE)
+    monkeypatch.setattr(stopping_module, "CANCEL_GRACE", GRACE)
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=0.2))
     heard = Heard()
     async with running(worker(), events=heard):

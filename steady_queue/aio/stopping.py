@@ -1,0 +1,106 @@
+"""Stopping: what becomes of running tasks when their process stops, or may no longer believe that they are its own.
+
+What has not begun, or has really stopped, is given back. What cannot be stopped never is: when the process stops, it is
+failed as the last thing; when trust is lost, the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from anyio import move_on_after
+
+from steady_queue.aio import events
+from steady_queue.aio.reports import report
+from steady_queue.aio.watchdog import EXIT_UNTRUSTED
+from steady_queue.processes import ProcessExitError
+from steady_queue.store.outcome import Failed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from steady_queue.aio.clock import Clock
+    from steady_queue.aio.events import Events
+    from steady_queue.aio.slots import Running, Slots
+    from steady_queue.aio.trust import Trust
+    from steady_queue.store.outcome import Outcome
+
+#: How long async tasks get to stop after they were asked to, within the time for shutting down, in seconds.
+CANCEL_GRACE = 0.5
+
+
+class Stopping:
+    """Stops the jobs of all workers of a process."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        slots: Sequence[Slots],
+        ended: Callable[[Outcome], None],
+        trust: Trust,
+        clock: Clock,
+        events: Events,
+        leave: Callable[[int], object],
+    ) -> None:
+        self.name = name
+        #: How many tasks still ran when the process had stopped: threads, or coroutines that ignore a cancellation.
+        self.abandoned = 0
+        self._slots = slots
+        self._ended = ended
+        self._trust = trust
+        self._clock = clock
+        self._events = events
+        self._leave = leave
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def running(self) -> list[Running]:
+        # Copied in one step: the watchdog asks from its own thread.
+        return [running for slots in self._slots for running in list(slots.running.values())]
+
+    @property
+    def released(self) -> int:
+        """How many jobs were given back so far."""
+        return sum(slots.released for slots in self._slots)
+
+    async def drain(self, seconds: float) -> None:
+        """Let tasks finish for so long, ask async ones to stop, and fail what does not."""
+        deadline = self._clock.monotonic() + seconds
+        for slots in self._slots:
+            slots.give_back("the process stops")
+        await self._idle(until=deadline - min(CANCEL_GRACE, seconds / 2))
+        asked = sum(slots.stop_async("the process stops") for slots in self._slots)
+        await self._idle(until=max(deadline, self._clock.monotonic() + CANCEL_GRACE) if asked else deadline)
+        self._abandon()
+
+    async def _idle(self, *, until: float) -> None:
+        with move_on_after(max(0.0, until - self._clock.monotonic())):
+            for slots in self._slots:
+                await slots.idle.wait()
+
+    def _abandon(self) -> None:
+        error = report(ProcessExitError, f"{self.name} stopped before the task did")
+        for slots in self._slots:
+            for claim in slots.abandon():
+                self._ended(Failed(claim, error))
+                self.abandoned += 1
+
+    def lose_trust(self) -> None:
+        """Others may have taken our claims: stop what can be stopped, and end the process if something cannot."""
+        silent = self._trust.since_beat
+        reason = f"no heartbeat for {silent:.0f} s"
+        stopped = sum(slots.give_back(reason) + slots.stop_async(reason) for slots in self._slots)
+        threads = sum(slots.running_threads for slots in self._slots)
+        if stopped or threads:
+            self._events.tell(events.TrustLost(seconds=silent, threads=threads))
+        if threads:
+            self._leave(EXIT_UNTRUSTED)
+        elif stopped:
+            self._loop.call_later(CANCEL_GRACE, self._leave_if_stuck)
+
+    def _leave_if_stuck(self) -> None:
+        """End the process if a task still runs that was told to stop because others may have taken it."""
+        if not self._trust.is_held and any(running.stopped is not None for running in self.running):
+            self._leave(EXIT_UNTRUSTED)

@@ -28,6 +28,8 @@ __all__ += ["MAX_BYTES", "dump_result", "load_result"]
 SerializationError = ArgumentError
 
 MAX_BYTES = 4 * 1024 * 1024
+#: How long the JSON of a return value may be.
+RESULT_CHARACTERS = 64 * 1024 * 1024
 VERSION = 1
 
 _SCALARS = frozenset({str, int, float, bool, NoneType})
@@ -268,15 +270,21 @@ def dump_result(value: object) -> str:
     """Return the text of a task's return value, which must be JSON; tuples become lists, bytes are read as UTF-8."""
     with suppress(Exception):
         if _is_plain(([value],), sys.maxsize):
-            return _encode(value)
+            return _limited(_encode(value))
     try:
-        return _encode(_normal(value))
+        return _limited(_encode(_normal(value)))
     except (TypeError, ValueError):
         raise
     except RecursionError as error:
         raise ValueError("a task cannot return a value that is nested too deeply, or contains itself") from error
     except Exception as error:
         raise ValueError(f"a task cannot return this: reading it raised {type(error).__name__}") from error
+
+
+def _limited(text: str) -> str:
+    if len(text) > RESULT_CHARACTERS:
+        raise ValueError(f"a task cannot return {len(text):,} characters of JSON: {RESULT_CHARACTERS:,} are the limit")
+    return text
 
 
 def _normal(value: Any) -> Any:

@@ -23,7 +23,15 @@ class SystemClock:
     """The clock of the machine."""
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return _seconds()
 
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+
+def _since_boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+#: Where there is such a clock, one that goes on while the machine is suspended: other machines do not wait for it.
+_seconds = _since_boot if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic

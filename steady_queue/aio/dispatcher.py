@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steady_queue.aio import events
-from steady_queue.errors import StoreError
 from steady_queue.store.dispatch import dispatch, next_due
 
 if TYPE_CHECKING:
@@ -15,6 +14,9 @@ if TYPE_CHECKING:
     from steady_queue.aio.events import Events
     from steady_queue.aio.outage import Outage
     from steady_queue.store.drivers.pool import AsyncDriver
+
+#: How long to wait for a job that is due while somebody else holds it, in seconds.
+HELD = 0.1
 
 
 class Dispatcher:
@@ -45,19 +47,24 @@ class Dispatcher:
         while True:
             try:
                 due_in = await self._driver.run(next_due(self._driver.sql))
-                if due_in is not None and due_in <= 0:
-                    await self._dispatch()
+                if due_in is not None and due_in <= 0 and await self._dispatch():
                     continue
-            except StoreError as error:
+            except Exception as error:
                 await self._outage.wait(self.name, error)
                 continue
             self._outage.over(self.name)
             longest = self._longest_sleep()
-            # A little more than the time that is left: due by the database's clock, which has moved on by then.
-            await self.bell.wait(longest if due_in is None else min(longest, due_in + 0.001))
+            if due_in is not None:
+                # A little more than the time that is left: due by the database's clock, which has moved on by then.
+                # What is due and could not be taken is held by somebody.
+                longest = min(longest, due_in + 0.001 if due_in > 0 else HELD)
+            await self.bell.wait(longest)
 
-    async def _dispatch(self) -> None:
+    async def _dispatch(self) -> bool:
+        """Move a batch; False when there was nothing that could be moved."""
         done = await self._driver.run(dispatch(self._driver.sql, self._batch_size))
+        if not done.moved:
+            return False
         self._events.tell(events.JobsDispatched(count=done.moved, discarded=len(done.discarded)))
-        if done.moved:
-            await self._made_ready()
+        await self._made_ready()
+        return True

@@ -9,31 +9,37 @@ from anyio import CancelScope, create_task_group
 from django.conf import settings
 from django.utils.module_loading import autodiscover_modules
 
+import steady_queue
 from steady_queue.aio.process import Process
 from steady_queue.configuration import Options
 from steady_queue.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
 
 def configured() -> Options:
-    """The options in settings.STEADY_QUEUE, or the defaults; every problem is told at once."""
+    """The options in settings.STEADY_QUEUE, or the defaults."""
     options = getattr(settings, "STEADY_QUEUE", None) or Options()
     if not isinstance(options, Options):
         raise ConfigurationError("STEADY_QUEUE must be Configuration.Options(...)")
-    problems = list(options.problems())
-    if problems:
-        raise ConfigurationError("; ".join(problems))
     return options
+
+
+def _problems(options: Options) -> Iterator[str]:
+    yield from options.problems()
+    interval, alive = steady_queue.process_heartbeat_interval, steady_queue.process_alive_threshold
+    if alive < 2 * interval:
+        yield f"process_alive_threshold ({alive}) must be at least twice process_heartbeat_interval ({interval})"
 
 
 def prepared(options: Options | None = None, **parts: Any) -> Process:
     """A process that knows its tasks and waits to be run; every problem of its options is told at once."""
-    if options is not None and (problems := list(options.problems())):
+    options = options or configured()
+    if problems := list(_problems(options)):
         raise ConfigurationError("; ".join(problems))
     autodiscover_modules("tasks")
-    return Process(options or configured(), **parts)
+    return Process(options, **parts)
 
 
 @asynccontextmanager

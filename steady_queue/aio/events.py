@@ -57,7 +57,7 @@ class ProcessStopped(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRegistered(Event):
-    """The process has a row: at its start, or anew after others had declared it dead."""
+    """The process has a row again, after others had declared it dead."""
 
     level: ClassVar[int] = logging.INFO
     text: ClassVar[str] = "%(name)s registered%(again)s"
@@ -194,6 +194,29 @@ class TrustLost(Event):
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = "no heartbeat for %(seconds).0f s: async tasks are stopped, %(threads)d threads still run"
     seconds: float
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomesUnwritten(Event):
+    """The process stopped while the database was away: others will find these tasks and fail them."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = (
+        "what became of %(count)d tasks could not be written before the end: they will count as failed"
+    )
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimsTaken(Event):
+    """Others have taken claims whose tasks still run here: those are stopped."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = (
+        "%(count)d claims were taken by others: their tasks are stopped, %(threads)d threads still run"
+    )
+    count: int
     threads: int
 
 

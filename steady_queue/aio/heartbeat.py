@@ -11,7 +11,7 @@ from steady_queue.errors import StoreError, StoreUnavailable
 from steady_queue.store.process import heartbeat, register
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from steady_queue.aio.clock import Clock
     from steady_queue.aio.events import Events
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Heartbeat:
-    """Beats first on the upkeep connection; other upkeep has deadlines shorter than its interval."""
+    """Beats on a connection whose other statements wait for nobody's locks."""
 
     name = "heartbeat"
 
@@ -37,6 +37,7 @@ class Heartbeat:
         driver: AsyncDriver,
         trust: Trust,
         lost_trust: Callable[[], None],
+        buried: Callable[[], Awaitable[None]],
         clock: Clock,
         events: Events,
         outage: Outage,
@@ -46,6 +47,8 @@ class Heartbeat:
         self._driver = driver
         self._trust = trust
         self._lost_trust = lost_trust
+        self._buried = buried
+        self._was_buried = False
         self._clock = clock
         self._events = events
         self._outage = outage
@@ -72,6 +75,9 @@ class Heartbeat:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(self._interval)
+            if not self._trust.is_held:
+                # This process slept longer than it was allowed to, and must not learn that from its next beat.
+                self._lost_trust()
             while not await self._beat():
                 self._steady_since = self._clock.monotonic()
                 if not self._trust.is_held:
@@ -82,10 +88,14 @@ class Heartbeat:
         try:
             is_known = await self._within_deadline(heartbeat(self._driver.sql, self._process.id))
             if not is_known:
+                self._was_buried = True
                 await self._within_deadline(register(self._driver.sql, self._process))
                 self._events.tell(events.ProcessRegistered(name=self._process.name, again=" again"))
                 self._steady_since = sent
-        except StoreError as error:
+            if self._was_buried:
+                await self._buried()
+                self._was_buried = False
+        except Exception as error:
             await self._outage.wait(self.name, error, at_most=self._left(LONGEST))
             return False
         self._outage.over(self.name)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     _Order: TypeAlias = tuple[Future[Any], Callable[[], Any]]
 
-#: The calls that a job has sent to its lane's thread. In its context, so that those of its child tasks are among them.
+#: The calls that a job has sent to threads. In its context, so that those of its child tasks are among them.
 _calls: contextvars.ContextVar[set[Future[Any]]] = contextvars.ContextVar("steady_queue_calls")
 
 
@@ -48,10 +48,7 @@ class LaneThread(Executor):
             raise RuntimeError("the process that ran this task has stopped")
         self.is_used = True
         future = self._order(partial(fn, *args, **kwargs))
-        calls = _calls.get(None)
-        if calls is not None:
-            calls.add(future)
-            future.add_done_callback(calls.discard)
+        _tell_job(future)
         return future
 
     def tidy(self) -> None:
@@ -91,6 +88,28 @@ def _carry_out(future: Future[Any], call: Callable[[], Any]) -> None:
         future.set_result(result)
 
 
+class OtherThreads(ThreadPoolExecutor):
+    """The threads of `asyncio.to_thread` and the like, with the calls of each job told to it as well."""
+
+    def __init__(self) -> None:
+        super().__init__(thread_name_prefix="steady-queue-other")
+        self.calls: set[Future[Any]] = set()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = super().submit(fn, *args, **kwargs)
+        self.calls.add(future)
+        future.add_done_callback(self.calls.discard)
+        _tell_job(future)
+        return future
+
+
+def _tell_job(future: Future[Any]) -> None:
+    calls = _calls.get(None)
+    if calls is not None:
+        calls.add(future)
+        future.add_done_callback(calls.discard)
+
+
 class OrmLane:
     """A thread, the context that leads to it, and how many tasks use it now."""
 
@@ -105,7 +124,7 @@ class OrmLane:
         _calls.set(set())
 
     async def really_stopped(self) -> None:
-        """Wait for the calls that the running job, cancelled meanwhile, has left behind in the thread."""
+        """Wait for the calls that the running job, cancelled meanwhile, has left behind in threads."""
         # A job that its process has abandoned is not waited for any longer.
         while not self.thread.is_closed and (calls := list(_calls.get(()))):
             with suppress(asyncio.CancelledError):

@@ -10,19 +10,19 @@ import asyncio
 import json
 import random
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import steady_queue
 from steady_queue.aio import events
 from steady_queue.aio.identity import is_gone
 from steady_queue.aio.queues import expand
 from steady_queue.aio.reports import report
-from steady_queue.errors import StoreError, StoreUnavailable
+from steady_queue.errors import StoreUnavailable
 from steady_queue.processes import ProcessExitError, ProcessMissingError, ProcessPrunedError
 from steady_queue.store import maintenance as store
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from uuid import UUID
 
     from steady_queue.aio.events import Events
@@ -56,6 +56,8 @@ class Maintenance:
         driver: AsyncDriver,
         may_bury: Callable[[], bool],
         known_claims: Callable[[], set[UUID]],
+        running_claims: Callable[[], set[UUID]],
+        taken: Callable[[set[UUID]], None],
         claiming: asyncio.Lock,
         made_ready: Callable[[], Awaitable[None]],
         promotes: bool,
@@ -67,6 +69,8 @@ class Maintenance:
         self._driver = driver
         self._may_bury = may_bury
         self._known_claims = known_claims
+        self._running_claims = running_claims
+        self._taken = taken
         self._claiming = claiming
         self._made_ready = made_ready
         self._promotes = promotes
@@ -83,7 +87,7 @@ class Maintenance:
     async def _survive(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
-        except StoreError as error:
+        except Exception as error:
             await self._outage.wait(self.name, error)
         else:
             self._outage.over(self.name)
@@ -114,14 +118,18 @@ class Maintenance:
             await self.look_around()
 
     async def reconcile(self) -> None:
-        """Give back claims of ours that we do not know. Only while no claim is on its way: its reply may still come."""
+        """Compare our claims in the database with what we know: give back the unknown, tell which were taken from us.
+
+        Only while no claim is on its way: its reply may still come.
+        """
         async with self._claiming:
-            known = self._known_claims()
+            known, running = self._known_claims(), self._running_claims()
             claims = await self._run(store.own_claims(self._sql, self._process_id))
             unknown = {claim_id: job_id for claim_id, job_id in claims.items() if claim_id not in known}
-            if not unknown:
-                return
-            count = await self._run(store.release(self._sql, unknown, self._worker_id))
+            count = await self._run(store.release(self._sql, unknown, self._worker_id)) if unknown else 0
+        # What ran before and still runs has not been settled by us.
+        if taken := (running & self._running_claims()) - claims.keys():
+            self._taken(taken)
         if count:
             self._events.tell(events.ClaimsReconciled(count=count))
             await self._made_ready()
@@ -132,6 +140,7 @@ class Maintenance:
         gone = [process.id for process in registered if process.id != self._process_id and is_gone(process)]
         if gone:
             await self._bury(only=gone)
+            await self._made_ready()
 
     async def _bury(self, *, alive: timedelta | None = None, only: list[UUID] | None = None) -> None:
         reason = "it no longer exists" if only is not None else "no heartbeat"
@@ -197,15 +206,26 @@ class Maintenance:
             raise StoreUnavailable(f"{operation.name} took longer than {DEADLINE:.0f} s") from None
 
 
+def _actors(process: Registered) -> list[Mapping[str, Any]]:
+    """What runs in a process, as far as its row tells it in our own way."""
+    try:
+        actors = json.loads(process.metadata)["actors"]
+    except (ValueError, KeyError, TypeError):
+        return []
+    return [actor for actor in actors if isinstance(actor, dict)] if isinstance(actors, list) else []
+
+
 def _is_served(queue: str, lane: Lane, processes: list[Registered]) -> bool:
     for process in processes:
-        try:
-            actors = json.loads(process.metadata)["actors"]
-        except (ValueError, KeyError, TypeError):
-            continue
-        for actor in actors:
-            patterns = actor.get("queues", [])
-            serves_queue = "*" in patterns or queue in expand(patterns, [queue])
-            if actor.get("kind") == "worker" and actor.get(lane.name.lower(), 0) and serves_queue:
-                return True
+        actors = _actors(process)
+        if any(_serves(actor, queue, lane) for actor in actors):
+            return True
     return False
+
+
+def _serves(actor: Mapping[str, Any], queue: str, lane: Lane) -> bool:
+    patterns = actor.get("queues")
+    if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
+        return False
+    serves_queue = "*" in patterns or queue in expand(patterns, [queue])
+    return actor.get("kind") == "worker" and bool(actor.get(lane.name.lower())) and serves_queue

@@ -7,12 +7,12 @@ import random
 from typing import TYPE_CHECKING
 
 from steady_queue.aio import events
-from steady_queue.errors import StoreBug
+from steady_queue.aio.reports import report_of
+from steady_queue.errors import StoreBug, StoreError
 
 if TYPE_CHECKING:
     from steady_queue.aio.clock import Clock
     from steady_queue.aio.events import Events
-    from steady_queue.errors import StoreError
 
 #: Pauses between tries grow from the first to the second, in seconds.
 SHORTEST, LONGEST = 0.05, 2.0
@@ -31,9 +31,11 @@ class Outage:
     def is_on(self) -> bool:
         return bool(self._since)
 
-    async def wait(self, service: str, error: StoreError, *, at_most: float = LONGEST) -> None:
-        """Pause before the next try."""
-        if service not in self._since:
+    async def wait(self, service: str, error: Exception, *, at_most: float = LONGEST) -> None:
+        """Pause before the next try. An error that is not the database's is a fault of ours: survived, and shown."""
+        if not isinstance(error, StoreError):
+            self._events.tell(events.RuntimeFault(where=service, error=report_of(error).traceback))
+        elif service not in self._since:
             self._since[service] = self._clock.monotonic()
             self._events.tell(events.DatabaseLost(service=service, error=str(error)))
         elif isinstance(error, StoreBug):
@@ -44,7 +46,7 @@ class Outage:
 
     def over(self, service: str) -> None:
         """The service's last try succeeded."""
+        self._pauses.pop(service, None)
         since = self._since.pop(service, None)
         if since is not None:
-            self._pauses.pop(service, None)
             self._events.tell(events.DatabaseBack(service=service, seconds=self._clock.monotonic() - since))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -27,6 +28,7 @@ from steady_queue.aio.lanes import OrmLanes
 from steady_queue.aio.maintenance import Maintenance
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.pace import LISTENING, Pace
+from steady_queue.aio.patience import LONGEST, Patient
 from steady_queue.aio.queues import QueuePlan
 from steady_queue.aio.settler import Settler
 from steady_queue.aio.slots import Slots
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.clock import Clock
     from steady_queue.configuration import Options
-    from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.outcome import Outcome
 
 #: How long the last outcomes may take to be written when the process stops, in seconds.
@@ -84,6 +85,7 @@ class Process:
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._claiming = asyncio.Lock()
+        self._is_buried = False
         self._open_connections()
         self._build()
 
@@ -92,31 +94,33 @@ class Process:
     def _open_connections(self) -> None:
         """Three connections, and a fourth that listens; on SQLite, which has one writer, a single one.
 
-        Claims and settles overlap on two of them: measured, that gains more than keeping limited settles, which are
-        bounded by a lock timeout, apart from the upkeep.
+        Claims and unlimited settles overlap on two of them, which gains a third in throughput (measured). Heartbeats
+        and notifications go with those settles, which wait for nobody's locks; what may have to wait for a concurrency
+        key (limited settles, dispatching, maintenance) has a connection to itself.
         """
-        self.hot = open_async(self.alias, size=1)
+        alive = steady_queue.process_alive_threshold.total_seconds()
+        self.trust = Trust(alive_seconds=alive, clock=self.clock)
+        seconds = max(1.0, min(LONGEST, self.trust.lasts / 4))
+        self.hot = Patient(open_async(self.alias, size=1), seconds)
         if self.hot.sql.change_marker:
             self.settling = self.upkeep = self.hot
         else:
-            self.settling = open_async(self.alias, size=1)
-            self.upkeep = open_async(self.alias, size=1)
-        self.limited = self.upkeep
+            self.settling = Patient(open_async(self.alias, size=1), seconds)
+            self.upkeep = Patient(open_async(self.alias, size=1), seconds)
 
     def _build(self) -> None:
-        alive = steady_queue.process_alive_threshold.total_seconds()
         common: dict[str, Any] = {"clock": self.clock, "events": self.events, "outage": self.outage}
-        self.trust = Trust(alive_seconds=alive, clock=self.clock)
         self.lanes = OrmLanes(max([worker.orm_lanes for worker in self.options.workers], default=1))
         settling: dict[str, Any] = {"worker_id": self.name, "made_ready": self._made_ready, **common}
         self.settler = Settler(name="settler", driver=self.settling, **settling)
-        self.limited_settler = Settler(name="limited settler", driver=self.limited, **settling)
+        self.limited_settler = Settler(name="limited settler", driver=self.upkeep, **settling)
         self.heartbeat = Heartbeat(
             process=NewProcess(self.id, "process", self.name, os.getpid(), hostname(), None, describe(self._actors())),
             interval=steady_queue.process_heartbeat_interval.total_seconds(),
-            driver=self.upkeep,
+            driver=self.settling,
             trust=self.trust,
             lost_trust=lambda: self.stopping.lose_trust(),
+            buried=self._was_buried,
             **common,
         )
         self.wakeup = self._listener()
@@ -128,6 +132,8 @@ class Process:
             driver=self.upkeep,
             may_bury=lambda: self.heartbeat.is_steady,
             known_claims=self.known_claims,
+            running_claims=self.running_claims,
+            taken=lambda claims: self.stopping.lose(claims, buried=self._is_buried),
             claiming=self._claiming,
             made_ready=self._made_ready,
             promotes=all(dispatcher.concurrency_maintenance for dispatcher in self.options.dispatchers),
@@ -143,14 +149,20 @@ class Process:
             events=self.events,
             leave=self._leave,
         )
-        self.watchdog = Watchdog(trust=self.trust, name_of=self._name_of, events=self.events, leave=self._leave)
+        self.watchdog = Watchdog(
+            trust=self.trust,
+            name_of=self._name_of,
+            lost_trust=self.stopping.lose_trust,
+            events=self.events,
+            leave=self._leave,
+        )
 
     def _listener(self) -> Wakeup | None:
         if not (self.hot.sql.can_notify and wake.is_notifying):
             return None
         return Wakeup(
             parameters=parameters(self.alias).values,
-            driver=self.upkeep,
+            driver=self.settling,
             ring=self.ring,
             events=self.events,
             outage=self.outage,
@@ -176,6 +188,7 @@ class Process:
             bell=bell,
             pace=Pace(options.polling_interval.total_seconds(), self._hears),
             may_claim=self._may_claim,
+            trust=self.trust,
             claiming=self._claiming,
             reconcile=lambda: self.maintenance.reconcile(),
             clock=self.clock,
@@ -188,7 +201,7 @@ class Process:
         return Dispatcher(
             batch_size=options.batch_size,
             longest_sleep=lambda: max(interval, LISTENING) if self._hears() else interval,
-            driver=self.limited,
+            driver=self.upkeep,
             bell=Bell(),
             made_ready=self._made_ready,
             events=self.events,
@@ -268,11 +281,18 @@ class Process:
             self._tell_started()
             self.ready.set()
             await self._stop.wait()
+            for worker in self.workers:
+                worker.hurry()
             intake.cancel_scope.cancel()
 
     def stop(self) -> None:
-        """Tell the process to stop; safe from a signal handler of the loop, and more than once."""
+        """Tell the process to stop; more than once does no harm."""
         self._stop.set()
+
+    def stop_by_signal(self, *_: object) -> None:
+        """The same as the handler of a signal, which is obeyed even if a task blocks the loop for ever."""
+        self.watchdog.leave_after(steady_queue.shutdown_timeout.total_seconds() + 1.0)
+        self._loop.call_soon_threadsafe(self.stop)
 
     async def _drain(self) -> None:
         """Stop the tasks, settle what ended, and leave."""
@@ -289,6 +309,8 @@ class Process:
             except StoreError as error:
                 # Nothing is lost: without a heartbeat others will find what is left.
                 self.events.tell(events.RuntimeFault(where="stopping", error=str(error)))
+        if unwritten := len(self.settler.known() | self.limited_settler.known()):
+            self.events.tell(events.OutcomesUnwritten(count=unwritten))
         released = self.stopping.released - before
         self.events.tell(events.ProcessStopped(name=self.name, released=released, abandoned=self.abandoned))
 
@@ -296,8 +318,7 @@ class Process:
         for worker in self.workers:
             worker.slots.close()
         self.lanes.close()
-        drivers: list[AsyncDriver] = list({id(d): d for d in (self.hot, self.settling, self.upkeep)}.values())
-        for driver in drivers:
+        for driver in {id(driver): driver for driver in (self.hot, self.settling, self.upkeep)}.values():
             await driver.close()
 
     @property
@@ -309,10 +330,19 @@ class Process:
 
     def known_claims(self) -> set[UUID]:
         """Every claim that this process knows: running, waiting to be settled, being settled."""
-        known = self.settler.known() | self.limited_settler.known()
-        for worker in self.workers:
-            known |= worker.slots.running.keys()
-        return known
+        return self.settler.known() | self.limited_settler.known() | self.running_claims()
+
+    def running_claims(self) -> set[UUID]:
+        """The claims whose jobs run now."""
+        return {claim_id for worker in self.workers for claim_id in worker.slots.running}
+
+    async def _was_buried(self) -> None:
+        """Others took this process for dead, and have perhaps taken its claims."""
+        self._is_buried = True
+        try:
+            await self.maintenance.reconcile()
+        finally:
+            self._is_buried = False
 
     def ring(self) -> None:
         """Wake whoever could find something to do."""
@@ -328,8 +358,9 @@ class Process:
     async def _made_ready(self) -> None:
         """Jobs of anybody became ready: wake our own workers and those of others."""
         self.ring()
-        if wake.is_notifying and self.upkeep.sql.can_notify:
-            await self.upkeep.run(notify(self.upkeep.sql))
+        if wake.is_notifying and self.settling.sql.can_notify:
+            with suppress(StoreError):  # only a hint, and what it tells of is done
+                await self.settling.run(notify(self.settling.sql))
 
     def _hears(self) -> bool:
         return self.wakeup is not None and self.wakeup.hears

@@ -14,7 +14,7 @@ import steady_queue
 from steady_queue.aio import events
 from steady_queue.aio.reports import report
 from steady_queue.errors import StoreDataError, StoreError
-from steady_queue.store.outcome import Failed, Released, Verdict
+from steady_queue.store.outcome import Failed, Finished, Released, Verdict
 from steady_queue.store.settle import settle
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Outcomes in one statement.
 BATCH = 500
+#: Characters of return values in one statement, but for a single one that has more: servers have their limits.
+BATCH_CHARACTERS = 8_000_000
 #: Outcomes that may wait before nothing more is claimed.
 CAPACITY = 20_000
 
@@ -77,7 +79,8 @@ class Settler:
     async def run(self) -> None:
         while True:
             await self._wake.wait()
-            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+            size = self._batch_size()
+            batch, self._waiting = self._waiting[:size], self._waiting[size:]
             self._in_flight = batch
             await self._settle(batch)
             self._in_flight = ()
@@ -85,11 +88,22 @@ class Settler:
                 self._wake.clear()
                 self.drained.set()
 
+    def _batch_size(self) -> int:
+        """How many of those that wait go into the next statement."""
+        characters = 0
+        for at, outcome in enumerate(self._waiting[:BATCH]):
+            if isinstance(outcome, Finished) and outcome.value is not None:
+                characters += len(outcome.value)
+                if characters > BATCH_CHARACTERS and at:
+                    return at
+        return BATCH
+
     async def _settle(self, batch: Sequence[Outcome]) -> None:
         """Write a batch, however long it takes. A batch that holds a poisonous outcome is split until it is alone."""
+        again = False
         while True:
             try:
-                await self._write(batch)
+                await self._write(batch, again)
             except StoreDataError as error:
                 if len(batch) > 1:
                     middle = len(batch) // 2
@@ -97,13 +111,14 @@ class Settler:
                     await self._settle(batch[middle:])
                     return
                 batch = [_without_poison(batch[0], error)]
-            except StoreError as error:
+            except Exception as error:
+                again = again or (isinstance(error, StoreError) and error.applied == "unknown")
                 await self._outage.wait(self.name, error)
             else:
                 self._outage.over(self.name)
                 return
 
-    async def _write(self, batch: Sequence[Outcome]) -> None:
+    async def _write(self, batch: Sequence[Outcome], again: bool) -> None:
         began = self._clock.monotonic()
         settlement = await self._driver.run(
             settle(self._driver.sql, batch, worker_id=self._worker_id, preserve=steady_queue.preserve_finished_jobs)
@@ -114,7 +129,9 @@ class Settler:
             await self._made_ready()
         for outcome in batch:
             claim = outcome.claim
-            if settlement.verdicts[claim.claim_id] is Verdict.FENCED:
+            # A release leaves no trace in the job: after a lost reply, what is missing was released by the first try.
+            is_released = isinstance(outcome, Released) and again
+            if settlement.verdicts[claim.claim_id] is Verdict.FENCED and not is_released:
                 self._events.tell(events.JobFenced(job_id=claim.job_id, task_path=claim.task_path))
             elif isinstance(outcome, Released):
                 reason = outcome.reason

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from steady_queue.aio.reports import report_of
+from steady_queue.aio.reports import report, report_of
 from steady_queue.aio.threads import Threads
 from steady_queue.aio.tidiness import tidy_connections
+from steady_queue.errors import ConfigurationError
 from steady_queue.store.job import Lane
 from steady_queue.store.outcome import Failed, Released
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from uuid import UUID
 
     from steady_queue.aio.executor import Executor
@@ -31,10 +32,12 @@ MOST = 500
 
 @dataclass(slots=True)
 class Running:
-    """A job that runs now; `task` is None when it runs in a thread, which cannot be stopped."""
+    """A job that runs now, or waits for a thread. Without an ORM lane it is in a thread, and cannot be stopped."""
 
     claim: Claim
-    task: asyncio.Task[None] | None
+    lane: OrmLane | None = None
+    task: asyncio.Task[None] | None = None
+    has_begun: bool = False
     #: Why it was asked to stop.
     stopped: str | None = None
 
@@ -52,7 +55,8 @@ class Slots:
         ended: Callable[[Outcome], None],
         freed: Callable[[], None],
     ) -> None:
-        self._room: dict[int, int] = {Lane.ASYNC: coroutines, Lane.THREAD: threads}
+        self._capacity: dict[int, int] = {Lane.ASYNC: coroutines, Lane.THREAD: threads}
+        self._room = dict(self._capacity)
         self._executor = executor
         self._lanes = lanes
         self._ended = ended
@@ -65,7 +69,7 @@ class Slots:
         self._freed_lately = False
         #: Whether room that frees is to be told: somebody waits for it.
         self.is_wanted = False
-        self.lanes_in_use = sum(1 for count in (coroutines, threads) if count > 0)
+        self.lanes_in_use = sum(1 for count in self._capacity.values() if count > 0)
         #: How many jobs were given back so far.
         self.released = 0
         self.running: dict[UUID, Running] = {}
@@ -84,19 +88,24 @@ class Slots:
 
     @property
     def running_threads(self) -> int:
-        return sum(1 for running in self.running.values() if running.task is None)
+        return sum(1 for running in self.running.values() if running.lane is None)
 
     def start(self, claims: Iterable[Claim]) -> None:
         """Start jobs that were claimed for the room there is."""
         for claim in claims:
+            if not self._capacity.get(claim.lane):
+                # Its ready row named another lane than the job does.
+                error = f"its row names the lane {claim.lane}, for which this worker has no room"
+                self._ended(Failed(claim, report(ConfigurationError, error)))
+                continue
             self.idle.clear()
             self._room[claim.lane] -= 1
             if claim.lane == Lane.ASYNC:
                 lane, context = self._lanes.enter()
-                task = self._loop.create_task(self._run(claim, lane), context=context)
-                self.running[claim.claim_id] = Running(claim, task)
+                running = self.running[claim.claim_id] = Running(claim, lane)
+                running.task = self._loop.create_task(self._run(running, lane), context=context)
             else:
-                self.running[claim.claim_id] = Running(claim, None)
+                self.running[claim.claim_id] = Running(claim)
                 self._threads.submit(claim)
         if self._room[Lane.THREAD] < 0 and self._patience is None:
             self._be_patient()
@@ -115,6 +124,11 @@ class Slots:
         else:
             self.give_back("the tasks before it take long")
 
+    def decline(self, claims: Iterable[Claim], reason: str) -> None:
+        """Give back jobs that must not be started after all."""
+        for claim in claims:
+            self._ended(Released(claim, reason))
+
     def give_back(self, reason: str) -> int:
         """Release what no thread has begun; returns how many."""
         claims = self._threads.take_back()
@@ -122,14 +136,18 @@ class Slots:
             self._end(claim, Released(claim, reason))
         return len(claims)
 
-    def stop_async(self, reason: str) -> int:
-        """Cancel the async tasks. Those that really stop are given back; returns how many were asked."""
-        asked = 0
-        for running in list(self.running.values()):
-            if running.task is not None and running.stopped is None:
+    def stop_async(self, reason: str, only: Collection[UUID] | None = None) -> list[Running]:
+        """Cancel the async tasks, or only those of some claims. Those that really stop are given back; returns all."""
+        asked: list[Running] = []
+        for claim_id, running in list(self.running.items()):
+            if running.task is not None and running.stopped is None and (only is None or claim_id in only):
                 running.stopped = reason
                 running.task.cancel()
-                asked += 1
+                asked.append(running)
+                if running.lane is not None and not running.has_begun:
+                    # A coroutine that is cancelled before its first step is never entered.
+                    running.lane.left()
+                    self._end(running.claim, Released(running.claim, reason))
         return asked
 
     def was_stopped(self, claim: Claim) -> bool:
@@ -149,16 +167,17 @@ class Slots:
             self._patience.cancel()
         self._threads.close()
 
-    async def _run(self, claim: Claim, lane: OrmLane) -> None:
+    async def _run(self, running: Running, lane: OrmLane) -> None:
         outcome: Outcome
+        claim = running.claim
+        running.has_begun = True
         lane.entered()
         try:
             outcome = await self._executor.run_async(claim, self.was_stopped)
         except asyncio.CancelledError:
             # Only when it has really stopped may it run again.
             await lane.really_stopped()
-            running = self.running.get(claim.claim_id)
-            outcome = Released(claim, (running and running.stopped) or "")
+            outcome = Released(claim, running.stopped or "")
         except BaseException as error:
             # A fault of ours: whatever it is, the claim must not be left behind.
             outcome = Failed(claim, report_of(error))

@@ -19,6 +19,7 @@ from steady_queue.store.outcome import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from uuid import UUID
 
     from steady_queue.aio.clock import Clock
     from steady_queue.aio.events import Events
@@ -71,7 +72,7 @@ class Stopping:
         for slots in self._slots:
             slots.give_back("the process stops")
         await self._idle(until=deadline - min(CANCEL_GRACE, seconds / 2))
-        asked = sum(slots.stop_async("the process stops") for slots in self._slots)
+        asked = [running for slots in self._slots for running in slots.stop_async("the process stops")]
         await self._idle(until=max(deadline, self._clock.monotonic() + CANCEL_GRACE) if asked else deadline)
         self._abandon()
 
@@ -91,16 +92,29 @@ class Stopping:
         """Others may have taken our claims: stop what can be stopped, and end the process if something cannot."""
         silent = self._trust.since_beat
         reason = f"no heartbeat for {silent:.0f} s"
-        stopped = sum(slots.give_back(reason) + slots.stop_async(reason) for slots in self._slots)
+        unstarted = sum(slots.give_back(reason) for slots in self._slots)
+        asked = [running for slots in self._slots for running in slots.stop_async(reason)]
         threads = sum(slots.running_threads for slots in self._slots)
-        if stopped or threads:
+        if unstarted or asked or threads:
             self._events.tell(events.TrustLost(seconds=silent, threads=threads))
+        self._leave_with(threads, asked)
+
+    def lose(self, taken: set[UUID], *, buried: bool) -> None:
+        """Stop the jobs of claims that others have taken; threads too, if they took the process for dead."""
+        reason = "its claim was taken back"
+        asked = [running for slots in self._slots for running in slots.stop_async(reason, taken)]
+        threads = sum(running.lane is None and running.claim.claim_id in taken for running in self.running)
+        if asked or (threads and buried):
+            self._events.tell(events.ClaimsTaken(count=len(taken), threads=threads))
+        self._leave_with(threads if buried else 0, asked)
+
+    def _leave_with(self, threads: int, asked: Sequence[Running]) -> None:
+        """End the process if threads still run, or tasks that were asked to stop still do after a moment."""
         if threads:
             self._leave(EXIT_UNTRUSTED)
-        elif stopped:
-            self._loop.call_later(CANCEL_GRACE, self._leave_if_stuck)
+        elif asked:
+            self._loop.call_later(CANCEL_GRACE, self._leave_if_stuck, asked)
 
-    def _leave_if_stuck(self) -> None:
-        """End the process if a task still runs that was told to stop because others may have taken it."""
-        if not self._trust.is_held and any(running.stopped is not None for running in self.running):
+    def _leave_if_stuck(self, asked: Sequence[Running]) -> None:
+        if {running.claim.claim_id for running in asked} & {running.claim.claim_id for running in self.running}:
             self._leave(EXIT_UNTRUSTED)

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from steady_queue.aio import events
 from steady_queue.aio.bell import Bell
-from steady_queue.errors import StoreError, StoreUnavailable
+from steady_queue.errors import StoreUnavailable
 from steady_queue.store.drivers import postgres
 from steady_queue.store.notify import CHANNEL, notify
 
@@ -55,7 +55,7 @@ class Wakeup:
         while True:
             try:
                 await self._listen()
-            except StoreError as error:
+            except Exception as error:
                 self._lost(str(error))
                 await self._outage.wait(self.name, error)
 

@@ -1,7 +1,8 @@
 """Watchdog: a thread that guards the event loop from outside.
 
 It names the task, and the very line, that keeps the loop from going on. When trust runs out while the loop is blocked,
-no coroutine can act on it any more: the process ends itself, a clean crash instead of a double run.
+or the time after a signal to stop, no coroutine can act on it any more: the process ends itself, a clean crash instead
+of a double run.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 import traceback
+from math import inf
 from typing import TYPE_CHECKING
 
 from steady_queue.aio import events
@@ -37,17 +39,20 @@ class Watchdog:
         *,
         trust: Trust,
         name_of: Callable[[asyncio.Task[object] | None], str],
+        lost_trust: Callable[[], None],
         events: Events,
         leave: Callable[[int], object] = os._exit,
     ) -> None:
         self._trust = trust
         self._name_of = name_of
+        self._lost_trust = lost_trust
         self._events = events
         self._leave = leave
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._answered = threading.Event()
         self._stop = threading.Event()
+        self._leave_by = inf
         self.blocked_count = 0
 
     def start(self) -> None:
@@ -56,11 +61,18 @@ class Watchdog:
     def stop(self) -> None:
         self._stop.set()
 
+    def leave_after(self, seconds: float) -> None:
+        """End the process if the loop is blocked so many seconds from now. Safe in the handler of a signal."""
+        self._leave_by = min(self._leave_by, time.monotonic() + seconds)
+
     def _guard(self) -> None:
         while not self._stop.wait(LOOK_EVERY):
             self._answered.clear()
             asked = time.monotonic()
             try:
+                if not self._trust.is_held:
+                    # The heartbeat may sleep on: its timer stands still while the machine is suspended.
+                    self._loop.call_soon_threadsafe(self._lost_trust)
                 self._loop.call_soon_threadsafe(self._answered.set)
             except RuntimeError:
                 return  # the loop is closed
@@ -80,7 +92,7 @@ class Watchdog:
             while (now := time.monotonic()) < until:
                 if self._answered.wait(min(0.25, until - now)):
                     return
-                if not self._trust.is_held:
+                if not self._trust.is_held or now > self._leave_by:
                     self._leave(EXIT_UNTRUSTED)
                     return
 

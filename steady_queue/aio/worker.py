@@ -1,15 +1,15 @@
-"""Worker: claims ready jobs for exactly the room there is, and starts them."""
+"""Worker: claims ready jobs for the room there is, and starts them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from math import inf
 from typing import TYPE_CHECKING
 
-from anyio import CancelScope
+from anyio import CancelScope, current_time
 
 from steady_queue.aio import events
-from steady_queue.errors import StoreError
 from steady_queue.store.claim import Wanted, claim
 from steady_queue.store.queues import change_marker
 
@@ -24,11 +24,16 @@ if TYPE_CHECKING:
     from steady_queue.aio.pace import Pace
     from steady_queue.aio.queues import QueuePlan
     from steady_queue.aio.slots import Slots
+    from steady_queue.aio.trust import Trust
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.job import Claim, Lane
 
 #: How long it sleeps when nothing could be started anyway; a slot that frees wakes it, in seconds.
 FULL = 60.0
+#: How long a claim may still take when the process stops, in seconds.
+LAST_CLAIM = 1.0
+#: How often it looks for jobs although nothing seems to have changed, in seconds.
+LOOK_ANYWAY = 5.0
 
 
 class Worker:
@@ -45,6 +50,7 @@ class Worker:
         bell: Bell,
         pace: Pace,
         may_claim: Callable[[], bool],
+        trust: Trust,
         claiming: asyncio.Lock,
         reconcile: Callable[[], Awaitable[None]],
         clock: Clock,
@@ -56,10 +62,11 @@ class Worker:
         self.plan = plan
         self.slots = slots
         self.bell = bell
-        self.last_poll: float = clock.monotonic()
+        self.last_poll = self._last_claim = clock.monotonic()
         self._driver = driver
         self._pace = pace
         self._may_claim = may_claim
+        self._trust = trust
         self._claiming = claiming
         self._reconcile = reconcile
         self._clock = clock
@@ -68,6 +75,8 @@ class Worker:
         self._marker: int | None = None
         self._round_trip = 0.0
         self._is_unsure = False
+        self._scope = CancelScope()
+        self._deadline = inf
 
     async def run(self) -> None:
         rang = True
@@ -81,7 +90,7 @@ class Worker:
                     self._is_unsure = False
                 if free and await self._has_news(rang):
                     claims = await self._turn(free)
-            except StoreError as error:
+            except Exception as error:
                 # The claim may have been made although its reply was lost.
                 self._is_unsure = True
                 self._marker = None
@@ -91,23 +100,33 @@ class Worker:
             if _is_full(claims, free):
                 rang = True  # there may be more
                 continue
-            pause = self._pace.after(found=bool(claims)) if self.slots.free(self._round_trip) else FULL
-            rang = await self.bell.wait(pause if self._may_claim() else min(pause, 0.5))
+            rang = await self.bell.wait(self._pause(bool(claims)))
             if rang:
                 gather = self._pace.rang(self._clock.monotonic())
                 if gather and not self.slots.is_wanted:
                     await asyncio.sleep(gather)
+
+    def _pause(self, found: bool) -> float:
+        """How long to sleep at most, and whether room that frees is to end it."""
+        if not self._may_claim():
+            self.slots.is_wanted = False
+            self._marker = None
+            return 0.5
+        free = self.slots.free(self._round_trip)
+        self.slots.is_wanted = len(free) < self.slots.lanes_in_use
+        return self._pace.after(found=found) if free else FULL
 
     async def _turn(self, free: dict[Lane, int]) -> list[Claim]:
         queues = await self.plan.queues()
         began = self._clock.monotonic()
         async with self._claiming:
             wanted = [Wanted(self.process_id, lane, room, queues) for lane, room in free.items()]
-            # Not to be interrupted by a stop between the claim and the start: the reply would be lost.
-            with CancelScope(shield=True):
-                claims = await self._driver.run(claim(self._driver.sql, *wanted))
-            self.slots.start(claims)
-        self.last_poll = self._clock.monotonic()
+            claims = await self._claim(wanted)
+            if self._trust.is_held:
+                self.slots.start(claims)
+            else:
+                self.slots.decline(claims, "the process slept past its time")
+        self._last_claim = self.last_poll = self._clock.monotonic()
         self._round_trip = self.last_poll - began
         if len(claims) < sum(free.values()) and self.plan.forget():
             self._marker = None
@@ -116,6 +135,17 @@ class Worker:
             self._events.tell(events.JobsClaimed(count=len(claims), milliseconds=took))
         return claims
 
+    async def _claim(self, wanted: Sequence[Wanted]) -> list[Claim]:
+        # Not to be interrupted by a stop between the claim and the start: the reply would be lost. A server that does
+        # not answer cannot hold up the stop for ever, though: then the claims are found by their process id.
+        with CancelScope(shield=True, deadline=self._deadline) as self._scope:
+            return await self._driver.run(claim(self._driver.sql, *wanted))
+        return []
+
+    def hurry(self) -> None:
+        """Let the last claim take a moment longer, not more."""
+        self._deadline = self._scope.deadline = current_time() + LAST_CLAIM
+
     async def _has_news(self, rang: bool) -> bool:
         """Whether a claim could find anything: asked only where the answer is cheaper than the claim."""
         if not self._driver.sql.change_marker:
@@ -123,7 +153,8 @@ class Worker:
         marker = await self._driver.run(change_marker(self._driver.sql))
         changed, self._marker = marker != self._marker, marker
         self.last_poll = self._clock.monotonic()
-        return rang or changed
+        # The marker does not tell of this process's own writes: whatever was missed is found before long.
+        return rang or changed or self.last_poll - self._last_claim > LOOK_ANYWAY
 
 
 def _is_full(claims: Sequence[Claim], wanted: Mapping[Lane, int]) -> bool:

@@ -187,10 +187,19 @@ def _fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits) -> Flow[int
     rows = yield sql.say(f"SELECT c.job_id{_ORPHANED} LIMIT ?", BATCH, returns="u")
     if not rows:
         return 0
-    claims = yield from _claims(sql, "c.job_id IN ?*", [row[0] for row in rows])
+    ids = [row[0] for row in rows]
+    claims = yield from _claims(sql, "c.job_id IN ?*", ids)
     if claims:
         yield from _fail(sql, claims, report, "unknown", limits)
+    yield from _forget_jobless(sql, ids)
     return len(claims)
+
+
+def _forget_jobless(sql: Dialect, job_ids: Sequence[UUID]) -> Flow[None]:
+    """Remove claimed rows whose job does not exist: nothing can become of them."""
+    rows = yield sql.say("SELECT id FROM steady_queue_job WHERE id IN ?*", list(job_ids), returns="u")
+    if gone := set(job_ids) - {row[0] for row in rows}:
+        yield sql.say("DELETE FROM steady_queue_claimedexecution WHERE job_id IN ?*", list(gone))
 
 
 def _claims(sql: Dialect, where: str, value: object) -> Flow[list[Claim]]:
@@ -280,10 +289,13 @@ def _own_claims(sql: Dialect, me: UUID) -> Flow[dict[UUID, UUID]]:
 
 
 def _release(sql: Dialect, claims: Mapping[UUID, UUID], worker_id: str) -> Flow[int]:
-    found = yield from _claims(sql, "c.job_id IN ?*", list(claims.values())[:BATCH])
+    ids = list(claims.values())[:BATCH]
+    found = yield from _claims(sql, "c.job_id IN ?*", ids)
     lost = [Released(claim) for claim in found if claim.claim_id in claims]
     if lost:
         yield from settle(sql, lost, worker_id=worker_id).flow()
+    if len(found) < len(ids):
+        yield from _forget_jobless(sql, ids)
     return len(lost)
 
 

@@ -275,18 +275,25 @@ async def test_rows_with_any_queue_name_and_priority_are_run(database: str) -> N
         await until(lambda: all_finished(database, len(odd)))
 
 
+@pytest.mark.parametrize("lane", [2, 7, -1])
+async def test_a_row_with_a_lane_that_the_worker_has_not_fails(database: str, lane: int) -> None:
+    result = await tasks.rests.aenqueue("odd")
+    await aside(query, database, f"UPDATE steady_queue_job SET lane = {lane}")
+    async with running(worker()):
+        await ended(result)
+        await still_works()
+    assert error_of(result) == "steady_queue.errors.ConfigurationError"
+
+
 async def test_a_ready_row_without_a_job_harms_nobody(database: str) -> None:
     nobody = job(priority=100)
     insert = "INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority) VALUES (?, ?, ?, ?)"
     await aside(lambda: SyncStore(database).ask(insert, nobody.id, "default", nobody.lane, nobody.priority))
-    try:
-        async with running(worker(coroutines=1, threads=1)) as process:
-            await still_works()
-            await process.maintenance.turn()
-            await still_works()
-    finally:
-        for table in ("readyexecution", "claimedexecution"):
-            await aside(query, database, f"DELETE FROM steady_queue_{table}")
+    async with running(worker(coroutines=1, threads=1)) as process:
+        await still_works()
+        await process.maintenance.turn()
+        await still_works()
+        assert await aside(count, database, "claimedexecution") == 0
 
 
 async def all_finished(alias: str, number: int) -> bool:

@@ -6,22 +6,33 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
 from steady_queue.aio import running
+from steady_queue.aio.reports import report
+from steady_queue.processes import ProcessPrunedError
+from steady_queue.store.maintenance import bury as _bury
 from tests.shop import tasks
 from tests.shop.tasks import add, greet
 from tests.support.running import PATIENCE, aside, ended, error_of, values, worker
 from tests.support.scripts import REPOSITORY
+from tests.support.stores import SyncStore
 from tests.support.tables import count, counts, query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from steady_queue.compat import Task
+    from tests.servers import MariaDB, Postgres
     from tests.support.proxy import Proxy
+
+    Servers = dict[str, Postgres | MariaDB]
 
 pytestmark = pytest.mark.anyio
 
@@ -97,15 +108,20 @@ async def test_an_interrupt_from_the_keyboard_stops_the_command_as_well(database
 
 
 async def test_the_command_ends_although_tasks_do_not_and_they_have_failed(database: str) -> None:
-    """A thread, a coroutine that swallows its cancellation, and a thread of an ORM lane."""
-    stubborn = (tasks.never_ends, tasks.never_ends_async, tasks.never_ends_in_orm_lane)
+    """A thread, a coroutine that swallows its cancellation, a thread of an ORM lane, and one of asyncio."""
+    stubborn = (
+        tasks.never_ends,
+        tasks.never_ends_async,
+        tasks.never_ends_in_orm_lane,
+        tasks.never_ends_in_another_thread,
+    )
     results = [await task.aenqueue() for task in stubborn]
     with command(database, "--async") as process:
         for _ in stubborn:
             await prints(process, "began")
         process.send_signal(signal.SIGTERM)
         printed = await printed_by(process)
-    assert await aside(counts, database) == {"failed": 3}, printed
+    assert await aside(counts, database) == {"failed": len(stubborn)}, printed
     await ended(*results)
     assert {error_of(result) for result in results} == {"steady_queue.processes.ProcessExitError"}
     assert await aside(count, database, "process") == 0
@@ -131,6 +147,83 @@ async def test_the_command_can_be_stopped_while_it_waits_for_its_database(databa
         await prints(process, "the database cannot be used")
         process.send_signal(signal.SIGTERM)
         await printed_by(process)
+
+
+@pytest.mark.only_on("sqlite")
+async def test_the_command_obeys_although_a_task_blocks_its_loop(database: str) -> None:
+    result = await tasks.blocks_the_loop.aenqueue()
+    with command(database, "--async") as process:
+        await prints(process, "began")
+        process.send_signal(signal.SIGTERM)
+        await printed_by(process, code=75)
+    async with running(worker(coroutines=0)):
+        await ended(result)
+    assert error_of(result) == "steady_queue.processes.ProcessExitError"
+
+
+async def test_a_child_of_a_task_that_exits_fails_its_job_alone(database: str) -> None:
+    with command(database, "--async") as process:
+        result = await tasks.exits_in_a_child.aenqueue()
+        await ended(result)
+        assert error_of(result) == "builtins.SystemExit"
+        assert await values(await add.aenqueue(1)) == [1]
+        process.send_signal(signal.SIGTERM)
+        await printed_by(process)
+
+
+@pytest.mark.only_on("postgres", "mariadb")
+async def test_the_command_can_be_stopped_while_its_server_does_not_answer(database: str, servers: Servers) -> None:
+    with command(database, "--async") as process:
+        await values(await add.aenqueue(1))
+        servers[database].freeze()
+        try:
+            process.send_signal(signal.SIGTERM)
+            await printed_by(process)
+        finally:
+            servers[database].thaw()
+
+
+@pytest.mark.only_on("postgres", "mariadb")  # on SQLite a frozen writer holds up everybody
+@pytest.mark.parametrize("task", [tasks.never_ends, tasks.never_ends_async])
+async def test_a_process_that_was_frozen_past_its_time_leaves_with_75_when_its_task_cannot_be_stopped(
+    database: str, task: Task[..., Any]
+) -> None:
+    result = await task.aenqueue()
+    with command(database, "--async", alive=2) as process:
+        await prints(process, "began")
+        process.send_signal(signal.SIGSTOP)
+        await aside(bury, database)
+        process.send_signal(signal.SIGCONT)
+        await printed_by(process, code=75)
+    await ended(result)
+    assert error_of(result) == "steady_queue.processes.ProcessPrunedError"
+
+
+@pytest.mark.only_on("postgres", "mariadb")
+async def test_a_process_that_was_frozen_past_its_time_stops_its_async_tasks_and_goes_on(database: str) -> None:
+    result = await tasks.sleeps_for_long.aenqueue()
+    with command(database, "--async", alive=2) as process:
+        await prints(process, "began")
+        process.send_signal(signal.SIGSTOP)
+        await aside(bury, database)
+        process.send_signal(signal.SIGCONT)
+        await prints(process, "had been taken back")
+        assert await values(await add.aenqueue(1)) == [1]
+        process.send_signal(signal.SIGTERM)
+        await printed_by(process)
+    await ended(result)
+    assert error_of(result) == "steady_queue.processes.ProcessPrunedError"
+
+
+def bury(alias: str) -> None:
+    """Take the only process for dead, as another would that sees no heartbeat for so long."""
+    store = SyncStore(alias)
+    error = report(ProcessPrunedError, "no heartbeat")
+    deadline = time.monotonic() + PATIENCE
+    while not (found := store.run(_bury(store.sql, me=uuid4(), report=lambda _: error, alive=timedelta(seconds=2)))):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert found.jobs == 1
 
 
 def test_without_a_choice_the_command_says_what_there_is() -> None:

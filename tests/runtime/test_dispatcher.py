@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db import transaction
 from django.db.models import F
 
 from steady_queue import aenqueue_all
+from steady_queue.aio import dispatcher as dispatcher_module
 from steady_queue.aio import running
 from steady_queue.aio.events import JobsDispatched
 from steady_queue.arguments import loads
@@ -161,3 +166,38 @@ async def test_a_scheduled_job_that_does_not_wait_for_a_slot_is_gone_when_it_fal
     with pytest.raises(TaskResultDoesNotExist):
         await later.arefresh()
     assert await aside(counts, database) == {"ready": 1}
+
+
+@pytest.mark.only_on("postgres", "mariadb")  # SQLite locks no rows
+async def test_a_due_job_that_somebody_holds_is_waited_for_without_haste(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[float] = []
+    dispatch_once = dispatcher_module.Dispatcher._dispatch
+
+    async def noted(self: dispatcher_module.Dispatcher) -> bool:
+        tried.append(time.monotonic())
+        return await dispatch_once(self)
+
+    monkeypatch.setattr(dispatcher_module.Dispatcher, "_dispatch", noted)
+    result = await tasks.rests.using(run_after=HOUR).aenqueue("held")
+    await ScheduledExecution._base_manager.using(database).aupdate(scheduled_at=F("scheduled_at") - 2 * HOUR)
+    is_held, let_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transaction.atomic(using=database):
+            query(database, "SELECT job_id FROM steady_queue_scheduledexecution FOR UPDATE")
+            is_held.set()
+            let_go.wait(30)
+
+    holding = asyncio.create_task(aside(hold))
+    try:
+        await until(is_held.is_set)
+        async with running(worker()):
+            await until(lambda: len(tried) >= 4)
+            let_go.set()
+            assert await values(result) == ["held"]
+    finally:
+        let_go.set()
+        await holding
+    assert tried[3] - tried[0] >= 3 * dispatcher_module.HELD * 0.9

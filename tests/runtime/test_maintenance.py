@@ -228,13 +228,15 @@ async def test_a_process_that_others_buried_registers_anew_and_its_late_outcomes
     # It must not register anew before it is taken for missing.
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=60))
     heard = Heard()
-    async with running(worker(), events=heard) as process:
+    left: list[int] = []
+    async with running(worker(), events=heard, leave=left.append) as process:
         result = await tasks.blocks.aenqueue("late")
         await until(lambda: book.began == ["late"])
         await aside(query, database, "DELETE FROM steady_queue_process")
         await process.maintenance._fail_orphans()
         assert await process.heartbeat._beat()
         assert [event.again for event in heard.of(ProcessRegistered)] == [" again"]
+        assert left == [75]  # the thread cannot be stopped, and its job has failed
         book.gate.set()
         await until(lambda: bool(heard.of(JobFenced)))
         await result.arefresh()
@@ -265,6 +267,17 @@ async def test_ready_jobs_that_nobody_serves_are_warned_of(database: str) -> Non
         await tasks.works.using(queue_name="mail").aenqueue("no thread")
         await process.maintenance.look_around()
     assert [event.where for event in heard.of(NobodyServes)] == ["default (async), mail (thread)"]
+
+
+@pytest.mark.parametrize("metadata", ["null", "[]", '{"actors": null}', '{"actors": [1, {"queues": 3}]}', "no JSON"])
+async def test_a_process_row_of_another_making_harms_nobody(database: str, metadata: str) -> None:
+    await tasks.works.using(queue_name="reports").aenqueue("waits")
+    await aside(SyncStore(database).worker, "odd")
+    await aside(query, database, "UPDATE steady_queue_process SET metadata = %s", metadata)
+    heard = Heard()
+    async with running(IDLE, events=heard) as process:
+        await process.maintenance.look_around()
+    assert ["reports" in event.where for event in heard.of(NobodyServes)] == [True]
 
 
 async def test_a_settle_after_the_claim_was_taken_is_told_as_fenced(database: str) -> None:

@@ -22,6 +22,7 @@ from steady_queue.aio.events import (
     DatabaseLost,
     JobFenced,
     JobReleased,
+    OutcomesUnwritten,
     ProcessRegistered,
     TrustLost,
 )
@@ -136,10 +137,12 @@ async def test_a_stop_while_the_server_is_down_ends_soon_and_leaves_the_rest_to_
 ) -> None:
     monkeypatch.setattr(process_module, "FLUSH_WITHIN", 0.5)
     result = await tasks.blocks.aenqueue("settled by nobody")
-    async with AsyncExitStack() as down, running(worker()):
+    heard = Heard()
+    async with AsyncExitStack() as down, running(worker(), events=heard):
         await until(lambda: sum(book.now.values()) == 1)
         await down.enter_async_context(outage(servers[database]))
         book.gate.set()
+    assert [event.count for event in heard.of(OutcomesUnwritten)] == [1]
     assert await aside(counts, database) == {"claimed": 1}
     await aside(query, database, "DELETE FROM steady_queue_process")
     async with running(worker()) as process:
@@ -294,6 +297,19 @@ async def test_jobs_whose_claim_was_answered_into_the_void_are_given_back_and_ru
     assert proxy.has_lost.is_set()
     assert [event.count for event in heard.of(ClaimsReconciled)] == [6]
     assert set(book.runs.values()) == {2}
+
+
+async def test_connections_that_never_answer_again_are_replaced(
+    database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a balancer that has lost its backend: nothing is closed, and nothing comes back."""
+    monkeypatch.setattr(process_module, "LONGEST", 1.0)
+    heard = Heard()
+    async with running(worker(), alias=behind, events=heard):
+        assert await values(await tasks.rests.aenqueue("before")) == ["before"]
+        proxy.mute()
+        assert await values(await tasks.rests.aenqueue("after")) == ["after"]
+    assert any("no answer within" in event.error for event in heard.of(DatabaseLost))
 
 
 async def test_one_heartbeat_that_is_lost_costs_nothing(

@@ -12,7 +12,7 @@ import pytest
 import steady_queue
 from steady_queue.aio import running
 from steady_queue.aio import stopping as stopping_module
-from steady_queue.aio.events import ProcessStopped, ProcessStopping
+from steady_queue.aio.events import JobReleased, ProcessStopped, ProcessStopping
 from steady_queue.compat import TaskResultStatus, task_finished
 from tests.runtime import tasks
 from tests.runtime.tasks import book
@@ -21,6 +21,7 @@ from tests.support.tables import count, counts, query
 
 if TYPE_CHECKING:
     from steady_queue.compat import Task, TaskResult
+    from steady_queue.store.job import Claim
 
 pytestmark = pytest.mark.anyio
 
@@ -82,6 +83,25 @@ async def test_a_long_async_task_is_cancelled_and_ready_again_with_no_attempt_sp
     async with running(worker()):
         assert await values(result) == ["long"]
         assert len(result.worker_ids) == 1
+
+
+async def test_an_async_task_that_is_stopped_before_its_first_step_is_given_back(database: str) -> None:
+    heard = Heard()
+    async with running(worker(), events=heard) as process:
+        slots = process.workers[0].slots
+        start = slots.start
+
+        def start_and_stop(claims: list[Claim]) -> None:
+            start(claims)
+            if claims and not book.began:
+                slots.stop_async("a test")
+                slots.start = start  # type: ignore[method-assign]
+
+        slots.start = start_and_stop  # type: ignore[method-assign, assignment]
+        assert await values(await tasks.rests.aenqueue("again")) == ["again"]
+    assert [event.reason for event in heard.of(JobReleased)] == ["a test"]
+    assert book.runs["again"] == 1
+    await nothing_is_left(database)
 
 
 async def test_a_limited_async_task_that_is_given_back_keeps_its_slot(database: str, hurried: None) -> None:

@@ -59,7 +59,13 @@ async def test_a_blocked_loop_that_outlasts_trust_ends_the_process(watchful: Non
         return "this very test"
 
     heard = Heard()
-    guard = Watchdog(trust=Trust(alive_seconds=0.5, clock=SystemClock()), name_of=name_of, events=heard, leave=leave)
+    guard = Watchdog(
+        trust=Trust(alive_seconds=0.5, clock=SystemClock()),
+        name_of=name_of,
+        lost_trust=lambda: None,
+        events=heard,
+        leave=leave,
+    )
     guard.start()
     try:
         assert gone.wait(PATIENCE)  # in the loop's own thread: it is blocked
@@ -73,7 +79,8 @@ async def test_a_watchdog_ends_with_its_loop() -> None:
     def guards() -> list[threading.Thread]:
         return [thread for thread in threading.enumerate() if thread.name == "steady-queue-watchdog"]
 
-    guard = Watchdog(trust=Trust(alive_seconds=60, clock=SystemClock()), name_of=str, events=Heard())
+    trust = Trust(alive_seconds=60, clock=SystemClock())
+    guard = Watchdog(trust=trust, name_of=str, lost_trust=lambda: None, events=Heard())
     guard.start()
     guard.stop()
     await until(lambda: not guards())

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import steady_queue
 from steady_queue import aenqueue_all
 from steady_queue.aio import running
+from steady_queue.aio.threads import Threads
 from steady_queue.configuration import Options, Worker
 from steady_queue.errors import ConfigurationError
 from tests.runtime import tasks
@@ -170,6 +172,19 @@ async def test_a_job_enqueued_while_the_worker_sleeps_starts_at_once(database: s
             await until(lambda before=began: len(book.began) > before, patience=SOON)  # type: ignore[misc]
 
 
+async def test_room_that_was_lost_to_a_wrong_forecast_is_found_again(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim made for more than there is room for at its end: what frees then is told."""
+    forecasts = iter([8])
+    monkeypatch.setattr(Threads, "ahead", lambda self, seconds: next(forecasts, 0))
+    results = await enqueued(tasks.works, range(3))
+    async with running(worker(coroutines=0, threads=1, polling_interval=timedelta(seconds=45))):
+        await until(lambda: len(book.began) >= 1)
+        results += await enqueued(tasks.works, range(3, 6))
+        await values(*results)
+
+
 async def test_limited_jobs_are_promoted_one_after_another_without_delay(database: str) -> None:
     async with running(worker(polling_interval=timedelta(seconds=20))):
         results = await enqueued(tasks.alone, range(8))
@@ -185,6 +200,15 @@ async def test_a_process_shows_itself_while_it_runs_and_leaves_no_row(database: 
             (process.name, "process")
         ]
     assert await aside(count, database, "process") == 0
+
+
+async def test_a_heartbeat_too_slow_for_its_threshold_is_refused(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(seconds=90))
+    with pytest.raises(ConfigurationError, match="process_alive_threshold"):
+        async with running(worker()):
+            raise AssertionError("it ran")
 
 
 async def test_options_that_make_no_sense_are_refused_before_anything_runs(database: str) -> None:

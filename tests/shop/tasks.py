@@ -113,5 +113,29 @@ async def never_ends_async() -> None:
 
 
 @task
+async def never_ends_in_another_thread() -> None:
+    await asyncio.to_thread(block_for_ever)
+
+
+@task
+async def blocks_the_loop() -> None:
+    block_for_ever()
+
+
+@task
+async def exits_in_a_child() -> None:
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    await asyncio.gather(leave())
+
+
+@task
+async def sleeps_for_long() -> None:
+    say_that_it_began()
+    await asyncio.sleep(600)
+
+
+@task
 async def never_ends_in_orm_lane() -> None:
     await sync_to_async(block_for_ever)()

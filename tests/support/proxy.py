@@ -37,6 +37,7 @@ class Link:
         self.server = server
         self.is_muted = False
         self.is_marked = False
+        self.is_silent = False
 
     def cut(self) -> None:
         for end in (self.client, self.server):
@@ -80,6 +81,11 @@ class Proxy:
         for link in list(self._links):
             link.cut()
 
+    def mute(self) -> None:
+        """Let the connections that there are carry nothing any more, without closing them."""
+        for link in list(self._links):
+            link.is_silent = True
+
     def come_back(self) -> None:
         """Take connections again."""
         self._listener = socket.create_server((self.host, self.port))
@@ -118,6 +124,8 @@ class Proxy:
         with suppress(OSError):
             while data := link.client.recv(1 << 16):
                 self.requests += 1
+                if link.is_silent:
+                    continue
                 loss = self._loss
                 if loss is not None and loss.after is not None and loss.after.search(data):
                     link.is_marked = True
@@ -135,6 +143,8 @@ class Proxy:
     def _answers(self, link: Link) -> None:
         with suppress(OSError):
             while data := link.server.recv(1 << 16):
+                if link.is_silent:
+                    continue
                 if link.is_muted:
                     self.has_lost.set()
                     break

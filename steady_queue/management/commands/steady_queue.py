@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import BaseCommand, CommandError
 
 from steady_queue.aio.embedding import prepared
+from steady_queue.aio.lanes import OtherThreads
 from steady_queue.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
+    from collections.abc import Coroutine
 
 
 class Command(BaseCommand):
@@ -49,21 +51,42 @@ async def serve() -> None:
     """Run until TERM or INT, which also end a start that waits for the database; then drain."""
     process = prepared()
     loop = asyncio.get_running_loop()
+    threads = OtherThreads()
+    loop.set_default_executor(threads)
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, process.stop)
+        # Not a handler of the loop: that would not be called while a task blocks it.
+        signal.signal(number, process.stop_by_signal)
     await process.run()
     if process.refusal is not None:
         raise process.refusal
-    if process.abandoned:
-        # Their outcome is written. The interpreter would wait for them at its end, for ever perhaps.
+    if process.abandoned or threads.calls:
+        # What became of their tasks is written. The interpreter would wait for them at its end, for ever perhaps.
         logging.shutdown()
         os._exit(0)
 
 
-def _run(main: Any) -> None:
+def _new_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
     except ImportError:
-        asyncio.run(main)
-    else:
-        uvloop.run(main)
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    """Run to the end.
+
+    An asyncio task that raises SystemExit or KeyboardInterrupt makes the loop raise it as well. When a job has started
+    that task, it is the job's affair, and the loop goes on.
+    """
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        loop = runner.get_loop()
+        served = loop.create_task(main)
+        while not served.done():
+            try:
+                loop.run_until_complete(served)
+            except (SystemExit, KeyboardInterrupt):
+                if served.done():
+                    raise
+                logging.getLogger("steady_queue").exception("a task inside a job raised what would end the process")
+        served.result()

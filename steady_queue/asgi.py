@@ -1,0 +1,275 @@
+"""The runtime inside an ASGI server: `application = SteadyQueue(get_asgi_application())`.
+
+Django's application refuses the server's lifespan, so it is answered here: the startup starts the runtime in the
+server's loop, the shutdown drains it. Signals stay the server's, and requests pass through untouched.
+
+A server without its queue looks well from outside, while tasks pile up. So the default of `on_death` ends the server:
+whatever restarts it brings the queue back, and a process that others take for dead runs nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from anyio import CancelScope, create_task_group, move_on_after
+
+from steady_queue.aio.embedding import prepared
+from steady_queue.aio.watchdog import EXIT_UNTRUSTED
+from steady_queue.errors import ConfigurationError, SteadyQueueError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from anyio.abc import TaskGroup
+
+    from steady_queue.aio.process import Process
+    from steady_queue.configuration import Options
+
+    Message: TypeAlias = dict[str, Any]
+    Receive: TypeAlias = Callable[[], Awaitable[Any]]
+    Send: TypeAlias = Callable[[Any], Awaitable[object]]
+    Application: TypeAlias = Callable[[Any, Any, Any], Awaitable[object]]
+    OnDeath: TypeAlias = Literal["exit", "ignore"] | Callable[[Exception], object]
+
+logger = logging.getLogger("steady_queue")
+
+#: How long the startup waits for the runtime to be ready, in seconds: the time that a database takes which is started
+#: together with the server, and less than one that is really away.
+READY_WITHIN = 5.0
+#: How long requests may go on when the server ends because its queue has died, in seconds.
+EXIT_WITHIN = 30.0
+
+
+class SteadyQueue:
+    """An ASGI application that runs tasks beside the one that it wraps.
+
+    `options` and `parts` are those of `steady_queue.aio.running`. `on_death` says what becomes of the server when the
+    runtime fails, or when others may take this process for dead while a task runs that cannot be stopped:
+
+    - "exit": it ends with status 75. After a failure requests may finish first; with such a task it ends at once.
+    - "ignore": it is logged, and the server goes on.
+    - a function: it is called with the error, and the server goes on. It is called in the event loop, but in a thread
+      when a task blocks the loop.
+
+    After `ready_within` seconds the server begins to serve even if the database does not answer yet.
+    """
+
+    def __init__(
+        self,
+        app: Application,
+        options: Options | None = None,
+        *,
+        on_death: OnDeath = "exit",
+        ready_within: float = READY_WITHIN,
+        **parts: Any,
+    ) -> None:
+        if on_death not in ("exit", "ignore") and not callable(on_death):
+            raise ConfigurationError(f'on_death must be "exit", "ignore" or a function, not {on_death!r}')
+        if "leave" in parts:
+            raise ConfigurationError("on_death takes the place of leave")
+        #: The runtime, once the server has started it.
+        self.process: Process | None = None
+        self._app = app
+        self._options = options
+        self._on_death = on_death
+        self._ready_within = ready_within
+        self._parts = parts
+        self._has_lifespan = False
+        self._is_told = False
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(scope, receive, send)
+            return
+        if not self._has_lifespan and not self._is_told:
+            self._is_told = True
+            logger.error(
+                "TASKS DO NOT RUN IN THIS PROCESS: the server has sent a request, but no lifespan startup before it. "
+                "Switch its lifespan on (uvicorn: --lifespan on), use a server that has one (uvicorn, Hypercorn; not "
+                "Daphne), or run tasks in a process of their own: manage.py steady_queue"
+            )
+        await self._app(scope, receive, send)
+
+    async def _live(self, scope: Any, receive: Receive, send: Send) -> None:
+        """From the server's startup to its shutdown. The wrapped application starts first and stops last."""
+        await receive()
+        self._has_lifespan = True
+        runtime = _Runtime(self._on_death)
+        async with create_task_group() as group:
+            wrapped = _Wrapped(self._app, scope)
+            group.start_soon(wrapped.run)
+            try:
+                problem = await wrapped.ask("startup")
+                if problem is None:
+                    problem = await runtime.start(group, self._ready_within, self._options, self._parts)
+                    if problem is not None:
+                        await wrapped.ask("shutdown")
+                await send(_answer("startup", problem))
+                if problem is None:
+                    self.process = runtime.process
+                    await receive()
+            finally:
+                # If the lifespan is cancelled instead, the group waits for the drain.
+                runtime.stop()
+            if problem is None:
+                await runtime.ended.wait()
+                problem = await wrapped.ask("shutdown") or runtime.problem
+                runtime.end_server()
+                await send(_answer("shutdown", problem))
+            group.cancel_scope.cancel()
+
+
+class _Runtime:
+    """The runtime of one lifespan, and what becomes of the server if it dies."""
+
+    def __init__(self, on_death: OnDeath) -> None:
+        self.process: Process | None = None
+        self.ended = asyncio.Event()
+        self._ends_server = False
+        self._on_death = on_death
+        self._error: Exception | None = None
+        self._is_serving = False
+        self._lost_until: float | None = None
+
+    async def start(
+        self, group: TaskGroup, ready_within: float, options: Options | None, parts: dict[str, Any]
+    ) -> str | None:
+        """Start it; the problem is told if it cannot be started, but not if its database is away."""
+        try:
+            self.process = process = prepared(options, leave=self._lost, **parts)
+        except Exception as error:
+            self._failed(error)
+            return self.problem
+        group.start_soon(self._run, process)
+        with move_on_after(ready_within):
+            await process.ready.wait()
+        if process.refusal is not None:
+            await self.ended.wait()
+        if self._error is not None:
+            return self.problem
+        if not process.ready.is_set():
+            logger.warning(
+                "the queue was not ready within %g s: the server starts without it; tasks run as soon as it is",
+                ready_within,
+            )
+        self._is_serving = True
+        return None
+
+    def stop(self) -> None:
+        self._is_serving = False
+        if self.process is not None:
+            self.process.stop()
+
+    def end_server(self) -> None:
+        """End the process if the queue has died and takes the server with it; requests have ended by now."""
+        if self._ends_server:
+            logging.shutdown()
+            os._exit(EXIT_UNTRUSTED)
+
+    @property
+    def problem(self) -> str | None:
+        """Why it has failed, or could not start."""
+        return None if self._error is None else f"Steady Queue: {type(self._error).__name__}: {self._error}"
+
+    async def _run(self, process: Process) -> None:
+        # Shielded: a lifespan that is cancelled cancels its group, and what runs must be drained all the same.
+        with CancelScope(shield=True):
+            try:
+                await process.run()
+                error: Exception | None = process.refusal
+            except Exception as failure:
+                error = _alone(failure)
+        if error is not None:
+            self._failed(error)
+        self.ended.set()
+
+    def _failed(self, error: Exception) -> None:
+        self._error = error
+        if self._is_serving:
+            self._died(error)
+        elif not isinstance(error, ConfigurationError):
+            # The server tells the text of an error, but not where it is from.
+            logger.error("the queue has failed", exc_info=error)
+
+    def _died(self, error: Exception) -> None:
+        logger.critical("THE QUEUE HAS DIED: no tasks run in this process any more", exc_info=error)
+        if self._on_death == "exit":
+            # The server's own way to stop, which lets requests finish and then asks for the shutdown.
+            self._ends_server = True
+            asyncio.get_running_loop().call_later(EXIT_WITHIN, os._exit, EXIT_UNTRUSTED)
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            self._tell(error)
+
+    def _lost(self, status: int) -> None:
+        """Trust is lost while something cannot be stopped. Told once for each loss, by the loop or the watchdog."""
+        assert self.process is not None
+        trust = self.process.trust
+        if self._lost_until == trust.until:
+            return
+        self._lost_until = trust.until
+        error = SteadyQueueError(
+            f"others may take this process for dead, {trust.since_beat:.0f} s after its last heartbeat,"
+            " while a task runs that cannot be stopped"
+        )
+        logger.critical("%s", error)
+        if self._on_death == "exit":
+            os._exit(status)
+        self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
+        if callable(self._on_death):
+            try:
+                self._on_death(error)
+            except Exception:
+                logger.exception("on_death has failed")
+
+
+class _Wrapped:
+    """The wrapped application's lifespan. If it raises or returns without an answer it has none, as servers see it."""
+
+    def __init__(self, app: Application, scope: Any) -> None:
+        self._app = app
+        self._scope = scope
+        self._asked: asyncio.Queue[Message] = asyncio.Queue()
+        self._answers: asyncio.Queue[Message] = asyncio.Queue()
+        self._has_started = False
+        self._has_ended = False
+
+    async def run(self) -> None:
+        try:
+            await self._app(self._scope, self._asked.get, self._answers.put)
+        except Exception as error:
+            if self._has_started:
+                logger.exception("the application has left its lifespan")
+                self._answers.put_nowait(_answer("shutdown", str(error)))
+        self._has_ended = True
+        self._answers.put_nowait({"type": "none"})
+
+    async def ask(self, phase: Literal["startup", "shutdown"]) -> str | None:
+        """Pass the phase on and wait for its end; returns the problem that the application tells."""
+        if self._has_ended and self._answers.empty():
+            return None
+        self._asked.put_nowait({"type": f"lifespan.{phase}"})
+        answer = await self._answers.get()
+        self._has_started = answer["type"] == "lifespan.startup.complete"
+        if answer["type"] == f"lifespan.{phase}.failed":
+            return str(answer.get("message", "")) or f"the application's {phase} has failed"
+        return None
+
+
+def _answer(phase: str, problem: str | None) -> Message:
+    if problem is None:
+        return {"type": f"lifespan.{phase}.complete"}
+    return {"type": f"lifespan.{phase}.failed", "message": problem}
+
+
+def _alone(error: Exception) -> Exception:
+    """The error itself, without the task groups that it has left."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,298 @@
+"""For the tests of applications: run what was enqueued inside the test, and assert what was.
+
+Jobs are claimed, run and settled by the code of a worker, but one after another and over Django's own connection, and
+so inside the test's transaction. In TestCase no `on_commit` runs: limited jobs stay blocked until `run_pending` comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from anyio import CancelScope
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import DatabaseError, connections
+from django.utils import timezone, translation
+
+import steady_queue
+from steady_queue import arguments, results
+from steady_queue.aio.executor import Executor
+from steady_queue.aio.identity import hostname
+from steady_queue.aio.queues import expand
+from steady_queue.aio.reports import report_of
+from steady_queue.backend import SteadyQueueBackend
+from steady_queue.compat import task_backends, task_finished
+from steady_queue.databases import django_driver, queue_alias
+from steady_queue.enqueue import defers_to
+from steady_queue.errors import ConfigurationError, DeserializationError
+from steady_queue.models import BlockedExecution, Job, Pause, ReadyExecution, ScheduledExecution
+from steady_queue.registry import registry
+from steady_queue.store.claim import Wanted, claim
+from steady_queue.store.dispatch import dispatch
+from steady_queue.store.enqueue import admit
+from steady_queue.store.job import Lane, NewJob
+from steady_queue.store.maintenance import BATCH, own_claims, release
+from steady_queue.store.outcome import Failed, Finished
+from steady_queue.store.process import NewProcess, deregister, register
+from steady_queue.store.queues import queue_names
+from steady_queue.store.result import find_jobs
+from steady_queue.store.settle import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+    from steady_queue.compat import Task, TaskResult
+    from steady_queue.store.job import Claim, JobRecord
+
+    AnyTask = Task[..., Any]
+    Queues = str | Sequence[str] | None
+    Args = Sequence[Any] | None
+    Kwargs = Mapping[str, Any] | None
+
+__all__ = ["arun_pending", "assert_enqueued", "assert_not_enqueued", "enqueued", "run_pending"]
+
+#: What stands as worker in the results, and how many jobs an assertion shows.
+NAME, SHOWN = "run_pending", 20
+
+
+def run_pending(
+    *, queues: Queues = None, including_scheduled: bool | timedelta = False, raising: bool = False, at_most: int = 1000
+) -> list[TaskResult[Any]]:
+    """Run what is ready or due, and what that enqueues, in this thread; returns the results in the order they ran.
+
+    `queues` are a worker's: names or `prefix*`, in order. `including_scheduled` takes tasks before their time, all or
+    those due within a timedelta, each when nothing else is left. A failure is in its result; with `raising` the first
+    one is raised, and the tasks behind it still wait. More than `at_most` are taken for an endless chain.
+    """
+    drain = Drain(queues, including_scheduled, raising, at_most)
+    drain.open()
+    try:
+        while (claimed := drain.take()) is not None:
+            drain.end(contextvars.copy_context().run(drain.call, claimed))
+    finally:
+        drain.close()
+    return drain.results
+
+
+async def arun_pending(
+    *, queues: Queues = None, including_scheduled: bool | timedelta = False, raising: bool = False, at_most: int = 1000
+) -> list[TaskResult[Any]]:
+    """The same from async code: async tasks are awaited in this loop, sync ones go where `sync_to_async` sends them."""
+    drain = Drain(queues, including_scheduled, raising, at_most)
+    try:
+        await sync_to_async(drain.open)()
+        while (claimed := await sync_to_async(drain.take)()) is not None:
+            await sync_to_async(drain.end)(await asyncio.create_task(drain.acall(claimed)))
+    finally:
+        with CancelScope(shield=True):
+            await sync_to_async(drain.close)()
+    return drain.results
+
+
+def enqueued(task: AnyTask | None = None) -> list[TaskResult[Any]]:
+    """The results of the tasks that wait, all or those of one task, the oldest first."""
+    return [results.of_record(job) for job in _waiting() if task is None or job.task_path == task.module_path]
+
+
+def assert_enqueued(
+    task: AnyTask,
+    *,
+    args: Args = None,
+    kwargs: Kwargs = None,
+    queue: str | None = None,
+    priority: int | None = None,
+    count: int | None = None,
+) -> list[TaskResult[Any]]:
+    """Fail unless such a call waits (ready, scheduled or blocked), or `count` of them; returns their results.
+
+    What is left out may be anything. Arguments are compared as the task would get them.
+    """
+    backend = task_backends[task.backend]
+    if not isinstance(backend, SteadyQueueBackend):
+        raise ConfigurationError(f"{task.module_path} is enqueued by {type(backend).__name__}, not by Steady Queue")
+    given = {"args": args if args is None else list(args), "kwargs": kwargs, "queue": queue, "priority": priority}
+    wanted = {name: value for name, value in given.items() if value is not None}
+    waiting = _waiting()
+    found = [job for job in waiting if job.task_path == task.module_path and wanted.items() <= _described(job).items()]
+    if found if count is None else len(found) == count:
+        return [results.of_record(job) for job in found]
+    wrong = "is not enqueued" if count is None else f"is enqueued {len(found)} times, not {count}"
+    raise AssertionError(f"{_told(task.module_path, wanted)} {wrong}. {_listed(waiting, backend)}")
+
+
+def assert_not_enqueued(
+    task: AnyTask, *, args: Args = None, kwargs: Kwargs = None, queue: str | None = None, priority: int | None = None
+) -> None:
+    """Fail if such a call of the task waits; what is left out may be anything."""
+    assert_enqueued(task, args=args, kwargs=kwargs, queue=queue, priority=priority, count=0)
+
+
+class Drain:
+    """A worker for the length of one call: it takes, runs and settles one job after another."""
+
+    def __init__(self, queues: Queues, including_scheduled: bool | timedelta, raising: bool, at_most: int) -> None:
+        self.results: list[TaskResult[Any]] = []
+        self._patterns = ["*"] if queues is None else [queues] if isinstance(queues, str) else list(queues)
+        self._including_scheduled, self._raising, self._at_most = including_scheduled, raising, at_most
+        driver = django_driver(queue_alias())
+        self._alias, self._sql, self._run = driver.alias, driver.sql, driver.run
+        self._process = NewProcess(uuid4(), "test", NAME, os.getpid(), hostname())
+        self._executor = Executor(registry=registry, worker_id=NAME)
+        self._running: Claim | None = None
+        self._raised: BaseException | None = None
+        self._savepoints: list[tuple[BaseDatabaseWrapper, str]] = []
+
+    def open(self) -> None:
+        """Register as a process, and listen for what tasks raise."""
+        self._run(register(self._sql, self._process))
+        task_finished.connect(self._hear)
+
+    def close(self) -> None:
+        """Give back what a cancellation left claimed, and be gone."""
+        task_finished.disconnect(self._hear)
+        self._leave_savepoints()
+        if claims := self._run(own_claims(self._sql, self._process.id)):
+            self._run(release(self._sql, claims, NAME))
+        self._run(deregister(self._sql, self._process.id))
+
+    def take(self) -> Claim | None:
+        """The job to run next, claimed; None when none is left."""
+        while True:
+            self._make_ready()
+            self._running = self._claim()
+            if self._running is not None:
+                # No block of Django's: a task may begin its own with `durable=True`, as it may outside of tests.
+                joined = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
+                self._savepoints = [(each, name) for each in joined if (name := each.savepoint())]
+                return self._running
+            if self._including_scheduled is False or not self._bring_forward():
+                return None
+
+    def call(self, claimed: Claim) -> Finished | Failed:
+        """Call the task in this thread, in a context of its own; its language and time zone are its enqueuer's."""
+        translation.deactivate()
+        timezone.deactivate()
+        # Not run_sync, which tidies connections and so would undo the test's own transaction.
+        return self._executor._run_sync(claimed)
+
+    async def acall(self, claimed: Claim) -> Finished | Failed:
+        """Await the task in the running loop; the same holds."""
+        translation.deactivate()
+        timezone.deactivate()
+        me = asyncio.current_task()
+        return await self._executor.run_async(claimed, lambda _: me is not None and me.cancelling() > 0)
+
+    def end(self, ended: Finished | Failed) -> None:
+        """Settle the job and keep its result; raises what the task raised, if that is wanted."""
+        raised, self._raised = self._raised, None
+        broken = self._leave_savepoints()
+        if broken is not None and isinstance(ended, Finished):
+            # It caught an error that had broken the transaction: what it wrote is lost, here if not in a worker.
+            ended, raised = Failed(ended.claim, report_of(broken)), broken
+        self._run(settle(self._sql, [ended], worker_id=NAME, preserve=steady_queue.preserve_finished_jobs))
+        self.results.append(self._result(ended))
+        if raised is not None and (self._raising or isinstance(raised, KeyboardInterrupt)):
+            raise raised
+
+    def _result(self, ended: Finished | Failed) -> TaskResult[Any]:
+        if found := self._run(find_jobs(self._sql, [ended.claim.job_id])):
+            return results.of_record(found[0])
+        # Finished jobs are not preserved.
+        return results.concluded(results.of_claim(ended.claim, registry.resolve(ended.claim.task_path), NAME), ended)
+
+    def _hear(self, *, task_result: TaskResult[Any], **_: Any) -> None:
+        # The signal of a failure is sent while its exception is being handled.
+        if self._running is not None and task_result.id == str(self._running.job_id):
+            self._raised = sys.exception()
+
+    def _make_ready(self) -> None:
+        """What the dispatcher and an enqueue's commit would have done: due jobs, and slots for blocked ones."""
+        self._run(dispatch(self._sql, BATCH))
+        blocked = Job.objects.using(self._alias).filter(blocked_execution__isnull=False).order_by("pk")
+        if jobs := [NewJob._make(row) for row in blocked.values_list(*NewJob._fields)]:
+            self._run(admit(self._sql, jobs))
+
+    def _claim(self) -> Claim | None:
+        """The first of all that is ready; a claim by itself would compare the jobs of one lane only."""
+        if (first := self._first_ready()) is None:
+            return None
+        if len(self.results) >= self._at_most:
+            last = ", ".join(dict.fromkeys(result.task.module_path for result in self.results[-10:]))
+            raise RuntimeError(f"{NAME} has run {self._at_most} tasks (at_most) and more wait; the last were {last}")
+        queue, lane = first
+        claims = self._run(claim(self._sql, Wanted(self._process.id, Lane(lane), 1, [queue])))
+        return claims[0] if claims else None  # a worker beside us was quicker
+
+    def _first_ready(self) -> tuple[str, int] | None:
+        paused = Pause.objects.using(self._alias).values("pk")
+        ready = ReadyExecution.objects.using(self._alias).exclude(queue_name__in=paused).order_by("-priority", "pk")
+        rows = ready.values_list("queue_name", "lane")
+        if "*" in self._patterns:
+            return rows.first()
+        names = self._run(queue_names(self._sql))
+        return next(
+            (row for name in expand(self._patterns, names) if (row := rows.filter(queue_name=name).first())), None
+        )
+
+    def _bring_forward(self) -> bool:
+        """Make the scheduled jobs of the earliest moment due, if they may run; the jobs themselves keep that moment."""
+        scheduled = ScheduledExecution.objects.using(self._alias)
+        rows = scheduled.order_by("scheduled_at").values_list("pk", "scheduled_at", "job__queue_name")
+        waiting = [(pk, at) for pk, at, name in rows if name in expand(self._patterns, [name])]
+        earliest = [pk for pk, at in waiting if at == waiting[0][1]]
+        if earliest and isinstance(self._including_scheduled, timedelta):
+            due_at = self._run(find_jobs(self._sql, earliest[:1]))[0].scheduled_at
+            if due_at is not None and due_at > datetime.now(UTC) + self._including_scheduled:
+                return False
+        long_ago = datetime(2000, 1, 1, tzinfo=UTC if settings.USE_TZ else None)
+        return bool(scheduled.filter(pk__in=earliest).update(scheduled_at=long_ago))
+
+    def _leave_savepoints(self) -> DatabaseError | None:
+        """Release the savepoints, or go back to them where the task broke the transaction; returns what tells so."""
+        broken = None
+        while self._savepoints:
+            connection, savepoint = self._savepoints.pop()
+            try:
+                connection.savepoint_commit(savepoint)
+            except DatabaseError as error:
+                broken = error
+                connection.needs_rollback = False
+                connection.savepoint_rollback(savepoint)
+        return broken
+
+
+def _waiting() -> list[JobRecord]:
+    driver = django_driver(queue_alias())
+    tables = (ReadyExecution, ScheduledExecution, BlockedExecution)
+    ids = [pk for table in tables for pk in table._default_manager.using(driver.alias).values_list("pk", flat=True)]
+    return driver.run(find_jobs(driver.sql, sorted(ids)))
+
+
+def _described(job: JobRecord) -> dict[str, Any]:
+    try:
+        args, kwargs = arguments.loads(job.arguments)
+    except DeserializationError:  # a model instance is gone
+        args, kwargs = arguments.view_text(job.arguments)
+    return {"args": args, "kwargs": kwargs, "queue": job.queue_name, "priority": job.priority}
+
+
+def _told(path: str, described: Mapping[str, Any]) -> str:
+    return " ".join([path, *(f"{name}={value!r:.200}" for name, value in described.items())])
+
+
+def _listed(waiting: Sequence[JobRecord], backend: SteadyQueueBackend) -> str:
+    lines = [f"{_told(job.task_path, _described(job))} ({job.status})" for job in waiting[:SHOWN]]
+    lines += [f"and {len(waiting) - SHOWN} more"] if len(waiting) > SHOWN else []
+    text = "\n  ".join(["These wait:" if lines else "Nothing waits.", *lines])
+    if defers_to(backend.commit_with, queue_alias()):
+        text += f"\nUntil the transaction on {backend.commit_with!r} commits, what is enqueued in it is not stored:"
+        text += " see captureOnCommitCallbacks(execute=True)."
+    return text

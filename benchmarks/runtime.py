@@ -33,6 +33,7 @@ SECTIONS = {
     "orm": ("orm:section", ("postgres",)),
     "others": ("throughput:elsewhere", ("mariadb", "sqlite")),
     "storm": ("storm:section", ("postgres",)),
+    "web": ("web:section", ("postgres",)),
     "peers": ("throughput:peers", ("postgres",)),
 }
 PYTHON_VARIABLE = "STEADY_QUEUE_BENCHMARK_PYTHONS"

@@ -181,7 +181,7 @@ class Drain:
         translation.deactivate()
         timezone.deactivate()
         # Not run_sync, which tidies connections and so would undo the test's own transaction.
-        return self._executor._run_sync(claimed)
+        return self._executor.run_here(claimed)
 
     async def acall(self, claimed: Claim) -> Finished | Failed:
         """Await the task in the running loop; the same holds."""

@@ -79,11 +79,12 @@ class Executor:
         """Call the task in this thread, with the database connections tidied before and after."""
         tidy_connections()
         try:
-            return self._run_sync(claim)
+            return self.run_here(claim)
         finally:
             tidy_connections()
 
-    def _run_sync(self, claim: Claim) -> Ended:
+    def run_here(self, claim: Claim) -> Ended:
+        """Call the task in this thread, on its connections as they are."""
         result: TaskResult[Any] | None = None
         try:
             task = self.registry.resolve(claim.task_path)

@@ -12,7 +12,7 @@ AGAIN = (0.01, 0.05, 0.25)
 #: Between polls while a listener is known to hear, in seconds.
 LISTENING = 2.0
 #: So many wake-ups are answered at once; when they do not cease, one in so many seconds: what gathers is one claim.
-BURST, GAP = 10, 0.005
+BURST, GAP = 10, 0.01
 
 
 class Pace:

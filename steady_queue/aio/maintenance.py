@@ -57,7 +57,7 @@ class Maintenance:
         may_bury: Callable[[], bool],
         known_claims: Callable[[], set[UUID]],
         running_claims: Callable[[], set[UUID]],
-        taken: Callable[[set[UUID]], None],
+        taken: Callable[[set[UUID], bool], None],
         claiming: asyncio.Lock,
         made_ready: Callable[[], Awaitable[None]],
         promotes: bool,
@@ -117,10 +117,10 @@ class Maintenance:
         if self._turns % LOOK_AROUND == 1:
             await self.look_around()
 
-    async def reconcile(self) -> None:
+    async def reconcile(self, *, buried: bool = False) -> None:
         """Compare our claims in the database with what we know: give back the unknown, tell which were taken from us.
 
-        Only while no claim is on its way: its reply may still come.
+        Only while no claim is on its way: its reply may still come. `buried`: others took this process for dead.
         """
         async with self._claiming:
             known, running = self._known_claims(), self._running_claims()
@@ -129,7 +129,7 @@ class Maintenance:
             count = await self._run(store.release(self._sql, unknown, self._worker_id)) if unknown else 0
         # What ran before and still runs has not been settled by us.
         if taken := (running & self._running_claims()) - claims.keys():
-            self._taken(taken)
+            self._taken(taken, buried)
         if count:
             self._events.tell(events.ClaimsReconciled(count=count))
             await self._made_ready()

@@ -85,7 +85,6 @@ class Process:
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._claiming = asyncio.Lock()
-        self._is_buried = False
         self._open_connections()
         self._build()
 
@@ -120,7 +119,7 @@ class Process:
             driver=self.settling,
             trust=self.trust,
             lost_trust=lambda: self.stopping.lose_trust(),
-            buried=self._was_buried,
+            buried=lambda: self.maintenance.reconcile(buried=True),
             **common,
         )
         self.wakeup = self._listener()
@@ -133,7 +132,7 @@ class Process:
             may_bury=lambda: self.heartbeat.is_steady,
             known_claims=self.known_claims,
             running_claims=self.running_claims,
-            taken=lambda claims: self.stopping.lose(claims, buried=self._is_buried),
+            taken=lambda claims, buried: self.stopping.lose(claims, buried=buried),
             claiming=self._claiming,
             made_ready=self._made_ready,
             promotes=all(dispatcher.concurrency_maintenance for dispatcher in self.options.dispatchers),
@@ -335,14 +334,6 @@ class Process:
     def running_claims(self) -> set[UUID]:
         """The claims whose jobs run now."""
         return {claim_id for worker in self.workers for claim_id in worker.slots.running}
-
-    async def _was_buried(self) -> None:
-        """Others took this process for dead, and have perhaps taken its claims."""
-        self._is_buried = True
-        try:
-            await self.maintenance.reconcile()
-        finally:
-            self._is_buried = False
 
     def ring(self) -> None:
         """Wake whoever could find something to do."""

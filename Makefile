@@ -1,20 +1,24 @@
 # Two virtual environments: .venv has the oldest supported Django, .venv-next the newest, with a newer Python.
 # A stamp in each says what is installed: .runtime what the package needs to run, .tests that and all of the tests' tools,
-# .bench that and the peers that the benchmarks measure.
+# .bench that and the peers that the benchmarks measure, .examples a web server for the ASGI example.
 
 PYTHON ?= python3
 export PYTHON
 ARGS ?=
+# Where the example projects are served.
+PORT ?= 8000
 # What the newest Django is tested with: the contract of the backend. Everything: make test NEXT_TESTS=
 NEXT_TESTS ?= -m contract
 
 DJANGO := Django>=5.2,<6
 PIP := -m pip install -q --disable-pip-version-check
+# Each has database servers of its own. Most tests wait for servers and processes, so there may be more than processors.
+TEST_PROCESSES ?= 3
 TALLY := .test-tally/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TALLY=$(TALLY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-next demo lint format bench bench-runtime clean packages
+.PHONY: help test test-next storm demo example-django example-asgi lint format bench bench-runtime clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -22,16 +26,25 @@ help: ## Show this list
 
 test: .venv/.tests lint ## Run everything: packages, environments, lint, all tests on both Djangos
 	@rm -rf .test-tally
-	$(FULL) .venv/bin/python -m pytest
+	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES)
 	@if .ci/next-python >/dev/null; then $(MAKE) --no-print-directory test-next; \
 	elif [ -n "$$CI" ]; then echo "CI needs both environments." >&2; exit 1; fi
 	@cat $(TALLY)
 
 test-next: .venv-next/.tests ## Run the tests on the newest Django only; NEXT_TESTS= runs them all
-	$(if $(NEXT_TESTS),STEADY_QUEUE_TALLY=$(TALLY),$(FULL)) .venv-next/bin/python -m pytest $(NEXT_TESTS)
+	$(if $(NEXT_TESTS),STEADY_QUEUE_TALLY=$(TALLY),$(FULL)) .venv-next/bin/python -m pytest -n $(TEST_PROCESSES) $(NEXT_TESTS)
+
+storm: .venv/.tests ## Kill, stop and freeze workers amid 1,500 tasks, on each database; ARGS="--seed 7 --database sqlite"
+	.venv/bin/python -m tests.storm $(ARGS)
 
 demo: .venv/.runtime ## Show it at work; needs no database server
 	@.venv/bin/python examples/demo.py
+
+example-django: .venv/.runtime ## Start a plain Django project, web server and worker; PORT=8000
+	@PORT=$(PORT) .venv/bin/python examples/start.py shop
+
+example-asgi: .venv/.examples ## Start an ASGI project whose server runs its tasks; PORT=8000
+	@PORT=$(PORT) .venv/bin/python examples/start.py chat
 
 lint: .venv/.tests ## Check style, types and layers
 	.venv/bin/ruff check .
@@ -49,8 +62,9 @@ bench: .venv/.tests ## Measure how fast tasks are enqueued
 bench-runtime: .venv/.bench ## Measure the runtime beside its bars and its peers
 	.venv/bin/python -m benchmarks.runtime $(ARGS)
 
-clean: ## Remove environments, caches and tallies
+clean: ## Remove environments, caches, tallies and the databases of the examples
 	rm -rf .venv .venv-next .test-tally .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
+	rm -f examples/*/*.sqlite3 examples/*/*.sqlite3-*
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 packages:
@@ -60,6 +74,11 @@ packages:
 	@$(call venv,$(PYTHON),.venv)
 	@echo "Installing into .venv"
 	@.venv/bin/python $(PIP) -e . '$(DJANGO)'
+	@touch $@
+
+.venv/.examples: .venv/.runtime
+	@echo "Installing a web server into .venv"
+	@.venv/bin/python $(PIP) 'uvicorn>=0.30'
 	@touch $@
 
 .venv/.tests: pyproject.toml | packages

@@ -19,12 +19,19 @@ if TYPE_CHECKING:
 
     from steady_queue.backend import SteadyQueueBackend
 
+#: The ids of messages that say that the database of the queue cannot even be connected to.
+UNUSABLE = {"steady_queue.E006", "steady_queue.E007", "steady_queue.E008"}
 _OPTIONS = {"aenqueue", "commit_with", "max_arguments_bytes"}
 
 
 def check_backend(backend: SteadyQueueBackend) -> list[CheckMessage]:
     """Every problem of one entry in TASKS and of the database it uses."""
-    return [*_apps(), *_options(backend), *_database()]
+    return [*check_installation(), *_options(backend)]
+
+
+def check_installation() -> list[CheckMessage]:
+    """Every problem that no entry in TASKS has to itself: of the apps and of the database."""
+    return [*_apps(), *_database()]
 
 
 def _apps() -> Iterator[CheckMessage]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import steady_queue
+from steady_queue.errors import ConfigurationError
 from steady_queue.store.limits import NAME_LENGTH, unstorable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+_Actor = TypeVar("_Actor", "Worker", "Dispatcher", "Options")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +77,11 @@ class Options:
     dispatchers: Sequence[Dispatcher] = field(default_factory=lambda: [Dispatcher()])
     only_work: bool = False
     skip_recurring: bool = False
+    #: A process is replaced when it has ended so many tasks, or has so many MiB of memory.
+    max_tasks: int | None = None
+    max_rss: int | None = None
+    #: How log lines look where the project has not configured logging: "text" or "json".
+    log_format: str = "text"
 
     def problems(self) -> Iterator[str]:
         """Everything that is wrong, not only the first thing."""
@@ -82,6 +91,40 @@ class Options:
             yield from (f"workers[{number}]: {problem}" for problem in worker.problems())
         for number, dispatcher in enumerate(self.dispatchers):
             yield from (f"dispatchers[{number}]: {problem}" for problem in dispatcher.problems())
+        for what in ("max_tasks", "max_rss"):
+            if getattr(self, what) is not None and not _is_count(getattr(self, what), 1):
+                yield f"{what} must be a whole number of at least 1, not {getattr(self, what)!r}"
+        if self.log_format not in ("text", "json"):
+            yield f"log_format must be 'text' or 'json', not {self.log_format!r}"
+
+    # -- one part of it for each process ------------------------------------------------------------------------------
+
+    def per_process(self) -> list[Options]:
+        """What each process of a supervisor runs: one worker or one dispatcher."""
+        workers = [self._only(worker) for worker in self.workers for _ in range(worker.processes)]
+        dispatchers = [] if self.only_work else [replace(self, workers=[], dispatchers=[d]) for d in self.dispatchers]
+        return [*workers, *dispatchers]
+
+    def beside_one_loop(self) -> list[Options]:
+        """What the processes beside an event loop that runs everything once run: the other copies of its workers."""
+        return [self._only(worker) for worker in self.workers for _ in range(worker.processes - 1)]
+
+    def _only(self, worker: Worker) -> Options:
+        # The dispatchers stay, and do not run: maintenance asks them whether it is to look for blocked tasks.
+        return replace(self, workers=[replace(worker, processes=1)], only_work=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What JSON can hold; `from_dict` makes the same options of it."""
+        values = asdict(self)
+        for actor in (*values["workers"], *values["dispatchers"]):
+            actor.update({name: v.total_seconds() for name, v in actor.items() if isinstance(v, timedelta)})
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Options:
+        workers = [_made(Worker, worker) for worker in values["workers"]]
+        dispatchers = [_made(Dispatcher, dispatcher) for dispatcher in values["dispatchers"]]
+        return _made(cls, {**values, "workers": workers, "dispatchers": dispatchers})
 
 
 class Configuration:
@@ -92,6 +135,26 @@ class Configuration:
     Dispatcher = Dispatcher
 
 
+def configured() -> Options:
+    """The options in settings.STEADY_QUEUE, or the defaults."""
+    from django.conf import settings  # settings.py itself imports this module
+
+    options = getattr(settings, "STEADY_QUEUE", None) or Options()
+    if not isinstance(options, Options):
+        raise ConfigurationError("STEADY_QUEUE must be Configuration.Options(...)")
+    return options
+
+
+def problems(options: Options) -> Iterator[str]:
+    """Everything that is wrong with the options and with the settings that rule how processes watch each other."""
+    yield from options.problems()
+    interval, alive = steady_queue.process_heartbeat_interval, steady_queue.process_alive_threshold
+    if not all(isinstance(span, timedelta) and span > timedelta(0) for span in (interval, alive)):
+        yield "process_heartbeat_interval and process_alive_threshold must be timedeltas greater than zero"
+    elif alive < 2 * interval:
+        yield f"process_alive_threshold ({alive}) must be at least twice process_heartbeat_interval ({interval})"
+
+
 def _is_count(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
@@ -99,3 +162,11 @@ def _is_count(value: object, least: int) -> bool:
 def _interval(what: str, value: object) -> Iterator[str]:
     if not isinstance(value, timedelta) or value <= timedelta(0):
         yield f"{what} must be a timedelta greater than zero, not {value!r}"
+
+
+def _made(kind: type[_Actor], values: Mapping[str, Any]) -> _Actor:
+    known = {field.name for field in fields(kind)}
+    if unknown := values.keys() - known:
+        raise ValueError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
+    spans = {name: timedelta(seconds=values[name]) for name in values if name.endswith("_interval")}
+    return kind(**{**values, **spans})

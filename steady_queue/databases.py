@@ -16,7 +16,6 @@ from django.db import connections
 
 import steady_queue
 from steady_queue.errors import ConfigurationError
-from steady_queue.store.drivers import mysql, postgres, sqlite
 from steady_queue.store.drivers.django import DjangoDriver, dialect_of
 
 if TYPE_CHECKING:
@@ -54,16 +53,23 @@ def is_in_memory(alias: str) -> bool:
 
 def open_async(alias: str, *, size: int = 4) -> AsyncDriver:
     """A new driver for the running event loop; nothing is connected until it is used."""
+    # Each is imported when it is needed: three of them cost memory and a part of the start.
     connection = connections[alias]
     values = parameters(alias).values
     if connection.vendor == "postgresql":
+        from steady_queue.store.drivers import postgres
+
         # Django's own setting for connections that go through a pooler in transaction mode.
         pooled = bool(connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"))
         return postgres.open_pool(values, size=size, pooled_by_server=pooled)
     if connection.vendor == "mysql":
+        from steady_queue.store.drivers import mysql
+
         return mysql.open_pool(values, size=size)
     if is_in_memory(alias):
         raise ConfigurationError(f"the database {alias!r} is in memory: only Django's own connection can reach it")
+    from steady_queue.store.drivers import sqlite
+
     return sqlite.open_pool(values)
 
 

@@ -33,11 +33,11 @@ from steady_queue.enqueue import defers_to
 from steady_queue.errors import ConfigurationError, DeserializationError
 from steady_queue.models import BlockedExecution, Job, Pause, ReadyExecution, ScheduledExecution
 from steady_queue.registry import registry
+from steady_queue.store.burial import BATCH, own_claims, release
 from steady_queue.store.claim import Wanted, claim
 from steady_queue.store.dispatch import dispatch
 from steady_queue.store.enqueue import admit
 from steady_queue.store.job import Lane, NewJob
-from steady_queue.store.maintenance import BATCH, own_claims, release
 from steady_queue.store.outcome import Failed, Finished
 from steady_queue.store.process import NewProcess, deregister, register
 from steady_queue.store.queues import queue_names

@@ -12,7 +12,8 @@ import django
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
+    from pathlib import Path
 
     from tests.servers import MariaDB, Postgres
 
@@ -37,11 +38,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
     os.environ["STEADY_QUEUE_TEST_DIRECTORY"] = directory
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
-    if not (config.option.collectonly or config.option.help):
+    runs_tests = not (config.option.collectonly or config.option.help or shares_out(config))
+    if runs_tests:
         start_servers(config)
     django.setup()
-    if not (config.option.collectonly or config.option.help):
+    if runs_tests:
         prepare_databases(config)
+
+
+def shares_out(config: pytest.Config) -> bool:
+    """Whether this process only shares the tests out to others, which have servers of their own."""
+    return bool(config.getoption("numprocesses", None)) and not hasattr(config, "workerinput")
 
 
 def start_servers(config: pytest.Config) -> None:
@@ -75,6 +82,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     has_its_own = any("database" in str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
     if "database" in metafunc.fixturenames and not has_its_own:
         metafunc.parametrize("database", chosen(metafunc.config), indirect=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a report travel between processes whatever its test has printed, lone surrogates for one."""
+    report = yield
+    report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
+    return report
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -118,6 +133,15 @@ def database(request: pytest.FixtureRequest) -> Iterator[str]:
         empty_tables(alias)
         connections.close_all()
     assert not found
+
+
+@pytest.fixture
+def fresh(database: str, servers: dict[str, Postgres | MariaDB], tmp_path: Path) -> Iterator[str]:
+    """The alias of a database of the same kind, without any table."""
+    from tests.support.fresh import fresh_database
+
+    with fresh_database(database, servers, tmp_path) as alias:
+        yield alias
 
 
 @pytest.fixture

@@ -26,8 +26,7 @@ class Tally:
     """Follows one run of the tests."""
 
     def __init__(self) -> None:
-        self.databases: dict[str, str] = {}
-        self.passed: set[str] = set()
+        self.passed: dict[str, str] = {}
         self.skipped: set[str] = set()
         # Now, because a test may change the directory or the environment.
         path = os.environ.get("STEADY_QUEUE_TALLY")
@@ -36,8 +35,8 @@ class Tally:
         self.is_full = os.environ.get("STEADY_QUEUE_FULL") == "1"
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Note the test's database."""
-        self.databases[item.nodeid] = database_of(item)
+        """Note the test's database where its report will carry it, also out of another process."""
+        item.user_properties.append(("database", database_of(item)))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a whole module that was skipped."""
@@ -47,13 +46,15 @@ class Tally:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note how the test ended."""
         if report.when == "call" and report.passed:
-            self.passed.add(report.nodeid)
+            self.passed[report.nodeid] = str(dict(report.user_properties)["database"])
         # An expected failure is reported as skipped too.
         if report.skipped and not hasattr(report, "wasxfail"):
             self.skipped.add(report.nodeid)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the run that passed with gaps."""
+        """Fail the run that passed with gaps; not in a process that runs a part of it."""
+        if hasattr(session.config, "workerinput"):
+            return
         if session.exitstatus == pytest.ExitCode.OK and self.gaps():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -69,7 +70,7 @@ class Tally:
 
     def counts(self) -> Counter[str]:
         """Passed tests per database."""
-        return Counter(self.databases[test] for test in self.passed)
+        return Counter(self.passed.values())
 
     def gaps(self) -> list[str]:
         """What CI does not forgive."""

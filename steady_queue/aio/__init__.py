@@ -11,11 +11,37 @@
 
 Around it: dispatcher.py (jobs whose time has come), maintenance.py (dead processes, lost slots, old jobs), heartbeat.py
 and trust.py (is this process still believed alive), watchdog.py (is its loop still going), stopping.py (what becomes of
-running tasks), outage.py (the database is away), events.py (what is told of all this). process.py builds and runs
-them; `running()` embeds that into any loop.
+running tasks), outage.py (the database is away), events.py (what is told of all this), connections.py, starting.py and
+admission.py (before it works). process.py builds and runs them; `running()` in embedding.py puts that into any loop.
+
+Processes of our own, in the order of their lives:
+
+    launch.py              from options to an exit status: alone, supervisor or child            loop.py, signals.py
+    pidfile.py             one at a time
+    supervisor.py          the process that keeps the others                                     status.py, draining.py
+    crew.py                starts, hears, replaces and stops them                                child.py
+    tether.py              a child's end of the line                                             tally.py, retirement.py
+    undertaker.py          what becomes of the tasks of one that has ended
 """
 
-from steady_queue.aio.embedding import running
-from steady_queue.aio.process import Process
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from steady_queue.aio.embedding import running
+    from steady_queue.aio.process import Process
 
 __all__ = ["Process", "running"]
+
+_HOMES = {"Process": "steady_queue.aio.process", "running": "steady_queue.aio.embedding"}
+
+
+def __getattr__(name: str) -> object:
+    # A health probe needs one small module of the runtime, and is not to import all of it.
+    try:
+        home = _HOMES[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    return getattr(import_module(home), name)

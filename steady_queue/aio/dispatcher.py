@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from steady_queue.aio.bell import Bell
+    from steady_queue.aio.clock import Clock
     from steady_queue.aio.events import Events
     from steady_queue.aio.outage import Outage
     from steady_queue.store.drivers.pool import AsyncDriver
@@ -32,6 +33,7 @@ class Dispatcher:
         driver: AsyncDriver,
         bell: Bell,
         made_ready: Callable[[], Awaitable[None]],
+        clock: Clock,
         events: Events,
         outage: Outage,
     ) -> None:
@@ -40,17 +42,26 @@ class Dispatcher:
         self._longest_sleep = longest_sleep
         self._driver = driver
         self._made_ready = made_ready
+        self._clock = clock
         self._events = events
         self._outage = outage
+        self._last_poll: float | None = None
+
+    @property
+    def polled_ago(self) -> float | None:
+        """Seconds since it last looked for due jobs with success."""
+        return None if self._last_poll is None else self._clock.monotonic() - self._last_poll
 
     async def run(self) -> None:
         while True:
             try:
                 due_in = await self._driver.run(next_due(self._driver.sql))
-                if due_in is not None and due_in <= 0 and await self._dispatch():
-                    continue
+                is_behind = due_in is not None and due_in <= 0 and await self._dispatch()
             except Exception as error:
                 await self._outage.wait(self.name, error)
+                continue
+            self._last_poll = self._clock.monotonic()
+            if is_behind:
                 continue
             self._outage.over(self.name)
             longest = self._longest_sleep()

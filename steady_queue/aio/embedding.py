@@ -6,38 +6,23 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope, create_task_group
-from django.conf import settings
 from django.utils.module_loading import autodiscover_modules
 
-import steady_queue
 from steady_queue.aio.process import Process
-from steady_queue.configuration import Options
+from steady_queue.configuration import configured, problems
 from steady_queue.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
-
-def configured() -> Options:
-    """The options in settings.STEADY_QUEUE, or the defaults."""
-    options = getattr(settings, "STEADY_QUEUE", None) or Options()
-    if not isinstance(options, Options):
-        raise ConfigurationError("STEADY_QUEUE must be Configuration.Options(...)")
-    return options
-
-
-def _problems(options: Options) -> Iterator[str]:
-    yield from options.problems()
-    interval, alive = steady_queue.process_heartbeat_interval, steady_queue.process_alive_threshold
-    if alive < 2 * interval:
-        yield f"process_alive_threshold ({alive}) must be at least twice process_heartbeat_interval ({interval})"
+    from steady_queue.configuration import Options
 
 
 def prepared(options: Options | None = None, **parts: Any) -> Process:
     """A process that knows its tasks and waits to be run; every problem of its options is told at once."""
     options = options or configured()
-    if problems := list(_problems(options)):
-        raise ConfigurationError("; ".join(problems))
+    if found := list(problems(options)):
+        raise ConfigurationError("; ".join(found))
     autodiscover_modules("tasks")
     return Process(options, **parts)
 

@@ -40,10 +40,9 @@ class ProcessStarted(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStopping(Event):
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "%(name)s stops: %(running)d tasks have %(seconds).1f s to finish"
+    text: ClassVar[str] = "%(name)s stops: %(running)d tasks run still"
     name: str
     running: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +245,76 @@ class RuntimeFault(Event):
     error: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRetiring(Event):
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = "this process takes no more tasks: %(reason)s"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildStarted(Event):
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = "%(what)s started as process %(pid)d"
+    pid: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildLeft(Event):
+    """A child process ended because it was told to."""
+
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = "process %(pid)d, %(what)s, left: it %(how)s after %(lived).1f s"
+    pid: int
+    what: str
+    how: str
+    lived: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildDied(Event):
+    """A child process ended unasked; `pause`: how long until its post is filled again."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "process %(pid)d, %(what)s, died: it %(how)s after %(lived).1f s; replaced in %(pause).1f s"
+    pid: int
+    what: str
+    how: str
+    lived: float
+    pause: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrewStopping(Event):
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = (
+        "%(count)d processes have %(seconds).1f s to finish their tasks; QUIT, or Ctrl-C once more, stops them at once"
+    )
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSilent(Event):
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "process %(pid)d, %(what)s, has not been heard for %(seconds).0f s and is killed"
+    pid: int
+    what: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildBuried(Event):
+    """What became of the tasks that a child had when it ended."""
+
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "%(jobs)d tasks of process %(pid)d were %(fate)s"
+    pid: int
+    jobs: int
+    fate: str
+
+
 class Events:
     """Where services tell what happened, and who hears it."""
 
@@ -263,4 +332,5 @@ class Events:
 def log(event: Event) -> None:
     """The subscriber that writes log lines."""
     if logger.isEnabledFor(event.level):
-        logger.log(event.level, event.text, {field.name: getattr(event, field.name) for field in fields(event)})
+        values = {field.name: getattr(event, field.name) for field in fields(event)}
+        logger.log(event.level, event.text, values, extra={"event": type(event).__name__})

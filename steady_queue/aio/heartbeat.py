@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: How soon it beats while its row tells no recent poll, by which its health is judged, in seconds.
+SOON = 1.0
+
 
 class Heartbeat:
     """Beats on a connection whose other statements wait for nobody's locks."""
@@ -38,6 +41,7 @@ class Heartbeat:
         trust: Trust,
         lost_trust: Callable[[], None],
         buried: Callable[[], Awaitable[None]],
+        polled_ago: Callable[[], float | None],
         clock: Clock,
         events: Events,
         outage: Outage,
@@ -48,7 +52,10 @@ class Heartbeat:
         self._trust = trust
         self._lost_trust = lost_trust
         self._buried = buried
+        self._polled_ago = polled_ago
         self._was_buried = False
+        #: How long ago the last poll was by the last good beat; None when the row does not tell.
+        self._told: float | None = None
         self._clock = clock
         self._events = events
         self._outage = outage
@@ -74,7 +81,8 @@ class Heartbeat:
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(self._interval)
+            is_recent = self._told is not None and self._told <= self._interval
+            await asyncio.sleep(self._interval if is_recent else min(SOON, self._interval))
             if not self._trust.is_held:
                 # This process slept longer than it was allowed to, and must not learn that from its next beat.
                 self._lost_trust()
@@ -85,10 +93,11 @@ class Heartbeat:
 
     async def _beat(self) -> bool:
         sent = self._clock.monotonic()
+        polled = self._polled_ago()
         try:
-            is_known = await self._within_deadline(heartbeat(self._driver.sql, self._process.id))
+            is_known = await self._within_deadline(heartbeat(self._driver.sql, self._process.id, polled))
             if not is_known:
-                self._was_buried = True
+                self._was_buried, polled = True, None
                 await self._within_deadline(register(self._driver.sql, self._process))
                 self._events.tell(events.ProcessRegistered(name=self._process.name, again=" again"))
                 self._steady_since = sent
@@ -100,6 +109,7 @@ class Heartbeat:
             return False
         self._outage.over(self.name)
         self._trust.renew(sent)
+        self._told = polled
         return True
 
     def _left(self, seconds: float) -> float:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from steady_queue.store.maintenance import Registered
+    from steady_queue.store.burial import Registered
+    from steady_queue.store.vitals import Vitals
 
 
 def this_machine() -> dict[str, str]:
@@ -30,12 +31,31 @@ def start_time(pid: int) -> str | None:
         return None
 
 
+def started_at(pid: int) -> float | None:
+    """When a process started, in seconds since the epoch; None when that cannot be known."""
+    ticks = start_time(pid)
+    try:
+        boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
+        return int(boot.split()[1]) + int(ticks or "") / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, StopIteration):
+        return None
+
+
 def describe(actors: list[dict[str, Any]]) -> str:
     """The metadata of this process's row."""
     return json.dumps({"actors": actors, **this_machine(), "started": start_time(os.getpid())})
 
 
-def is_gone(process: Registered) -> bool:
+def is_here(process: Vitals) -> bool:
+    """Whether a registered process belongs to this machine or container, as far as both of us can tell."""
+    try:
+        its = dict(json.loads(process.metadata))
+    except (ValueError, TypeError):
+        its = {}
+    return process.hostname == hostname() and all(its.get(name, mine) == mine for name, mine in this_machine().items())
+
+
+def is_gone(process: Registered | Vitals) -> bool:
     """Whether a registered process ran on this machine since its last boot, and no longer exists. In doubt: no."""
     mine = this_machine()
     try:

@@ -19,6 +19,7 @@ from steady_queue.aio.queues import expand
 from steady_queue.aio.reports import report
 from steady_queue.errors import StoreUnavailable
 from steady_queue.processes import ProcessExitError, ProcessMissingError, ProcessPrunedError
+from steady_queue.store import burial
 from steady_queue.store import maintenance as store
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.events import Events
     from steady_queue.aio.outage import Outage
+    from steady_queue.store.burial import Registered
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.job import Lane
-    from steady_queue.store.maintenance import Registered
     from steady_queue.store.outcome import ErrorReport
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Operation
@@ -95,6 +96,7 @@ class Maintenance:
     async def turn(self) -> None:
         """One turn: look, then only what is needed."""
         await self.reconcile()
+        await self.bury_gone()
         alive = steady_queue.process_alive_threshold
         keep = steady_queue.clear_finished_jobs_after if steady_queue.preserve_finished_jobs else timedelta(0)
         work = await self._run(store.look(self._sql, alive=alive, keep=keep))
@@ -124,9 +126,9 @@ class Maintenance:
         """
         async with self._claiming:
             known, running = self._known_claims(), self._running_claims()
-            claims = await self._run(store.own_claims(self._sql, self._process_id))
+            claims = await self._run(burial.own_claims(self._sql, self._process_id))
             unknown = {claim_id: job_id for claim_id, job_id in claims.items() if claim_id not in known}
-            count = await self._run(store.release(self._sql, unknown, self._worker_id)) if unknown else 0
+            count = await self._run(burial.release(self._sql, unknown, self._worker_id)) if unknown else 0
         # What ran before and still runs has not been settled by us.
         if taken := (running & self._running_claims()) - claims.keys():
             self._taken(taken, buried)
@@ -135,11 +137,16 @@ class Maintenance:
             await self._made_ready()
 
     async def bury_gone(self) -> None:
-        """At start: bury at once the processes of this machine that certainly no longer exist."""
-        registered = await self._run(store.find_processes(self._sql))
-        gone = [process.id for process in registered if process.id != self._process_id and is_gone(process)]
+        """Bury at once, at the start and in every turn, the processes of this machine that certainly no longer exist.
+
+        Not those of a supervisor that lives: it knows how they ended, and whether their tasks are to be given back.
+        """
+        registered = await self._run(burial.find_processes(self._sql))
+        gone = {process.id for process in registered if process.id != self._process_id and is_gone(process)}
+        supervisors = {process.id for process in registered} - gone
+        gone -= {process.id for process in registered if process.supervisor_id in supervisors}
         if gone:
-            await self._bury(only=gone)
+            await self._bury(only=list(gone))
             await self._made_ready()
 
     async def _bury(self, *, alive: timedelta | None = None, only: list[UUID] | None = None) -> None:
@@ -151,14 +158,14 @@ class Maintenance:
             return report(ProcessPrunedError, f"{process.name} was last alive at {process.last_heartbeat_at}")
 
         while True:
-            buried = await self._run(store.bury(self._sql, me=self._process_id, report=why, alive=alive, only=only))
+            buried = await self._run(burial.bury(self._sql, me=self._process_id, report=why, alive=alive, only=only))
             if buried is None:
                 return
             self._events.tell(events.ProcessPruned(name=buried.process.name, reason=reason, jobs=buried.jobs))
 
     async def _fail_orphans(self) -> None:
         error = report(ProcessMissingError, "the process that claimed the task is not registered")
-        while count := await self._run(store.fail_orphans(self._sql, error)):
+        while count := await self._run(burial.fail_orphans(self._sql, error)):
             self._events.tell(events.OrphansFailed(jobs=count))
 
     async def _promote(self) -> int:
@@ -179,7 +186,7 @@ class Maintenance:
             count = await self._run(store.clear_finished(self._sql, keep))
             if count:
                 self._events.tell(events.JobsCleared(count=count))
-            if count < store.BATCH:
+            if count < burial.BATCH:
                 return
 
     async def look_around(self) -> None:
@@ -187,7 +194,7 @@ class Maintenance:
         waiting = await self._run(store.find_waiting(self._sql))
         if not waiting:
             return
-        processes = await self._run(store.find_processes(self._sql))
+        processes = await self._run(burial.find_processes(self._sql))
         unserved = [
             f"{queue} ({lane.name.lower()})" for queue, lane in waiting if not _is_served(queue, lane, processes)
         ]

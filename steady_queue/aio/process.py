@@ -12,13 +12,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from anyio import create_task_group, move_on_after
+from anyio import CancelScope, create_task_group, current_time, move_on_after
 
 import steady_queue
 from steady_queue import wake
 from steady_queue.aio import events
 from steady_queue.aio.bell import Bell
 from steady_queue.aio.clock import SystemClock
+from steady_queue.aio.connections import Connections
 from steady_queue.aio.dispatcher import Dispatcher
 from steady_queue.aio.events import Events
 from steady_queue.aio.executor import Executor
@@ -28,31 +29,35 @@ from steady_queue.aio.lanes import OrmLanes
 from steady_queue.aio.maintenance import Maintenance
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.pace import LISTENING, Pace
-from steady_queue.aio.patience import LONGEST, Patient
 from steady_queue.aio.queues import QueuePlan
+from steady_queue.aio.reports import report
 from steady_queue.aio.settler import Settler
 from steady_queue.aio.slots import Slots
+from steady_queue.aio.starting import admit, unless_stopped
 from steady_queue.aio.stopping import Stopping
 from steady_queue.aio.trust import Trust
 from steady_queue.aio.wakeup import Wakeup
 from steady_queue.aio.watchdog import Watchdog
 from steady_queue.aio.worker import Worker
-from steady_queue.databases import is_in_memory, open_async, parameters, queue_alias
+from steady_queue.databases import is_in_memory, parameters, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError
+from steady_queue.processes import ProcessExitError
 from steady_queue.registry import registry
+from steady_queue.store.burial import end
 from steady_queue.store.notify import notify
-from steady_queue.store.process import NewProcess, deregister
-from steady_queue.store.server import too_old
+from steady_queue.store.process import NewProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Coroutine
+
+    from anyio.abc import TaskGroup
 
     from steady_queue.aio.clock import Clock
     from steady_queue.configuration import Options
     from steady_queue.store.outcome import Outcome
 
-#: How long the last outcomes may take to be written when the process stops, in seconds.
-FLUSH_WITHIN = 5.0
+#: How long the last outcomes may take to be written when the process stops, and when it is told to quit, in seconds.
+FLUSH_WITHIN, QUIT_WITHIN = 5.0, 0.5
 
 
 class Process:
@@ -64,6 +69,8 @@ class Process:
         *,
         alias: str | None = None,
         process_id: UUID | None = None,
+        supervisor_id: UUID | None = None,
+        is_supervised: Callable[[], bool] = lambda: False,
         clock: Clock | None = None,
         events: Events | None = None,
         leave: Callable[[int], object] = os._exit,
@@ -73,6 +80,7 @@ class Process:
         if is_in_memory(self.alias):
             raise ConfigurationError(f"the database {self.alias!r} is in memory: no worker can reach it")
         self.id = process_id or uuid4()
+        self.supervisor_id = supervisor_id
         self.name = f"{hostname()}:{os.getpid()}:{self.id.hex[:8]}"
         self.clock = clock or SystemClock()
         self.events = events or Events()
@@ -81,31 +89,28 @@ class Process:
         self.ready = asyncio.Event()
         #: Why the process did not start to work.
         self.refusal: ConfigurationError | None = None
+        #: Waited for when tasks have stopped: whoever has to leave before this process.
+        self.before_sign_off: Callable[[], Coroutine[Any, Any, None]] = _nobody
+        #: Called when all is written: a process of our own ends here if it would have to wait for its tasks.
+        self.at_last: Callable[[], object] = lambda: None
+        #: Services of whoever runs this process, which live as long as its own.
+        self.companions: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        # Asked at the end: a supervisor that still lives gives back what could not be stopped.
+        self._is_supervised = is_supervised
         self._leave = leave
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._claiming = asyncio.Lock()
-        self._open_connections()
+        self._flush_within = FLUSH_WITHIN
+        self._flushing = CancelScope()
+        alive = steady_queue.process_alive_threshold.total_seconds()
+        self.trust = Trust(alive_seconds=alive, clock=self.clock)
+        self.connections = Connections(self.alias, self.trust)
+        self.hot, self.settling = self.connections.hot, self.connections.settling
+        self.upkeep = self.connections.upkeep
         self._build()
 
     # -- what it is made of -------------------------------------------------------------------------------------------
-
-    def _open_connections(self) -> None:
-        """Three connections, and a fourth that listens; on SQLite, which has one writer, a single one.
-
-        Claims and unlimited settles overlap on two of them, which gains a third in throughput (measured). Heartbeats
-        and notifications go with those settles, which wait for nobody's locks; what may have to wait for a concurrency
-        key (limited settles, dispatching, maintenance) has a connection to itself.
-        """
-        alive = steady_queue.process_alive_threshold.total_seconds()
-        self.trust = Trust(alive_seconds=alive, clock=self.clock)
-        seconds = max(1.0, min(LONGEST, self.trust.lasts / 4))
-        self.hot = Patient(open_async(self.alias, size=1), seconds)
-        if self.hot.sql.change_marker:
-            self.settling = self.upkeep = self.hot
-        else:
-            self.settling = Patient(open_async(self.alias, size=1), seconds)
-            self.upkeep = Patient(open_async(self.alias, size=1), seconds)
 
     def _build(self) -> None:
         common: dict[str, Any] = {"clock": self.clock, "events": self.events, "outage": self.outage}
@@ -114,12 +119,13 @@ class Process:
         self.settler = Settler(name="settler", driver=self.settling, **settling)
         self.limited_settler = Settler(name="limited settler", driver=self.upkeep, **settling)
         self.heartbeat = Heartbeat(
-            process=NewProcess(self.id, "process", self.name, os.getpid(), hostname(), None, describe(self._actors())),
+            process=self._row(),
             interval=steady_queue.process_heartbeat_interval.total_seconds(),
             driver=self.settling,
             trust=self.trust,
             lost_trust=lambda: self.stopping.lose_trust(),
             buried=lambda: self.maintenance.reconcile(buried=True),
+            polled_ago=self._polled_ago,
             **common,
         )
         self.wakeup = self._listener()
@@ -155,6 +161,10 @@ class Process:
             events=self.events,
             leave=self._leave,
         )
+
+    def _row(self) -> NewProcess:
+        metadata = describe(self._actors())
+        return NewProcess(self.id, "process", self.name, os.getpid(), hostname(), self.supervisor_id, metadata)
 
     def _listener(self) -> Wakeup | None:
         if not (self.hot.sql.can_notify and wake.is_notifying):
@@ -203,6 +213,7 @@ class Process:
             driver=self.upkeep,
             bell=Bell(),
             made_ready=self._made_ready,
+            clock=self.clock,
             events=self.events,
             outage=self.outage,
         )
@@ -223,51 +234,35 @@ class Process:
         self.watchdog.start()
         try:
             await self.lanes.open()
-            await self._unless_stopped(self._check_server)
-            if self._stop.is_set():
-                return
             async with create_task_group() as upkeep:
-                upkeep.start_soon(self.settler.run)
-                upkeep.start_soon(self.limited_settler.run)
-                await self._unless_stopped(self.heartbeat.register)
-                upkeep.start_soon(self.heartbeat.run)
-                upkeep.start_soon(self.maintenance.run)
+                for companion in self.companions:
+                    upkeep.start_soon(companion)
+                await unless_stopped(self._stop, self._admit)
                 if not self._stop.is_set():
-                    await self._take_in()
-                with move_on_after(None, shield=True):
-                    await self._drain()
+                    await self._work(upkeep)
                 upkeep.cancel_scope.cancel()
         finally:
             self.ready.set()
             end_local()
             self.watchdog.stop()
-            with move_on_after(FLUSH_WITHIN, shield=True):
+            with move_on_after(self._flush_within, shield=True):
                 await self._close()
 
-    async def _unless_stopped(self, step: Callable[[], Awaitable[None]]) -> None:
-        """A step of the start, which may take as long as the database is away; a stop ends it."""
-        async with create_task_group() as starting:
+    async def _work(self, upkeep: TaskGroup) -> None:
+        upkeep.start_soon(self.settler.run)
+        upkeep.start_soon(self.limited_settler.run)
+        await unless_stopped(self._stop, self.heartbeat.register)
+        upkeep.start_soon(self.heartbeat.run)
+        upkeep.start_soon(self.maintenance.run)
+        if not self._stop.is_set():
+            await self._take_in()
+        with CancelScope(shield=True):
+            await self._drain()
 
-            async def stop() -> None:
-                await self._stop.wait()
-                starting.cancel_scope.cancel()
-
-            starting.start_soon(stop)
-            await step()
-            starting.cancel_scope.cancel()
-
-    async def _check_server(self) -> None:
-        while True:
-            try:
-                problem = await self.upkeep.run(too_old(self.upkeep.sql))
-            except StoreError as error:
-                await self.outage.wait("start", error)
-                continue
-            self.outage.over("start")
-            if problem is not None:
-                self.refusal = ConfigurationError(problem)
-                self.stop()
-            return
+    async def _admit(self) -> None:
+        self.refusal = await admit(self.upkeep, self.alias, self.outage)
+        if self.refusal is not None:
+            self.stop()
 
     async def _take_in(self) -> None:
         async with create_task_group() as intake:
@@ -284,41 +279,67 @@ class Process:
                 worker.hurry()
             intake.cancel_scope.cancel()
 
-    def stop(self) -> None:
-        """Tell the process to stop; more than once does no harm."""
+    def stop(self, seconds: float | None = None) -> None:
+        """Stop, and let tasks run for so long, or the `shutdown_timeout`; more than once does no harm."""
+        self._stop.set()
+        self.stopping.allow(steady_queue.shutdown_timeout.total_seconds() if seconds is None else seconds)
+
+    def quit(self) -> None:
+        """Stop without waiting for tasks: what has ended is written if that takes no longer than a moment."""
+        self._flush_within = QUIT_WITHIN
+        self._flushing.deadline = min(self._flushing.deadline, current_time() + QUIT_WITHIN)
+        self.stop(0.0)
+
+    def retire(self) -> None:
+        """Take no more tasks, and stop when those that run have ended, however long that takes."""
         self._stop.set()
 
-    def stop_by_signal(self, *_: object) -> None:
-        """The same as the handler of a signal, which is obeyed even if a task blocks the loop for ever."""
+    def stop_by_signal(self) -> None:
+        """The same as `stop` from the handler of a signal, which is obeyed even if a task blocks the loop for ever."""
         self.watchdog.leave_after(steady_queue.shutdown_timeout.total_seconds() + 1.0)
         self._loop.call_soon_threadsafe(self.stop)
 
+    def quit_by_signal(self) -> None:
+        self.watchdog.leave_after(QUIT_WITHIN)
+        self._loop.call_soon_threadsafe(self.quit)
+
     async def _drain(self) -> None:
         """Stop the tasks, settle what ended, and leave."""
-        seconds = steady_queue.shutdown_timeout.total_seconds()
+        self.ready.set()
         running, before = len(self.stopping.running), self.stopping.released
-        self.events.tell(events.ProcessStopping(name=self.name, running=running, seconds=seconds))
-        await self.stopping.drain(seconds)
-        with move_on_after(FLUSH_WITHIN):
+        self.events.tell(events.ProcessStopping(name=self.name, running=running))
+        await self.stopping.drain()
+        await self.before_sign_off()
+        with CancelScope(deadline=current_time() + self._flush_within) as self._flushing:
             await self.settler.drained.wait()
             await self.limited_settler.drained.wait()
             try:
                 await self.maintenance.reconcile()
-                await self.upkeep.run(deregister(self.upkeep.sql, self.id))
+                await self._sign_off()
             except StoreError as error:
                 # Nothing is lost: without a heartbeat others will find what is left.
                 self.events.tell(events.RuntimeFault(where="stopping", error=str(error)))
+        self.stopping.abandon()
         if unwritten := len(self.settler.known() | self.limited_settler.known()):
             self.events.tell(events.OutcomesUnwritten(count=unwritten))
         released = self.stopping.released - before
         self.events.tell(events.ProcessStopped(name=self.name, released=released, abandoned=self.abandoned))
+        self.at_last()
+
+    async def _sign_off(self) -> None:
+        """The last statement: whatever still runs has failed, its slot is free, and this process is no more.
+
+        A supervisor that still lives does it instead, after this process has ended, and gives those tasks back.
+        """
+        if not (self.stopping.running and self._is_supervised()):
+            error = report(ProcessExitError, f"{self.name} stopped before the task did")
+            await self.upkeep.run(end(self.upkeep.sql, self.id, self.name, error))
 
     async def _close(self) -> None:
         for worker in self.workers:
             worker.slots.close()
         self.lanes.close()
-        for driver in {id(driver): driver for driver in (self.hot, self.settling, self.upkeep)}.values():
-            await driver.close()
+        await self.connections.close()
 
     @property
     def abandoned(self) -> int:
@@ -353,6 +374,13 @@ class Process:
             with suppress(StoreError):  # only a hint, and what it tells of is done
                 await self.settling.run(notify(self.settling.sql))
 
+    def _polled_ago(self) -> float | None:
+        """How long ago the last of its workers looked for work; without workers, the last of its dispatchers."""
+        if self._stop.is_set():
+            return 0.0  # it looks for nothing any more, however long what runs may take
+        ages = [pollster.polled_ago for pollster in self.workers or self.dispatchers]
+        return None if None in ages else max(filter(None, ages), default=0.0)
+
     def _hears(self) -> bool:
         return self.wakeup is not None and self.wakeup.hears
 
@@ -380,3 +408,7 @@ class Process:
                 threads=sum(worker.threads for worker in workers),
             )
         )
+
+
+async def _nobody() -> None:
+    pass

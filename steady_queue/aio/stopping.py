@@ -1,21 +1,20 @@
 """Stopping: what becomes of running tasks when their process stops, or may no longer believe that they are its own.
 
-What has not begun, or has really stopped, is given back. What cannot be stopped never is: when the process stops, it is
-failed as the last thing; when trust is lost, the process ends.
+What has not begun, or has really stopped, is given back. What cannot be stopped never is: when the process stops, its
+last statement fails it, or it is left to the supervisor, which gives it back when the process has ended; when trust is
+lost, the process ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING
 
-from anyio import move_on_after
+from anyio import CancelScope, current_time
 
 from steady_queue.aio import events
-from steady_queue.aio.reports import report
 from steady_queue.aio.watchdog import EXIT_UNTRUSTED
-from steady_queue.processes import ProcessExitError
-from steady_queue.store.outcome import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,6 +54,9 @@ class Stopping:
         self._events = events
         self._leave = leave
         self._loop = asyncio.get_running_loop()
+        self._deadline = inf
+        self._grace = CANCEL_GRACE
+        self._waiting = CancelScope()
 
     @property
     def running(self) -> list[Running]:
@@ -66,27 +68,34 @@ class Stopping:
         """How many jobs were given back so far."""
         return sum(slots.released for slots in self._slots)
 
-    async def drain(self, seconds: float) -> None:
-        """Let tasks finish for so long, ask async ones to stop, and fail what does not."""
-        deadline = self._clock.monotonic() + seconds
+    async def drain(self) -> None:
+        """Let tasks finish for as long as they may, then ask async ones to stop."""
         for slots in self._slots:
             slots.give_back("the process stops")
-        await self._idle(until=deadline - min(CANCEL_GRACE, seconds / 2))
-        asked = [running for slots in self._slots for running in slots.stop_async("the process stops")]
-        await self._idle(until=max(deadline, self._clock.monotonic() + CANCEL_GRACE) if asked else deadline)
-        self._abandon()
+        await self._idle(ask_first=True)
+        if [running for slots in self._slots for running in slots.stop_async("the process stops")]:
+            self._deadline = max(self._deadline, self._clock.monotonic() + CANCEL_GRACE)
+        await self._idle()
 
-    async def _idle(self, *, until: float) -> None:
-        with move_on_after(max(0.0, until - self._clock.monotonic())):
-            for slots in self._slots:
-                await slots.idle.wait()
+    def allow(self, seconds: float) -> None:
+        """Let tasks have so much time from now, or less if less was said before."""
+        self._grace = min(CANCEL_GRACE, seconds / 2)
+        self._deadline = min(self._deadline, self._clock.monotonic() + seconds)
+        self._waiting.cancel()
 
-    def _abandon(self) -> None:
-        error = report(ProcessExitError, f"{self.name} stopped before the task did")
+    async def _idle(self, *, ask_first: bool = False) -> None:
+        while not all(slots.idle.is_set() for slots in self._slots):
+            left = self._deadline - (self._grace if ask_first else 0.0) - self._clock.monotonic()
+            if left <= 0:
+                return
+            with CancelScope(deadline=current_time() + left) as self._waiting:
+                for slots in self._slots:
+                    await slots.idle.wait()
+
+    def abandon(self) -> None:
+        """Forget what still runs: whatever it returns later is nobody's business."""
         for slots in self._slots:
-            for claim in slots.abandon():
-                self._ended(Failed(claim, error))
-                self.abandoned += 1
+            self.abandoned += slots.abandon()
 
     def lose_trust(self) -> None:
         """Others may have taken our claims: stop what can be stopped, and end the process if something cannot."""

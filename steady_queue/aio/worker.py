@@ -62,7 +62,8 @@ class Worker:
         self.plan = plan
         self.slots = slots
         self.bell = bell
-        self.last_poll = self._last_claim = clock.monotonic()
+        self._last_claim = clock.monotonic()
+        self._last_poll: float | None = None
         self._driver = driver
         self._pace = pace
         self._may_claim = may_claim
@@ -77,6 +78,15 @@ class Worker:
         self._is_unsure = False
         self._scope = CancelScope()
         self._deadline = inf
+
+    @property
+    def polled_ago(self) -> float | None:
+        """Seconds since it last looked for work with success; without room for any there is nothing to look for."""
+        if self._last_poll is None:
+            return None
+        if self._may_claim() and not self.slots.free(self._round_trip):
+            return 0.0
+        return self._clock.monotonic() - self._last_poll
 
     async def run(self) -> None:
         rang = True
@@ -126,13 +136,12 @@ class Worker:
                 self.slots.start(claims)
             else:
                 self.slots.decline(claims, "the process slept past its time")
-        self._last_claim = self.last_poll = self._clock.monotonic()
-        self._round_trip = self.last_poll - began
+        self._last_claim = self._last_poll = ended = self._clock.monotonic()
+        self._round_trip = ended - began
         if len(claims) < sum(free.values()) and self.plan.forget():
             self._marker = None
         if claims:
-            took = (self.last_poll - began) * 1000
-            self._events.tell(events.JobsClaimed(count=len(claims), milliseconds=took))
+            self._events.tell(events.JobsClaimed(count=len(claims), milliseconds=self._round_trip * 1000))
         return claims
 
     async def _claim(self, wanted: Sequence[Wanted]) -> list[Claim]:
@@ -152,9 +161,12 @@ class Worker:
             return True
         marker = await self._driver.run(change_marker(self._driver.sql))
         changed, self._marker = marker != self._marker, marker
-        self.last_poll = self._clock.monotonic()
+        now = self._clock.monotonic()
         # The marker does not tell of this process's own writes: whatever was missed is found before long.
-        return rang or changed or self.last_poll - self._last_claim > LOOK_ANYWAY
+        if rang or changed or now - self._last_claim > LOOK_ANYWAY:
+            return True
+        self._last_poll = now
+        return False
 
 
 def _is_full(claims: Sequence[Claim], wanted: Mapping[Lane, int]) -> bool:

@@ -18,6 +18,8 @@ class Process(models.Model):
     metadata = models.TextField()
     started_at = models.DateTimeField()
     last_heartbeat_at = models.DateTimeField()
+    #: When it last looked for work with success, as of its last heartbeat.
+    polled_at = models.DateTimeField(null=True)
 
     class Meta:
         verbose_name_plural = "processes"

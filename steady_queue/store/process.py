@@ -31,9 +31,12 @@ def register(sql: Dialect, process: NewProcess) -> Operation[None]:
     return Operation("register", partial(_register, sql, process))
 
 
-def heartbeat(sql: Dialect, process_id: UUID) -> Operation[bool]:
-    """Say that the process is alive. False: others have declared it dead and removed its row."""
-    return Operation("heartbeat", partial(_heartbeat, sql, process_id))
+def heartbeat(sql: Dialect, process_id: UUID, polled_ago: float | None = None) -> Operation[bool]:
+    """Say that the process is alive. False: others have declared it dead and removed its row.
+
+    `polled_ago`: how many seconds ago it last looked for work with success, if it is known.
+    """
+    return Operation("heartbeat", partial(_heartbeat, sql, process_id, polled_ago))
 
 
 def deregister(sql: Dialect, process_id: UUID) -> Operation[None]:
@@ -51,8 +54,13 @@ def _register(sql: Dialect, process: NewProcess) -> Flow[None]:
     )
 
 
-def _heartbeat(sql: Dialect, process_id: UUID) -> Flow[bool]:
-    yield sql.say(f"UPDATE steady_queue_process SET last_heartbeat_at = {sql.now} WHERE id = ?", process_id)
+def _heartbeat(sql: Dialect, process_id: UUID, polled_ago: float | None) -> Flow[bool]:
+    beat = f"UPDATE steady_queue_process SET last_heartbeat_at = {sql.now}"
+    if polled_ago is None:
+        yield sql.say(f"{beat} WHERE id = ?", process_id)
+    else:
+        microseconds = round(polled_ago * 1_000_000)
+        yield sql.say(f"{beat}, polled_at = {sql.given_ago} WHERE id = ?", microseconds, process_id)
     # MySQL has no RETURNING, and counts a row that did not change as not affected.
     return bool((yield sql.say("SELECT id FROM steady_queue_process WHERE id = ?", process_id, returns="u")))
 

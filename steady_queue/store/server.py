@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 OLDEST = {"PostgreSQL": (14,), "MySQL": (8, 0, 1), "MariaDB": (10, 11, 6), "SQLite": (3, 35)}
 
 
+def describe(sql: Dialect) -> Operation[str]:
+    """The server's name and version: `MariaDB 11.4.2`."""
+    return Operation("server version", partial(_describe, sql), transaction=False)
+
+
 def too_old(sql: Dialect) -> Operation[str | None]:
     """What to say of a server that is too old; None when it will do."""
     return Operation("server version", partial(_too_old, sql), transaction=False)
@@ -26,14 +31,25 @@ def _too_old(sql: Dialect) -> Flow[str | None]:
     return judge(sql.name, str(rows[0][0]))
 
 
+def _describe(sql: Dialect) -> Flow[str]:
+    rows = yield sql.say(sql.server_version, returns=".")
+    return " ".join(_named(sql.name, str(rows[0][0])))
+
+
 def judge(name: str, version: str) -> str | None:
     """What to say of a server's version, as it tells it: `15.4 (Debian ...)`, `11.4.2-MariaDB-log`, `3.45.1`."""
+    name, number = _named(name, version)
+    numbers = tuple(map(int, number.split("."))) if number[:1].isdigit() else ()
+    if not numbers or numbers >= OLDEST[name]:
+        return None
+    return f"{name} {number} is too old: {'.'.join(map(str, OLDEST[name]))} or newer is needed"
+
+
+def _named(name: str, version: str) -> tuple[str, str]:
+    """The server's own name, and the number in its version; the whole version where there is none."""
     if name.startswith("MySQL"):
         name = "MariaDB" if "MariaDB" in version else "MySQL"
         # Older MariaDB servers put a number in front so that old replicas take them for MySQL 5.5.
         version = version.removeprefix("5.5.5-")
     found = re.search(r"\d+(\.\d+)*", version)
-    numbers = tuple(map(int, found[0].split("."))) if found else ()
-    if not numbers or numbers >= OLDEST[name]:
-        return None
-    return f"{name} {found[0] if found else version} is too old: {'.'.join(map(str, OLDEST[name]))} or newer is needed"
+    return name, found[0] if found else version

@@ -146,7 +146,11 @@ def test_an_empty_list_stores_nothing_and_asks_nobody(database: str, put_all: Pu
     assert connections[database].connection is None
 
 
-@pytest.mark.parametrize("bad", [5, "ab", None, len, (len, [1]), (tasks.add, [], {}, 4), ()], ids=repr)
+@pytest.mark.parametrize(
+    "bad",
+    [5, "ab", None, len, (len, [1]), (tasks.add, [], {}, 4), ()],
+    ids=["number", "text", "nothing", "function", "no task", "too long", "too short"],
+)
 def test_what_is_not_a_call_is_refused(database: str, put_all: PutAll, bad: Any) -> None:
     with pytest.raises(TypeError):
         put_all([tasks.add.bind(1), bad])

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -17,17 +13,15 @@ import pytest
 from steady_queue.aio import running
 from steady_queue.aio.reports import report
 from steady_queue.processes import ProcessPrunedError
-from steady_queue.store.maintenance import bury as _bury
+from steady_queue.store.burial import bury as _bury
 from tests.shop import tasks
 from tests.shop.tasks import add, greet
+from tests.support.commands import command, printed_by, prints
 from tests.support.running import PATIENCE, aside, ended, error_of, values, worker
-from tests.support.scripts import REPOSITORY
 from tests.support.stores import SyncStore
 from tests.support.tables import count, counts, query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from steady_queue.compat import Task
     from tests.servers import MariaDB, Postgres
     from tests.support.proxy import Proxy
@@ -35,55 +29,6 @@ if TYPE_CHECKING:
     Servers = dict[str, Postgres | MariaDB]
 
 pytestmark = pytest.mark.anyio
-
-#: A user's manage.py, whose settings choose the database and have little patience.
-MANAGE = """
-import sys
-from datetime import timedelta
-import steady_queue
-steady_queue.database = {alias!r}
-steady_queue.shutdown_timeout = timedelta(seconds=1)
-steady_queue.process_alive_threshold = timedelta(seconds={alive})
-steady_queue.process_heartbeat_interval = timedelta(seconds={alive} / 10)
-from django.core.management import execute_from_command_line
-execute_from_command_line(["manage.py", "steady_queue", *sys.argv[1:]])
-"""
-
-
-@contextmanager
-def command(
-    alias: str, *arguments: str, alive: float = 300, port: int | None = None
-) -> Iterator[subprocess.Popen[str]]:
-    """The command in a process of its own, which is killed if the test has not ended it."""
-    elsewhere = {f"STEADY_QUEUE_TEST_{alias.upper()}_PORT": str(port)} if port is not None else {}
-    with subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", MANAGE.format(alias=alias, alive=alive), *arguments],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **elsewhere},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-async def printed_by(process: subprocess.Popen[str], *, code: int = 0) -> str:
-    """What it printed, when it has ended with this code."""
-    printed, _ = await aside(process.communicate, None, PATIENCE)
-    assert process.returncode == code, printed
-    return printed
-
-
-async def prints(process: subprocess.Popen[str], text: str) -> None:
-    """Return when it has printed a line with this text."""
-    assert process.stdout is not None
-    lines: list[str] = []
-    while not lines or text not in lines[-1]:
-        lines.append(await aside(process.stdout.readline))
-        assert lines[-1], f"it ended by itself: {lines}"
 
 
 async def test_the_command_runs_jobs_until_it_is_told_to_stop(database: str) -> None:
@@ -224,10 +169,3 @@ def bury(alias: str) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert found.jobs == 1
-
-
-def test_without_a_choice_the_command_says_what_there_is() -> None:
-    with command("sqlite") as process:
-        printed, _ = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 1
-    assert "--async" in printed

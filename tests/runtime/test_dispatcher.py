@@ -80,12 +80,11 @@ async def test_limited_jobs_that_fall_due_together_run_one_after_another(databas
 
 
 async def test_two_processes_dispatch_and_run_everything_once(database: str) -> None:
-    due = datetime.now(UTC) + timedelta(seconds=0.5)
-    calls = [tasks.rests.using(run_after=due).bind(number) for number in range(120)]
     first, second = Heard(), Heard()
     options = Options(workers=[Worker(coroutines=10)], dispatchers=[Dispatcher(batch_size=5)] * 2)
     async with running(options, events=first) as one, running(options, events=second) as other:
-        await aenqueue_all(calls)
+        due = datetime.now(UTC) + timedelta(seconds=1)
+        await aenqueue_all(tasks.rests.using(run_after=due).bind(number) for number in range(120))
         await until(lambda: len(book.runs) == 120 and not book.now["async"])
         await until(lambda: _is_over(database))
         owners = await aside(query, database, "SELECT DISTINCT worker_ids FROM steady_queue_job")

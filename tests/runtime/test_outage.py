@@ -13,6 +13,7 @@ import pytest
 
 import steady_queue
 from steady_queue import aenqueue_all
+from steady_queue.aio import connections as connections_module
 from steady_queue.aio import outage as outage_module
 from steady_queue.aio import process as process_module
 from steady_queue.aio import running
@@ -28,7 +29,7 @@ from steady_queue.aio.events import (
 )
 from steady_queue.aio.reports import report
 from steady_queue.processes import ProcessMissingError
-from steady_queue.store.maintenance import fail_orphans
+from steady_queue.store.burial import fail_orphans
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.support.proxy import COMMIT
@@ -303,7 +304,7 @@ async def test_connections_that_never_answer_again_are_replaced(
     database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As behind a balancer that has lost its backend: nothing is closed, and nothing comes back."""
-    monkeypatch.setattr(process_module, "LONGEST", 1.0)
+    monkeypatch.setattr(connections_module, "LONGEST", 1.0)
     heard = Heard()
     async with running(worker(), alias=behind, events=heard):
         assert await values(await tasks.rests.aenqueue("before")) == ["before"]

@@ -12,7 +12,7 @@ from steady_queue.aio.queues import expand
 from steady_queue.aio.reports import MESSAGE_LENGTH, report, report_of
 from steady_queue.aio.trust import Trust
 from steady_queue.processes import ProcessExitError
-from steady_queue.store.maintenance import Registered
+from steady_queue.store.burial import Registered
 
 
 class Hand:
@@ -145,7 +145,7 @@ def test_a_report_survives_an_exception_that_fights_back() -> None:
 def registered(pid: int, metadata: str) -> Registered:
     import uuid
 
-    return Registered(uuid.uuid4(), "name", pid, "host", metadata, datetime.now(UTC))
+    return Registered(uuid.uuid4(), "name", pid, "host", metadata, None, datetime.now(UTC))
 
 
 def test_this_very_process_is_not_gone_and_another_with_its_id_is() -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import threading
+import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
@@ -139,3 +143,41 @@ async def sleeps_for_long() -> None:
 @task
 async def never_ends_in_orm_lane() -> None:
     await sync_to_async(block_for_ever)()
+
+
+@task
+async def awaits_file(path: str) -> str:
+    """End when the file exists."""
+    say_that_it_began()
+    while not Path(path).exists():  # noqa: ASYNC110, ASYNC240, the test is another process
+        await asyncio.sleep(0.01)
+    return "done"
+
+
+@task
+def blocks_until_file(path: str) -> str:
+    """The same in a thread."""
+    say_that_it_began()
+    while not Path(path).exists():
+        time.sleep(0.01)
+    return "done"
+
+
+@limits_concurrency(key="one")
+@task
+def blocks_until_file_alone(path: str) -> str:
+    """The same with a concurrency limit."""
+    return str(blocks_until_file.func(path))
+
+
+@task
+async def exits(status: int) -> None:
+    """End the whole process at once."""
+    os._exit(status)
+
+
+@task
+def exits_by(number: int) -> None:
+    """End the whole process by a signal."""
+    os.kill(os.getpid(), number)
+    signal.pause()

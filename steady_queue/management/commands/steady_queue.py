@@ -1,93 +1,168 @@
-"""`manage.py steady_queue --async`: every configured worker and dispatcher in one event loop."""
+"""`manage.py steady_queue`: runs background tasks, checks that it could, or tells whether it does."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
-import signal
+import sys
+from argparse import BooleanOptionalAction, RawDescriptionHelpFormatter
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from steady_queue.aio.embedding import prepared
-from steady_queue.aio.lanes import OtherThreads
+import steady_queue
+from steady_queue import logs, preflight
+from steady_queue.aio import launch
+from steady_queue.aio.child import orders
+from steady_queue.aio.pidfile import held
+from steady_queue.banner import banner
+from steady_queue.configuration import configured
 from steady_queue.errors import ConfigurationError
+from steady_queue.health import judge
+from steady_queue.management.reloader import VARIABLE as RELOADED
+from steady_queue.management.reloader import Reloader
+from steady_queue.overrides import resolve
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
-    from collections.abc import Coroutine
+
+    from steady_queue.overrides import Resolved
+
+DESCRIPTION = """\
+Runs background tasks: the workers and dispatchers of settings.STEADY_QUEUE.
+
+  manage.py steady_queue            a process for each of them, kept alive by this one
+  manage.py steady_queue --async    all of them in one event loop of this process
+  manage.py steady_queue check      look for every problem of settings, database and schema, and start nothing
+  manage.py steady_queue health     exit with 0 if the workers of this machine look for tasks, with 1 if not
+"""
+EPILOG = """\
+Every option but -v and --reload can also be set in the environment, as STEADY_QUEUE_THREADS=5 or
+STEADY_QUEUE_ASYNC=1, and in settings.py: STEADY_QUEUE = Configuration.Options(...). The command line wins over the
+environment, and that over the settings.
+
+Stopping: TERM, or Ctrl-C, lets running tasks finish for steady_queue.shutdown_timeout; async tasks that take longer are
+cancelled and run again later, others are given back when their process has ended. QUIT, or Ctrl-C twice, does not wait.
+"""
 
 
 class Command(BaseCommand):
-    help = "Runs background tasks: workers and dispatchers as settings.STEADY_QUEUE describes them."
+    help = DESCRIPTION
+    # What Django would check is checked with everything else, and all told at once.
+    requires_system_checks = ()
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "--async", action="store_true", dest="in_one_loop", help="run everything in one event loop of one process"
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
+        return super().create_parser(
+            prog_name, subcommand, epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter, **kwargs
         )
 
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("action", nargs="?", default="run", choices=["run", "check", "health"], help="default: run")
+        what = parser.add_argument_group("what runs")
+        what.add_argument(
+            "--async",
+            action=BooleanOptionalAction,
+            help="everything in one event loop; workers with processes=N have N-1 more",
+        )
+        what.add_argument(
+            "--queues",
+            metavar="A,B*",
+            help="one worker for these queues, in this order, instead of the configured ones",
+        )
+        what.add_argument("--coroutines", metavar="N", help="async tasks that each worker runs at once")
+        what.add_argument("--threads", metavar="N", help="sync tasks that each worker runs at once")
+        what.add_argument("--processes", metavar="N", help="processes of each worker")
+        what.add_argument(
+            "--only-work", action=BooleanOptionalAction, help="no dispatchers: others must move scheduled tasks"
+        )
+        what.add_argument("--skip-recurring", action=BooleanOptionalAction, help="no recurring tasks")
+        ends = parser.add_argument_group("when it ends")
+        ends.add_argument(
+            "--drain",
+            action=BooleanOptionalAction,
+            help="stop when nothing is ready, blocked or running in its queues and nothing is due within 5 s",
+        )
+        ends.add_argument("--max-tasks", metavar="N", help="replace a process when it has ended N tasks")
+        ends.add_argument("--max-rss", metavar="MIB", help="replace a process when it has so much memory")
+        ends.add_argument("--reload", action="store_true", help="start again when the code changes; for development")
+        output = parser.add_argument_group("output")
+        output.add_argument(
+            "--log-format", metavar="text|json", help="of log lines, unless LOGGING configures 'steady_queue'"
+        )
+        health = parser.add_argument_group("health")
+        health.add_argument("--max-age", metavar="S", help="how long ago the last successful poll may be, in seconds")
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the process's own command, not one that other code called."""
+        return bool(getattr(self, "_called_from_command_line", False))
+
     def handle(self, *args: Any, **options: Any) -> None:
-        if not options["in_one_loop"]:
-            raise CommandError("only --async is there yet: manage.py steady_queue --async")
-        _show_log(options["verbosity"])
+        given = orders(os.environ)
         try:
-            _run(serve())
+            if given is not None:
+                logs.show(options["verbosity"], given.options.log_format)
+                launch.child(given)
+            else:
+                {"run": self.run, "check": self.check_all, "health": self.health}[options["action"]](options)
         except ConfigurationError as error:
             raise CommandError(str(error)) from error
 
+    def run(self, options: dict[str, Any]) -> None:
+        """Run until told to stop."""
+        if options["reload"] and RELOADED not in os.environ:
+            sys.exit(Reloader(sys.stderr).run())
+        resolved = self._resolved(options)
+        is_text = resolved.options.log_format == "text"
+        logs.show(options["verbosity"], resolved.options.log_format)
+        shows_status = is_text and options["verbosity"] >= 1 and sys.stderr.isatty()
+        with held(steady_queue.supervisor_pidfile):
+            if is_text and options["verbosity"] >= 1:
+                for line in banner(resolved):
+                    self.stderr.write(line, self.style.NOTICE if line[0] != " " else None)
+            if resolved.in_one_loop:
+                launch.in_one_loop(resolved, shows_status=shows_status, may_exit=self.is_main)
+            else:
+                launch.supervised(resolved, shows_status=shows_status)
 
-def _show_log(verbosity: int) -> None:
-    """Let the log be seen where the project has not said where it goes."""
-    logger = logging.getLogger("steady_queue")
-    if not logger.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        logger.addHandler(handler)
-        logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
+    def check_all(self, options: dict[str, Any]) -> None:
+        """Tell every problem at once, and start nothing."""
+        try:
+            resolved = resolve(configured(), options, os.environ)
+        except ConfigurationError:
+            status, lines, complaints = preflight.report()
+        else:
+            status, lines, complaints = preflight.report(resolved.options, resolved.problems, resolved.named_queues)
+        for line in lines:
+            self.stdout.write(line)
+        for line in complaints:
+            self.stderr.write(line)
+        if status:
+            sys.exit(status)
 
+    def health(self, options: dict[str, Any]) -> None:
+        """Whether the workers of this machine look for tasks."""
+        try:
+            max_age = None if options["max_age"] is None else timedelta(seconds=float(options["max_age"]))
+        except (ValueError, OverflowError):
+            raise CommandError(f"--max-age must be a number of seconds, not {options['max_age']!r}") from None
+        found = judge(max_age=max_age)
+        for line in found.lines:
+            self.stdout.write(line)
+        if not found.healthy:
+            sys.exit(1)
 
-async def serve() -> None:
-    """Run until TERM or INT, which also end a start that waits for the database; then drain."""
-    process = prepared()
-    loop = asyncio.get_running_loop()
-    threads = OtherThreads()
-    loop.set_default_executor(threads)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # Not a handler of the loop: that would not be called while a task blocks it.
-        signal.signal(number, process.stop_by_signal)
-    await process.run()
-    if process.refusal is not None:
-        raise process.refusal
-    if process.abandoned or threads.calls:
-        # What became of their tasks is written. The interpreter would wait for them at its end, for ever perhaps.
-        logging.shutdown()
-        os._exit(0)
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
-
-
-def _run(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end.
-
-    An asyncio task that raises SystemExit or KeyboardInterrupt makes the loop raise it as well. When a job has started
-    that task, it is the job's affair, and the loop goes on.
-    """
-    with asyncio.Runner(loop_factory=_new_loop) as runner:
-        loop = runner.get_loop()
-        served = loop.create_task(main)
-        while not served.done():
-            try:
-                loop.run_until_complete(served)
-            except (SystemExit, KeyboardInterrupt):
-                if served.done():
-                    raise
-                logging.getLogger("steady_queue").exception("a task inside a job raised what would end the process")
-        served.result()
+    def _resolved(self, options: dict[str, Any]) -> Resolved:
+        """What is to run; refused with every problem that can be found without the database."""
+        resolved = resolve(configured(), options, os.environ)
+        found = preflight.at_start(resolved.options, resolved.named_queues)
+        problems = [*resolved.problems, *found.errors]
+        if not self.is_main and not resolved.in_one_loop:
+            problems.append("call_command can run everything in one loop only: call_command('steady_queue', '--async')")
+        elif not self.is_main and resolved.options.beside_one_loop():
+            problems.append("call_command can start no other processes: processes must be 1")
+        if problems:
+            raise ConfigurationError("\n".join(problems))
+        for warning in found.warnings:
+            self.stderr.write(f"warning: {warning}")
+        return resolved

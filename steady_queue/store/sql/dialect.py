@@ -68,8 +68,12 @@ class Dialect:
         " SELECT (SELECT min(r.queue_name) FROM steady_queue_readyexecution r WHERE r.queue_name > names.name)"
         " FROM names WHERE names.name IS NOT NULL) SELECT name FROM names WHERE name IS NOT NULL"
     )
+    #: The server's time as many microseconds ago as a bound number says: the same text for every number.
+    given_ago = ""
     #: Asks for the server's version.
     server_version = "SELECT version()"
+    #: Asks whether the database has the table of a bound name.
+    has_table = "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = ?"
     #: Asks for a number that changes with other connections' writes, where there is one.
     change_marker = ""
 

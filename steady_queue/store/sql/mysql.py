@@ -27,6 +27,7 @@ class MySQL(Dialect):
     name = "MySQL or MariaDB"
     mark = "%s"
     now = "UTC_TIMESTAMP(6)"
+    given_ago = "UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND"
     ready_by_queue = "steady_queue_readyexecution r FORCE INDEX (sq_ready_by_queue)"
     ready_all = "steady_queue_readyexecution r FORCE INDEX (sq_ready_all)"
     blocked_by_key = "steady_queue_blockedexecution FORCE INDEX (sq_blocked_by_key)"

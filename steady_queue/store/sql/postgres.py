@@ -65,6 +65,8 @@ class Postgres(Dialect):
     server_version = "SHOW server_version"
     can_notify = True
     now = "statement_timestamp()"
+    given_ago = "statement_timestamp() - ?::bigint * interval '1 microsecond'"
+    has_table = "SELECT to_regclass(?::text) IS NOT NULL"
 
     def __init__(self) -> None:
         self.at_once = self

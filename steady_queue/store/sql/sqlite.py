@@ -20,6 +20,8 @@ class SQLite(Dialect):
     server_version = "SELECT sqlite_version()"
     mark = "?"
     now = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+    given_ago = "strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ? / 1000000.0))"
+    has_table = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
     take = ""
     take_free = ""
     ready_by_queue = "steady_queue_readyexecution r INDEXED BY sq_ready_by_queue"
@@ -33,7 +35,7 @@ class SQLite(Dialect):
         yield from ()  # the transaction itself is the lock
 
     def ago(self, seconds: float) -> str:
-        return f"strftime('%Y-%m-%d %H:%M:%f', 'now', '-{seconds:.3f} seconds')"
+        return f"strftime('%Y-%m-%d %H:%M:%f', 'now', '{-seconds:+.3f} seconds')"
 
     def try_maintenance(self) -> Flow[bool]:
         yield from ()

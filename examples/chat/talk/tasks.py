@@ -1,0 +1,30 @@
+"""The work of a chat: to wait for the provider, and to write down what it says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steady_queue import task
+from talk.models import Answer
+from talk.provider import stream
+
+if TYPE_CHECKING:
+    from steady_queue.compat import TaskContext
+
+#: So many tokens are stored with one statement; one for each token would only keep the database busy.
+SAVE_EVERY = 5
+
+
+@task(takes_context=True)
+async def write_answer(context: TaskContext, prompt: str) -> int:
+    """Async, and mostly waiting: hundreds share the event loop. If it is run again, it begins the answer anew."""
+    begun = {"prompt": prompt, "text": "", "tokens": 0}
+    answer, _ = await Answer.objects.aupdate_or_create(pk=context.task_result.id, defaults=begun)
+    async for token in stream(prompt):
+        answer.text += token
+        answer.tokens += 1
+        if answer.tokens % SAVE_EVERY == 0:
+            await answer.asave(update_fields=["text", "tokens"])
+    answer.is_complete = True
+    await answer.asave(update_fields=["text", "tokens", "is_complete"])
+    return answer.tokens

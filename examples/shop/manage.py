@@ -1,0 +1,13 @@
+#!/usr/bin/env python
+"""The shop's command line: `manage.py runserver`, and beside it `manage.py steady_queue`, which runs its tasks."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from django.core.management import execute_from_command_line
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "settings")
+    execute_from_command_line(sys.argv)

@@ -1,0 +1,64 @@
+"""A plain Django project: its data and its tasks are in one SQLite file, so that one transaction can hold both."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import django
+
+from steady_queue.configuration import Configuration
+
+HERE = Path(__file__).resolve().parent
+
+SECRET_KEY = "not a secret: this is an example"
+DEBUG = True
+ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
+ROOT_URLCONF = "urls"
+USE_TZ = True
+TIME_ZONE = "UTC"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+INSTALLED_APPS = ["orders", "steady_queue"]
+if django.VERSION < (6, 0):
+    INSTALLED_APPS.append("django_tasks")  # from Django 6 on, the task framework is a part of Django
+
+MIDDLEWARE = [
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {"context_processors": ["django.template.context_processors.request"]},
+    }
+]
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": os.environ.get("SHOP_DATABASE", HERE / "shop.sqlite3"),
+        "OPTIONS": {
+            "timeout": 20,
+            "transaction_mode": "IMMEDIATE",
+            "init_command": "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL",
+        },
+    }
+}
+
+# Mails are printed where the worker runs.
+EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+DEFAULT_FROM_EMAIL = "shop@example.com"
+
+QUEUES = ["payments", "mail", "warehouse"]
+
+TASKS = {"default": {"BACKEND": "steady_queue.backend.SteadyQueueBackend", "QUEUES": QUEUES}}
+
+#: What runs them. The order of the queues counts: payments first.
+STEADY_QUEUE = Configuration.Options(
+    workers=[Configuration.Worker(queues=QUEUES)],
+    dispatchers=[Configuration.Dispatcher()],
+)

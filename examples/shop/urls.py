@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from django.urls import path
+from orders import views
+
+urlpatterns = [
+    path("", views.order_form, name="form"),
+    path("orders/", views.order_list, name="list"),
+]

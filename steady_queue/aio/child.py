@@ -1,0 +1,185 @@
+"""Child: a process that a supervisor has started, and what it hears of it.
+
+A fresh interpreter runs the same command line again; what it is to do stands in its environment, so that it works with
+any manage.py, also one that makes up its own arguments. It has a session of its own: Ctrl-C in the terminal reaches the
+supervisor alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID, uuid4
+
+from steady_queue.aio.watchdog import EXIT_UNTRUSTED
+from steady_queue.configuration import Options
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+#: The variable that tells a process that it is a child, and of what kind.
+VARIABLE = "STEADY_QUEUE_CHILD"
+
+
+class Orders(NamedTuple):
+    """What a child is to do."""
+
+    id: UUID
+    supervisor_id: UUID
+    options: Options
+    #: How often it says how it is, in seconds.
+    every: float
+    #: The descriptor of its end of the line.
+    line: int = -1
+
+    def to_json(self) -> str:
+        values = {**self._asdict(), "id": self.id.hex, "supervisor_id": self.supervisor_id.hex}
+        return json.dumps({**values, "options": self.options.to_dict()})
+
+
+def orders(environ: MutableMapping[str, str]) -> Orders | None:
+    """The orders of this process if it is a child. They are taken out: its own children are not ours."""
+    text = environ.pop(VARIABLE, None)
+    if text is None:
+        return None
+    values = json.loads(text)
+    ids = {name: UUID(values[name]) for name in ("id", "supervisor_id")}
+    return Orders(**{**values, **ids, "options": Options.from_dict(values["options"])})
+
+
+@dataclass(slots=True, eq=False)
+class Child:
+    """One started process."""
+
+    id: UUID
+    options: Options
+    popen: subprocess.Popen[bytes]
+    line: socket.socket
+    #: When it started, and when it was last heard, on the supervisor's clock.
+    started: float
+    heard: float
+    #: What it last said of itself.
+    state: dict[str, Any] = field(default_factory=dict)
+    #: The signal that it was last told to stop with, if any.
+    told: signal.Signals | None = None
+    #: What was read of a line that has not ended yet.
+    rest: bytes = b""
+    #: A descriptor that can be read when the process has ended, where the system has such a thing.
+    exit: int | None = None
+
+    @classmethod
+    def start(cls, given: Orders, now: float) -> Child:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        try:
+            theirs.set_inheritable(True)
+            given = given._replace(line=theirs.fileno())
+            popen = subprocess.Popen(  # noqa: S603, the line that started this process itself
+                command_line(),
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, VARIABLE: given.to_json()},
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        child = cls(given.id, given.options, popen, ours, now, now)
+        if hasattr(os, "pidfd_open"):
+            with suppress(OSError):
+                child.exit = os.pidfd_open(popen.pid)
+        return child
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def is_ready(self) -> bool:
+        return bool(self.state.get("ready"))
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it stops because it was told to, by us or by somebody else, or because it has served its time."""
+        return self.told is not None or bool(self.state.get("leaving"))
+
+    def tell(self, number: signal.Signals) -> None:
+        self.told = number
+        # Not send_signal's own check for its end: the supervisor reaps in one place.
+        with suppress(ProcessLookupError):
+            self.popen.send_signal(number)
+
+    def listen(self, now: float) -> bool:
+        """Read what it has said since; False when it will say no more."""
+        try:
+            while data := self.line.recv(65536):
+                self.heard = now
+                *lines, self.rest = (self.rest + data).split(b"\n")
+                for line in lines:
+                    self.state.update(json.loads(line))
+        except BlockingIOError:
+            return True
+        except ConnectionError:
+            pass
+        return False
+
+    def end(self, status: int) -> End:
+        """What its end means, once it has been reaped."""
+        self.line.close()
+        if self.exit is not None:
+            os.close(self.exit)
+        return End(self, status)
+
+
+class End(NamedTuple):
+    """The end of a child."""
+
+    child: Child
+    status: int
+
+    @property
+    def was_told(self) -> bool:
+        """Whether it ended because it was told to: then its tasks may run again, else they have failed."""
+        by_us = self.child.told is not None and -self.status in (signal.SIGTERM, signal.SIGQUIT, self.child.told)
+        return self.child.is_leaving and (by_us or self.status in (0, EXIT_UNTRUSTED))
+
+    @property
+    def how(self) -> str:
+        if self.status >= 0:
+            return f"exited with status {self.status}"
+        try:
+            return f"was killed by {signal.Signals(-self.status).name}"
+        except ValueError:
+            return f"was killed by signal {-self.status}"
+
+
+def command_line() -> list[str]:
+    """The command line that started this process, with the interpreter's own options."""
+    return [sys.executable, *sys.orig_argv[1:]]
+
+
+def what(options: Options) -> str:
+    """What a process with these options is, for people."""
+    if not options.workers:
+        return "dispatcher"
+    return f"worker ({', '.join(name for worker in options.workers for name in worker.queues)})"
+
+
+def new_orders(options: Options, *, supervisor_id: UUID, every: float) -> Orders:
+    return Orders(uuid4(), supervisor_id, options, every)
+
+
+def line_of(given: Orders) -> socket.socket:
+    """A child's end of the line, which its own children do not inherit."""
+    line = socket.socket(fileno=given.line)
+    line.set_inheritable(False)
+    return line

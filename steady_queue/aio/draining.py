@@ -1,0 +1,57 @@
+"""Draining: `--drain`. Everything stops when the queues have nothing left to do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from steady_queue.store.remainder import remains
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from steady_queue.aio.outage import Outage
+    from steady_queue.store.drivers.pool import AsyncDriver
+
+#: A job that is due within so many seconds is waited for.
+SOON = 5.0
+#: How often it looks, in seconds.
+LOOK_EVERY = 0.2
+
+
+class Draining:
+    """Looks at the queues that the workers take from; what runs there in other processes counts as well."""
+
+    name = "draining"
+
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        *,
+        driver: AsyncDriver,
+        ready: asyncio.Event,
+        drained: Callable[[], None],
+        outage: Outage,
+    ) -> None:
+        self._patterns = [pattern.strip() for pattern in patterns]
+        self._driver = driver
+        self._ready = ready
+        self._drained = drained
+        self._outage = outage
+
+    async def run(self) -> None:
+        await self._ready.wait()
+        empty = 0
+        # Twice: statements of one look are not of one moment, and a job may move behind their back.
+        while empty < 2:
+            try:
+                empty = (
+                    0 if await self._driver.run(remains(self._driver.sql, self._patterns, within=SOON)) else empty + 1
+                )
+            except Exception as error:
+                empty = 0
+                await self._outage.wait(self.name, error)
+                continue
+            self._outage.over(self.name)
+            await asyncio.sleep(LOOK_EVERY if not empty else 0.05)
+        self._drained()

@@ -1,0 +1,163 @@
+"""Launch: a process of our own, from its options to its exit status. Three kinds: alone, supervisor, child."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+from steady_queue.aio import loop
+from steady_queue.aio.child import line_of
+from steady_queue.aio.clock import SystemClock
+from steady_queue.aio.draining import Draining
+from steady_queue.aio.events import Events, log
+from steady_queue.aio.retirement import Retirement
+from steady_queue.aio.signals import obeyed
+from steady_queue.aio.status import Facts, Status
+from steady_queue.aio.supervisor import Supervisor
+from steady_queue.aio.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from steady_queue.aio.child import Orders
+    from steady_queue.aio.lanes import OtherThreads
+    from steady_queue.aio.process import Process
+    from steady_queue.overrides import Resolved
+    from steady_queue.store.drivers.pool import AsyncDriver
+
+#: How often children say how they are when somebody looks at the status, in seconds.
+OFTEN = 1.0
+
+
+def in_one_loop(resolved: Resolved, *, shows_status: bool, may_exit: bool) -> None:
+    """Everything in this process, and beside it the other copies of workers that have more than one."""
+    loop.run(_alone(resolved, shows_status, may_exit))
+
+
+def supervised(resolved: Resolved, *, shows_status: bool) -> None:
+    """A process for each worker and dispatcher, kept by this one."""
+    loop.run(_supervisor(resolved, shows_status), is_quick=False)
+
+
+def child(given: Orders) -> None:
+    """One of those."""
+    loop.run(_child(given))
+
+
+async def _alone(resolved: Resolved, shows_status: bool, may_exit: bool) -> None:
+    from steady_queue.aio.embedding import prepared
+
+    tally = Tally()
+    options = resolved.options
+    threads = _other_threads()
+    process = prepared(options, events=Events([log, tally]))
+    posts = options.beside_one_loop()
+    supervisor = Supervisor(posts, beside=process, every=OFTEN if shows_status else None) if posts else None
+    main = supervisor or process
+    if may_exit:
+        process.at_last = partial(_exit_beside_what_runs, process, threads)
+    _retire_in_time(process, tally, process.retire)
+    if resolved.drain:
+        process.companions.append(_draining(resolved, main, process.upkeep).run)
+    if shows_status:
+        process.companions.append(_status(supervisor, process, tally).run)
+    with obeyed(stop=main.stop_by_signal, quit_now=main.quit_by_signal, for_good=may_exit):
+        await main.run()
+    if process.refusal is not None:
+        raise process.refusal
+
+
+async def _child(given: Orders) -> None:
+    from steady_queue.aio.embedding import prepared
+    from steady_queue.aio.tether import Tether
+
+    tally = Tally()
+    threads = _other_threads()
+
+    def state() -> dict[str, object]:
+        running = len(process.stopping.running)
+        return {"ready": process.ready.is_set(), "running": running, "ended": tally.ended, "failed": tally.failed}
+
+    tether = Tether(line_of(given), every=given.every, state=state)
+    process = prepared(
+        given.options,
+        process_id=given.id,
+        supervisor_id=given.supervisor_id,
+        is_supervised=lambda: tether.is_held,
+        events=Events([log, tally]),
+    )
+
+    def stop() -> None:
+        tether.say(leaving=True)
+        process.stop_by_signal()
+
+    def quit_now() -> None:
+        tether.say(leaving=True)
+        process.quit_by_signal()
+
+    def retire() -> None:
+        tether.say(leaving=True, retiring=True)
+        process.retire()
+
+    process.at_last = partial(_exit_beside_what_runs, process, threads)
+    process.companions.append(tether.run)
+    _retire_in_time(process, tally, retire)
+    with obeyed(stop=stop, quit_now=quit_now, for_good=True):
+        tether.watch(stop)
+        await process.run()
+    if process.refusal is not None:
+        raise process.refusal
+
+
+async def _supervisor(resolved: Resolved, shows_status: bool) -> None:
+    options = resolved.options
+    supervisor = Supervisor(options.per_process(), every=OFTEN if shows_status else None)
+    if resolved.drain:
+        supervisor.companions.append(_draining(resolved, supervisor, supervisor.driver).run)
+    if shows_status:
+        supervisor.companions.append(_status(supervisor, None, None).run)
+    with obeyed(stop=supervisor.stop_by_signal, quit_now=supervisor.quit_by_signal, for_good=True):
+        await supervisor.run()
+    if supervisor.refusal is not None:
+        raise supervisor.refusal
+
+
+def _other_threads() -> OtherThreads:
+    from steady_queue.aio.lanes import OtherThreads
+
+    threads = OtherThreads()
+    asyncio.get_running_loop().set_default_executor(threads)
+    return threads
+
+
+def _retire_in_time(process: Process, tally: Tally, retire: Callable[[], None]) -> None:
+    options = process.options
+    if options.max_tasks is not None or options.max_rss is not None:
+        retirement = Retirement(
+            max_tasks=options.max_tasks, max_rss=options.max_rss, tally=tally, retire=retire, events=process.events
+        )
+        process.companions.append(retirement.run)
+
+
+def _draining(resolved: Resolved, main: Process | Supervisor, driver: AsyncDriver) -> Draining:
+    patterns = [name for worker in resolved.options.workers for name in worker.queues]
+    return Draining(patterns, driver=driver, ready=main.ready, drained=main.stop, outage=main.outage)
+
+
+def _status(supervisor: Supervisor | None, process: Process | None, tally: Tally | None) -> Status:
+    def facts() -> Facts:
+        here = (1, len(process.stopping.running), tally.ended, tally.failed) if process and tally else (0, 0, 0, 0)
+        return Facts(*here).plus(supervisor.crew.facts if supervisor else Facts())
+
+    return Status(facts=facts, stream=sys.stderr, clock=SystemClock())
+
+
+def _exit_beside_what_runs(process: Process, threads: OtherThreads) -> None:
+    """Leave at once if tasks still run: what became of them is written. The interpreter would wait for them."""
+    if process.abandoned or threads.calls:
+        logging.shutdown()
+        os._exit(0)

@@ -1,0 +1,47 @@
+"""Signals: how a process is told to stop. TERM, INT and HUP stop it gracefully; QUIT, or a second INT, at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+GRACEFUL = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@contextmanager
+def obeyed(*, stop: Callable[[], object], quit_now: Callable[[], object], for_good: bool = False) -> Iterator[None]:
+    """Call these from the handlers of signals, for the length of the block.
+
+    `for_good`: the process ends after it, and one more signal to stop must not change its exit status.
+
+    Not handlers of the event loop: those would not be called while a task blocks it. In another thread than the main
+    one, where Python delivers no signals, nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    interrupted = False
+
+    def obey(number: int, _: object) -> None:
+        nonlocal interrupted
+        if number == signal.SIGQUIT or (number == signal.SIGINT and interrupted):
+            quit_now()
+        else:
+            interrupted = interrupted or number == signal.SIGINT
+            stop()
+
+    before = {number: signal.getsignal(number) for number in (*GRACEFUL, signal.SIGQUIT)}
+    for number, handler in before.items():
+        # Ignored by whoever started us: nohup does so with HUP.
+        if handler is not signal.SIG_IGN or number == signal.SIGTERM:
+            signal.signal(number, obey)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_IGN if for_good and number in GRACEFUL else handler)

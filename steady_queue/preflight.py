@@ -1,0 +1,217 @@
+"""Preflight: everything that would keep a project's tasks from running, found at once and without starting anything."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from django.core.checks import ERROR
+from django.db import connections
+from django.utils.module_loading import autodiscover_modules
+
+import steady_queue
+from steady_queue.aio import admission
+from steady_queue.aio.patience import Patient
+from steady_queue.aio.queues import expand
+from steady_queue.backend import SteadyQueueBackend
+from steady_queue.checks import UNUSABLE, check_installation
+from steady_queue.compat import task_backends
+from steady_queue.configuration import configured
+from steady_queue.configuration import problems as configuration_problems
+from steady_queue.databases import is_in_memory, open_async, queue_alias
+from steady_queue.deadline import answer_of
+from steady_queue.errors import ConfigurationError
+from steady_queue.store.server import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from steady_queue.configuration import Options
+
+#: How long a database may take to answer, in seconds.
+ANSWER_WITHIN = 10.0
+
+
+class Problem(NamedTuple):
+    text: str
+    is_warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was looked at, and all that is wrong with it. Warnings keep nothing from running."""
+
+    subjects: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def examine(options: Options | None = None, more: Sequence[str] = (), named: Sequence[str] = ()) -> Findings:
+    """Look at the configuration, the tasks, the backends and the databases; `options` are by default the project's.
+
+    `more` are problems that were found before, of what the options were made of; `named` the queues that were asked
+    for just now, where an unknown one is a mistake. In settings.py it may be one that is given up, and still emptied.
+    """
+    backends = _Backends()
+    database = _Database(backends)
+    # Recurring schedules are to be examined here as well, once there are any.
+    found = chain(
+        map(Problem, more), _configuration(options, backends, named), _tasks(), backends.problems(), database.problems()
+    )
+    return _findings(found, lambda: ("configuration", *database.subjects))
+
+
+def at_start(options: Options, named: Sequence[str] = ()) -> Findings:
+    """What can be found before a process starts, without its database and without importing the project's tasks."""
+    backends = _Backends()
+    found = chain(_configuration(options, backends, named), backends.problems(), _Database(backends).settings())
+    return _findings(found, lambda: ("configuration",))
+
+
+def _findings(found: Iterable[Problem], subjects: Callable[[], tuple[str, ...]]) -> Findings:
+    problems = list(dict.fromkeys(found))
+    return Findings(
+        subjects=subjects(),
+        errors=tuple(problem.text for problem in problems if not problem.is_warning),
+        warnings=tuple(problem.text for problem in problems if problem.is_warning),
+    )
+
+
+def report(
+    options: Options | None = None, more: Sequence[str] = (), named: Sequence[str] = ()
+) -> tuple[int, list[str], list[str]]:
+    """The exit status of the examination, the lines for stdout and those for stderr."""
+    found = examine(options, more, named)
+    complaints = [*(f"error: {text}" for text in found.errors), *(f"warning: {text}" for text in found.warnings)]
+    if found.errors:
+        return 1, [], complaints
+    return 0, [f"Steady Queue {steady_queue.__version__}: {', '.join(found.subjects)}: all well"], complaints
+
+
+def _configuration(options: Options | None, backends: _Backends, named: Sequence[str]) -> Iterator[Problem]:
+    try:
+        options = options or configured()
+    except ConfigurationError as error:
+        yield Problem(str(error))
+        return
+    problems = list(configuration_problems(options))
+    yield from map(Problem, problems)
+    if not problems:
+        yield from _queues(options, backends.queues(), named)
+
+
+def _queues(options: Options, known: list[str] | None, named: Sequence[str]) -> Iterator[Problem]:
+    """The queues that workers take from and into which no backend can put anything."""
+    for number, worker in enumerate(options.workers):
+        for name in (name.strip() for name in worker.queues):
+            if "*" in name[:-1]:
+                yield Problem(f"workers[{number}]: the star in {name!r} means nothing: it may only end a prefix")
+            elif known is not None and not (expand([name], known) if name.endswith("*") else name in known):
+                close = get_close_matches(name.rstrip("*"), known, n=3, cutoff=0.5)
+                hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; there are {known}"
+                text = f"workers[{number}]: no backend in TASKS has a queue {name!r} in its QUEUES{hint}"
+                yield Problem(text, is_warning=name not in named)
+
+
+def _tasks() -> Iterator[Problem]:
+    try:
+        autodiscover_modules("tasks")
+    except Exception as error:
+        yield Problem(f"the tasks cannot be imported: {type(error).__name__}: {error}")
+
+
+class _Backends:
+    """The entries of TASKS that are ours."""
+
+    def __init__(self) -> None:
+        self.ours: dict[str, SteadyQueueBackend] = {}
+        self._broken: list[str] = []
+        for alias in task_backends:
+            try:
+                backend = task_backends[alias]
+            except Exception as error:
+                self._broken.append(f"TASKS[{alias!r}] cannot be used: {error}")
+                continue
+            if isinstance(backend, SteadyQueueBackend):
+                self.ours[alias] = backend
+
+    def queues(self) -> list[str] | None:
+        """The queues that tasks can be put into; None when that may be any."""
+        if not self.ours or self._broken or not all(backend.queues for backend in self.ours.values()):
+            return None
+        return sorted(set().union(*(backend.queues for backend in self.ours.values())))
+
+    def problems(self) -> Iterator[Problem]:
+        yield from map(Problem, self._broken)
+        if not self.ours and not self._broken:
+            yield Problem("no entry of TASKS has steady_queue.backend.SteadyQueueBackend as its BACKEND", True)
+        for backend in self.ours.values():
+            for message in backend.check():
+                yield Problem(f"{message.msg} {message.hint or ''}".strip(), message.level < ERROR)
+
+
+class _Database:
+    """The database of the queue, and those whose transactions its tasks wait for."""
+
+    def __init__(self, backends: _Backends) -> None:
+        self.subjects: list[str] = []
+        self._alias = queue_alias()
+        self._waited_for = sorted({backend.commit_with for backend in backends.ours.values()} - {self._alias})
+
+    def settings(self) -> Iterator[Problem]:
+        """What is wrong with its settings."""
+        for message in check_installation():
+            yield Problem(f"{message.msg} {message.hint or ''}".strip(), message.level < ERROR)
+
+    def problems(self) -> Iterator[Problem]:
+        yield from self.settings()
+        if not any(message.id in UNUSABLE for message in check_installation()):
+            yield from self._queue()
+        for alias in self._waited_for:
+            # A project whose only databases have names of their own has a default one that is a dummy.
+            if alias in connections and connections.settings[alias]["ENGINE"] != "django.db.backends.dummy":
+                yield from _reach(alias)
+
+    def _queue(self) -> Iterator[Problem]:
+        if is_in_memory(self._alias):
+            yield Problem(f"the database {self._alias!r} is in memory: no worker can reach it")
+            return
+        try:
+            server, refusal = asyncio.run(_admission(self._alias))
+        except Exception as error:  # of the driver, of the network, of its settings
+            yield Problem(f"the database {self._alias!r} cannot be reached: {error or type(error).__name__}")
+            return
+        self.subjects.append(f"database {self._alias} ({server})")
+        if refusal is not None:
+            yield Problem(refusal)
+            return
+        if names := admission.known_migrations():
+            self.subjects.append(f"schema {names[-1].partition('_')[0]}")
+        yield from _reach(self._alias)
+
+
+async def _admission(alias: str) -> tuple[str, str | None]:
+    """What the server is, and why no process may work on it."""
+    driver = Patient(open_async(alias, size=1), ANSWER_WITHIN)
+    try:
+        return await driver.run(describe(driver.sql)), await admission.refusal(driver, alias)
+    finally:
+        await driver.close()
+
+
+def _reach(alias: str) -> Iterator[Problem]:
+    """Whether Django's own connection comes about, which tasks and those who enqueue them use."""
+
+    def connect() -> None:
+        try:
+            connections[alias].ensure_connection()
+        finally:
+            connections[alias].close()
+
+    try:
+        answer_of(connect, within=ANSWER_WITHIN)
+    except Exception as error:
+        yield Problem(f"Django cannot reach the database {alias!r}: {str(error).strip() or type(error).__name__}")

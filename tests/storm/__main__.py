@@ -1,0 +1,61 @@
+"""The storm in its long form: `python -m tests.storm --database postgres --seed 7 --seconds 30 --tasks 1500`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from random import randrange
+
+from tests.storm.servers import databases
+
+DATABASES = ("postgres", "mariadb", "sqlite")
+#: Violations that are printed; more of them tell nothing more.
+SHOWN = 20
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.storm", description=__doc__)
+    parser.add_argument("--database", action="append", choices=DATABASES, help="may be repeated (default: all three)")
+    parser.add_argument("--seed", type=int, help="of the tasks and the faults (default: any; it is printed)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="how long it rages")
+    parser.add_argument("--tasks", type=int, default=1500, help="how many are enqueued over that time")
+    parser.add_argument("--keep", type=Path, help="where to keep the ledger and what the workers said")
+    options = parser.parse_args()
+    aliases: list[str] = options.database or list(DATABASES)
+    seed = randrange(1_000_000) if options.seed is None else options.seed
+    say(f"seed {seed}")
+    with databases(aliases):
+        return rage(aliases, seed, options)
+
+
+def rage(aliases: list[str], seed: int, options: argparse.Namespace) -> int:
+    from tests.storm.driver import Plan  # not before Django is set up
+    from tests.storm.report import row, table
+    from tests.storm.storm import storm
+    from tests.support.aliases import pointed_at
+
+    rows, wrong = [], []
+    for alias in aliases:
+        with tempfile.TemporaryDirectory(prefix="steady-queue-storm-") as temporary, pointed_at(alias):
+            directory: Path = options.keep / f"{alias}-{seed}" if options.keep else Path(temporary)
+            shutil.rmtree(directory, ignore_errors=True)  # of an earlier storm with the same seed
+            directory.mkdir(parents=True)
+            raged, judgement = storm(Plan(alias, seed, options.seconds, options.tasks), directory)
+            rows.append(row(raged, judgement))
+            wrong += [f"{alias}: {violation}" for violation in judgement.violations]
+    say(table(rows))
+    for violation in wrong[:SHOWN]:
+        say(violation)
+    return 1 if wrong else 0
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""The driver: enqueues tasks over the time and does the seed's faults to two workers; then waits until all is calm."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from math import inf
+from random import Random
+from typing import TYPE_CHECKING
+
+from django.db import connections
+
+from steady_queue.bulk import enqueue_all
+from tests.storm.crew import Worker
+from tests.storm.tasks import any_call
+from tests.storm.worker import ALIVE, TRUST
+from tests.support.tables import query
+from tests.support.threads import closing as closing_connections
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.storm.crew import Life
+
+#: Seconds within which all must have ended after the last fault.
+CALM_WITHIN = 30.0
+#: How long SQLite's lock for writing is waited for before the frozen process is taken to hold it.
+LOCK_WITHIN = 0.5
+LOOK_EVERY = 0.02
+
+UNENDED = """SELECT count(*) FROM steady_queue_job
+    WHERE finished_at IS NULL AND id NOT IN (SELECT job_id FROM steady_queue_failedexecution)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a storm is made of."""
+
+    alias: str
+    seed: int
+    seconds: float
+    tasks: int
+
+
+class Storm:
+    """One storm, from the first worker's start to the last one's end."""
+
+    def __init__(self, plan: Plan, directory: Path) -> None:
+        self.plan = plan
+        self.ledger = directory / "ledger"
+        self.enqueued: list[str] = []
+        self.lives: list[Life] = []
+        #: When the workers that were left were told that it is over.
+        self.closed = inf
+        #: How often a process was thawed at once, because it held SQLite's only lock.
+        self.spared = 0
+        self._directory = directory
+        self._random = Random(f"{plan.seed}/faults")
+        self._crew = [self._start(), self._start()]
+        #: Each does what its name says, and tells whether it could.
+        self._faults: list[Callable[[Worker], bool]] = [self._kill, self._tell, self._freeze]
+
+    def run(self) -> None:
+        try:
+            self._until(lambda: all(worker.is_up for worker in self._crew), "both workers have started")
+            with ThreadPoolExecutor(1) as thread:
+                # Aside: a frozen process may hold what an enqueue waits for, and it is thawed by this thread.
+                enqueueing = thread.submit(closing_connections, self._enqueue)
+                try:
+                    self._rage()
+                finally:
+                    for worker in self._crew:
+                        worker.thaw()
+                enqueueing.result()
+            self._until(self._all_ended, "all tasks have ended", may_fail=True)
+            self._close()
+        finally:
+            for worker in self._crew:
+                worker.kill()
+
+    def _start(self) -> Worker:
+        worker = Worker(self.plan.alias, self._directory, len(self.lives))
+        self.lives.append(worker.life)
+        return worker
+
+    def _revive(self) -> None:
+        """Start again whoever has left, and help those who cannot."""
+        for at, worker in enumerate(self._crew):
+            if worker.is_stuck:
+                worker.life.is_stuck = True
+                worker.kill()
+            if worker.has_left:
+                self._crew[at] = self._start()
+
+    def _pause(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self._revive()
+            time.sleep(LOOK_EVERY)
+
+    def _until(self, condition: Callable[[], bool], what: str, *, may_fail: bool = False) -> None:
+        deadline = time.monotonic() + CALM_WITHIN
+        while not condition():
+            if time.monotonic() > deadline:
+                assert may_fail, f"waited in vain until {what}"
+                return
+            self._pause(LOOK_EVERY)
+
+    # -- tasks --------------------------------------------------------------------------------------------------------
+
+    def _enqueue(self) -> None:
+        random = Random(f"{self.plan.seed}/tasks")
+        calls = [any_call(random) for _ in range(self.plan.tasks)]
+        began = time.monotonic()
+        while calls:
+            some = [calls.pop() for _ in range(min(len(calls), random.randint(1, 8)))]
+            self.enqueued.extend(enqueue_all(some).ids)
+            share = len(self.enqueued) / self.plan.tasks
+            time.sleep(max(0.0, began + share * self.plan.seconds * 0.9 - time.monotonic()))
+
+    def _all_ended(self) -> bool:
+        return bool(query(self.plan.alias, UNENDED)[0][0] == 0)
+
+    def _close(self) -> None:
+        self.closed = time.monotonic()
+        for worker in self._crew:
+            worker.terminate()
+        deadline = time.monotonic() + CALM_WITHIN
+        while not all(worker.has_left for worker in self._crew) and time.monotonic() < deadline:
+            time.sleep(LOOK_EVERY)
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    def _rage(self) -> None:
+        end = time.monotonic() + self.plan.seconds
+        faults = self._random.sample(self._faults, len(self._faults))  # each at least once
+        while faults or time.monotonic() < end:
+            worker = self._some_worker()
+            self._pause(self._random.uniform(0.2, 0.8))
+            fault = faults[-1] if faults else self._random.choices(self._faults, [5, 4, 2])[0]
+            if fault(worker) and faults:
+                faults.pop()
+
+    def _some_worker(self) -> Worker:
+        """One that is up; now and then whichever it is, also one that is just starting or stopping."""
+        if self._random.random() < 0.85:
+            self._until(lambda: any(worker.is_up for worker in self._crew), "a worker is up")
+            return self._random.choice([worker for worker in self._crew if worker.is_up] or self._crew)
+        return self._random.choice(self._crew)
+
+    def _kill(self, worker: Worker) -> bool:
+        worker.kill()
+        self._revive()
+        return worker.life.killed is not None
+
+    def _tell(self, worker: Worker) -> bool:
+        worker.terminate()
+        if self._random.random() < 0.2:  # whoever started it loses patience
+            self._pause(self._random.uniform(0.0, 1.5))
+            self._kill(worker)
+        return worker.life.told is not None
+
+    def _freeze(self, worker: Worker) -> bool:
+        """Freeze one while the other works; wake it when others may have taken it for dead, or kill it asleep."""
+        self._until(lambda: any(other.is_up for other in self._others(worker)), "the other is up")
+        if worker.has_left or not self._can_freeze(worker):
+            return False
+        seconds = self._random.uniform(ALIVE + 0.2, ALIVE + min(4.5, self.plan.seconds / 8))
+        if self._random.random() < 0.3:  # it wakes before anybody has seen that it slept
+            seconds = TRUST + 0.05
+        if self._random.random() < 0.25:
+            first = seconds * self._random.random()
+            self._pause(first)
+            self._random.choice([Worker.kill, Worker.terminate])(self._others(worker)[0])
+            seconds -= first
+        self._pause(seconds)
+        ending = self._random.random()
+        if ending < 0.15:
+            worker.kill()
+        elif ending < 0.3:
+            worker.terminate()
+        worker.thaw()
+        return True
+
+    def _others(self, worker: Worker) -> list[Worker]:
+        return [other for other in self._crew if other is not worker]
+
+    def _can_freeze(self, worker: Worker) -> bool:
+        """Freeze it. On SQLite only outside a write: there a frozen writer stops everybody."""
+        for _ in range(20):
+            worker.freeze()
+            if connections[self.plan.alias].vendor != "sqlite" or self._may_write():
+                return True
+            worker.thaw()
+            self.spared += 1
+            self._pause(self._random.uniform(0.01, 0.1))
+        return False
+
+    def _may_write(self) -> bool:
+        path = connections[self.plan.alias].settings_dict["NAME"]
+        with closing(sqlite3.connect(path, timeout=LOCK_WITHIN, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            connection.execute("ROLLBACK")
+            return True

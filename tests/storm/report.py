@@ -1,0 +1,54 @@
+"""The table of storms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.storm.worker import TRUST
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Sequence
+
+    from tests.storm.driver import Storm
+    from tests.storm.judgement import Judgement
+
+
+def row(storm: Storm, judgement: Judgement) -> dict[str, str]:
+    """One storm, by the columns of the table."""
+    lives = storm.lives
+    return {
+        "database": storm.plan.alias,
+        "seed": str(storm.plan.seed),
+        "seconds": f"{storm.plan.seconds:g}",
+        "tasks": str(judgement.enqueued),
+        "ended": str(judgement.finished + sum(judgement.failed.values())),
+        "finished": str(judgement.finished),
+        "failed": _sums(judgement.failed),
+        "begun again": _sums(judgement.rerun),
+        "kills": str(sum(life.killed is not None for life in lives)),
+        "terms": str(sum(life.told is not None and life.told < storm.closed for life in lives)),
+        "freezes": str(sum(to - since >= TRUST for life in lives for since, to in life.freezes)),
+        "left with 75": str(sum(life.code == 75 for life in lives)),
+        "ran on": f"{judgement.ran_on:.2f} s",
+        "reported": f"{judgement.reported:.2f} s",
+        "stop": f"{judgement.stop:.2f} s",
+        "violations": str(len(judgement.violations)),
+    }
+
+
+def table(rows: Sequence[dict[str, str]]) -> str:
+    """The storms one below the other."""
+    columns = list(rows[0])
+    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in columns}
+    lines = ["  ".join(name.ljust(widths[name]) for name in columns)]
+    lines += ["  ".join(row[name].ljust(widths[name]) for name in columns) for row in rows]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _sums(counted: Counter[str]) -> str:
+    total = sum(counted.values())
+    causes = ", ".join(
+        f"{name.removeprefix('Process').removesuffix('Error')} {n}" for name, n in sorted(counted.items())
+    )
+    return f"{total} ({causes})" if total else "0"

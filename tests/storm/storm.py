@@ -1,0 +1,31 @@
+"""One storm with its judgement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.storm import ledger
+from tests.storm.driver import Storm
+from tests.storm.judgement import Judge
+from tests.storm.records import records
+from tests.support.invariants import violations
+from tests.support.tables import count, counts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.storm.driver import Plan
+    from tests.storm.judgement import Judgement
+
+
+def storm(plan: Plan, directory: Path) -> tuple[Storm, Judgement]:
+    """Let it rage on an empty database, then look at what is left."""
+    raged = Storm(plan, directory)
+    raged.run()
+    judgement = Judge(raged.enqueued, records(plan.alias), ledger.read(raged.ledger), raged.lives).judge()
+    judgement.violations += violations(plan.alias)
+    if unended := counts(plan.alias).keys() - {"failed"}:
+        judgement.violations.append(f"jobs are left that are {', '.join(sorted(unended))}")
+    if left := count(plan.alias, "process"):
+        judgement.violations.append(f"{left} processes are registered although none is there")
+    return raged, judgement

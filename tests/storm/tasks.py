@@ -1,0 +1,94 @@
+"""What runs in the storm. Each task tells the ledger of itself, and returns the nonce of the attempt that ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from steady_queue import task
+from steady_queue.concurrency import limits_concurrency
+from tests.storm import ledger
+from tests.storm.worker import SHUTDOWN
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from steady_queue.compat import TaskContext
+    from steady_queue.definition import TaskCall
+
+#: Waits are made of so long steps, in seconds: a task that was frozen in one still has to go through the others.
+STEP = 0.05
+
+
+async def _wait(context: TaskContext, kind: str, seconds: float) -> str:
+    job, nonce = str(context.task_result.id), uuid4().hex
+    ledger.write("begin", job=job, nonce=nonce, kind=kind)
+    try:
+        for _ in range(round(seconds / STEP)):
+            await asyncio.sleep(STEP)
+        await asyncio.sleep(seconds % STEP)
+    except asyncio.CancelledError:
+        ledger.write("stopped", job=job, nonce=nonce, kind=kind)
+        raise
+    ledger.write("end", job=job, nonce=nonce, kind=kind)
+    return nonce
+
+
+def _block(context: TaskContext, kind: str, seconds: float) -> str:
+    job, nonce = str(context.task_result.id), uuid4().hex
+    ledger.write("begin", job=job, nonce=nonce, kind=kind)
+    for _ in range(round(seconds / STEP)):
+        time.sleep(STEP)
+    time.sleep(seconds % STEP)
+    ledger.write("end", job=job, nonce=nonce, kind=kind)
+    return nonce
+
+
+@task(takes_context=True)
+async def waits(context: TaskContext, seconds: float) -> str:
+    return await _wait(context, "async", seconds)
+
+
+@task(takes_context=True)
+def blocks(context: TaskContext, seconds: float) -> str:
+    return _block(context, "sync", seconds)
+
+
+@limits_concurrency(key=lambda seconds, account: account, to=1)
+@task(takes_context=True)
+async def waits_alone(context: TaskContext, seconds: float, account: int) -> str:
+    return await _wait(context, "async, 1 at once", seconds)
+
+
+@limits_concurrency(key=lambda seconds, account: account, to=2)
+@task(takes_context=True)
+def blocks_in_pairs(context: TaskContext, seconds: float, account: int) -> str:
+    return _block(context, "sync, 2 at once", seconds)
+
+
+@limits_concurrency(key=lambda seconds, account: account, to=3)
+@task(takes_context=True)
+async def waits_in_threes(context: TaskContext, seconds: float, account: int) -> str:
+    return await _wait(context, "async, 3 at once", seconds)
+
+
+def any_call(random: Random) -> TaskCall:
+    """A call of one of the tasks: mostly short, some so long that a fault is sure to meet them."""
+    kind = random.choices(["short", "long", "sync", "alone", "pairs", "threes"], [35, 10, 20, 12, 10, 13])[0]
+    makers: dict[str, Any] = {
+        "short": lambda: waits.bind(random.uniform(0.0, 0.5)),
+        "long": lambda: waits.bind(random.uniform(1.5, 4.0)),
+        "sync": lambda: blocks.bind(_length(random, 0.0, 0.5)),
+        "alone": lambda: waits_alone.bind(random.uniform(0.0, 0.2), account=random.randrange(4)),
+        "pairs": lambda: blocks_in_pairs.bind(_length(random, 0.0, 0.2), account=random.randrange(3)),
+        "threes": lambda: waits_in_threes.bind(random.uniform(0.0, 0.4), account=random.randrange(2)),
+    }
+    call: TaskCall = makers[kind]()
+    return call
+
+
+def _length(random: Random, least: float, most: float) -> float:
+    """Seconds in a thread, now and then more than a process that stops has for it."""
+    return random.uniform(SHUTDOWN + 0.2, 2 * SHUTDOWN) if random.random() < 0.07 else random.uniform(least, most)

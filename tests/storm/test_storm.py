@@ -1,0 +1,24 @@
+"""A short storm on each database, with a fixed seed; the long one is `make storm`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.storm.driver import Plan
+from tests.storm.report import row, table
+from tests.storm.storm import storm
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEEDS = {"postgres": 1, "mariadb": 2, "sqlite": 3}
+
+
+@pytest.mark.timeout(120)  # on a busy machine the calm after it takes its time
+def test_in_a_storm_every_task_ends_once_or_is_reported(database: str, tmp_path: Path) -> None:
+    raged, judgement = storm(Plan(database, SEEDS[database], seconds=8, tasks=250), tmp_path)
+    assert not judgement.violations, "\n".join([table([row(raged, judgement)]), *judgement.violations])
+    assert judgement.enqueued == 250
+    assert all(int(row(raged, judgement)[fault]) for fault in ("kills", "terms", "freezes"))

@@ -10,6 +10,7 @@ Nothing of Django is imported here, so that `settings.py` may import this module
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -35,9 +36,15 @@ clear_finished_jobs_after: timedelta = timedelta(days=1)
 #: When maintenance starts to look for concurrency slots that nobody owns.
 default_concurrency_control_period: timedelta = timedelta(minutes=3)
 #: Where the supervisor writes its process id; nowhere by default.
-supervisor_pidfile: str | None = None
+supervisor_pidfile: str | os.PathLike[str] | None = None
 #: The alias in DATABASES that holds the queue.
 database: str = "default"
+
+try:
+    #: Where this process was started, if nothing has changed the directory before: its children start there as well.
+    STARTED_IN = os.getcwd()
+except OSError:
+    STARTED_IN = ""
 
 _HOMES = {
     "task": "steady_queue.definition",

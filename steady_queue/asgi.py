@@ -208,7 +208,7 @@ class _Runtime:
     def _lost(self, status: int) -> None:
         """Trust is lost while something cannot be stopped. Told once for each loss, by the loop or the watchdog."""
         assert self.process is not None
-        trust = self.process.trust
+        trust = self.process.services.trust
         if self._lost_until == trust.until:
             return
         self._lost_until = trust.until

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
+from os import PathLike
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import steady_queue
@@ -34,7 +36,7 @@ class Worker:
     orm_lanes: int = 8
 
     def problems(self) -> Iterator[str]:
-        if isinstance(self.queues, str) or not self.queues:
+        if not isinstance(self.queues, (list, tuple)) or not self.queues:
             yield f"queues must be a list of names, not {self.queues!r}"
         else:
             for name in self.queues:
@@ -83,8 +85,21 @@ class Options:
     #: How log lines look where the project has not configured logging: "text" or "json".
     log_format: str = "text"
 
+    def malformed(self) -> Iterator[str]:
+        """What is not even of the right kind, so that nothing else can be asked of it."""
+        for what, actors, kind in (("workers", self.workers, Worker), ("dispatchers", self.dispatchers, Dispatcher)):
+            if not isinstance(actors, (list, tuple)):
+                yield f"{what} must be a list, not {actors!r}"
+            else:
+                for number, actor in enumerate(actors):
+                    if not isinstance(actor, kind):
+                        yield f"{what}[{number}] must be Configuration.{kind.__name__}(...), not {actor!r}"
+
     def problems(self) -> Iterator[str]:
         """Everything that is wrong, not only the first thing."""
+        if malformed := list(self.malformed()):
+            yield from malformed
+            return
         if not self.workers and (self.only_work or not self.dispatchers):
             yield "there is nothing to run: no workers and no dispatchers"
         for number, worker in enumerate(self.workers):
@@ -149,9 +164,16 @@ def problems(options: Options) -> Iterator[str]:
     """Everything that is wrong with the options and with the settings that rule how processes watch each other."""
     yield from options.problems()
     interval, alive = steady_queue.process_heartbeat_interval, steady_queue.process_alive_threshold
-    if not all(isinstance(span, timedelta) and span > timedelta(0) for span in (interval, alive)):
-        yield "process_heartbeat_interval and process_alive_threshold must be timedeltas greater than zero"
-    elif alive < 2 * interval:
+    wrong = [*_interval("process_heartbeat_interval", interval), *_interval("process_alive_threshold", alive)]
+    yield from wrong
+    for what in ("shutdown_timeout", "clear_finished_jobs_after"):
+        span = getattr(steady_queue, what)
+        if not isinstance(span, timedelta) or span < timedelta(0):
+            yield f"{what} must be a timedelta of at least zero, not {span!r}"
+    pidfile: object = steady_queue.supervisor_pidfile
+    if not isinstance(pidfile, (str, PathLike, NoneType)):
+        yield f"supervisor_pidfile must be a path or None, not {pidfile!r}"
+    if not wrong and alive < 2 * interval:
         yield f"process_alive_threshold ({alive}) must be at least twice process_heartbeat_interval ({interval})"
 
 

@@ -19,12 +19,19 @@ def show(verbosity: int, log_format: str, stream: IO[str] | None = None) -> None
     if logger.hasHandlers():
         return
     stream = stream or sys.stderr
+    logger.addHandler(_handler(stream, log_format))
+    logger.setLevel(LEVELS.get(verbosity, logging.DEBUG))
+    # What loggers that nobody has configured would print bare, such as the framework's with a failed task's traceback.
+    logging.lastResort = _handler(stream, log_format)
+    logging.lastResort.setLevel(logging.WARNING)
+
+
+def _handler(stream: IO[str], log_format: str) -> logging.StreamHandler[IO[str]]:
     handler = TerminalHandler(stream) if stream.isatty() else logging.StreamHandler(stream)
     handler.setFormatter(
         JsonLines() if log_format == "json" else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     )
-    logger.addHandler(handler)
-    logger.setLevel(LEVELS.get(verbosity, logging.DEBUG))
+    return handler
 
 
 class TerminalHandler(logging.StreamHandler[IO[str]]):

@@ -42,7 +42,10 @@ def resolve(options: Options, given: Mapping[str, Any], environ: Mapping[str, st
         if value is not None:
             values[name] = _read(name, value, where, problems)
     queues = values.get("queues") or []
-    workers = _workers(options, queues, {name: values[name] for name in OF_WORKERS if values.get(name) is not None})
+    # Options that are wrong in kind cannot be changed; they are told of as they are.
+    is_sound = not any(options.malformed())
+    changes = {name: values[name] for name in OF_WORKERS if values.get(name) is not None}
+    workers = _workers(options, queues, changes) if is_sound else options.workers
     for_all = {
         name: values[name]
         for name in ("max_tasks", "max_rss", "log_format", "only_work", "skip_recurring")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.servers import MariaDB, Postgres
+    from tests.support.proxy import Proxy
 
 DATABASES = ("postgres", "mariadb", "sqlite")
 _servers: dict[str, Postgres | MariaDB] = {}
@@ -142,6 +143,15 @@ def fresh(database: str, servers: dict[str, Postgres | MariaDB], tmp_path: Path)
 
     with fresh_database(database, servers, tmp_path) as alias:
         yield alias
+
+
+@pytest.fixture
+def proxy(database: str, servers: dict[str, Postgres | MariaDB]) -> Iterator[Proxy]:
+    """A way to the server that can be cut for the processes under test alone."""
+    from tests.support.proxy import Proxy
+
+    with Proxy(servers[database]) as proxy:
+        yield proxy
 
 
 @pytest.fixture

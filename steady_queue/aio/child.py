@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
+import steady_queue
 from steady_queue.aio.watchdog import EXIT_UNTRUSTED
 from steady_queue.configuration import Options
 
@@ -83,6 +84,7 @@ class Child:
             given = given._replace(line=theirs.fileno())
             popen = subprocess.Popen(  # noqa: S603, the line that started this process itself
                 command_line(),
+                cwd=start_directory(),
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, VARIABLE: given.to_json()},
                 pass_fds=[theirs.fileno()],
@@ -124,8 +126,9 @@ class Child:
             while data := self.line.recv(65536):
                 self.heard = now
                 *lines, self.rest = (self.rest + data).split(b"\n")
-                for line in lines:
-                    self.state.update(json.loads(line))
+                for line in filter(None, lines):
+                    with suppress(ValueError):  # cut off: it was said while we did not listen
+                        self.state.update(json.loads(line))
         except BlockingIOError:
             return True
         except ConnectionError:
@@ -148,9 +151,17 @@ class End(NamedTuple):
 
     @property
     def was_told(self) -> bool:
-        """Whether it ended because it was told to: then its tasks may run again, else they have failed."""
+        """Whether it ended because it was told to."""
         by_us = self.child.told is not None and -self.status in (signal.SIGTERM, signal.SIGQUIT, self.child.told)
         return self.child.is_leaving and (by_us or self.status in (0, EXIT_UNTRUSTED))
+
+    @property
+    def running_still(self) -> set[UUID]:
+        """The claims whose tasks it cut off because it was told to stop: they may run again.
+
+        Nobody else's: of a claim that it did not name last, the task may have ended without its outcome being written.
+        """
+        return {UUID(claim) for claim in self.child.state.get("running_still", ())} if self.was_told else set()
 
     @property
     def how(self) -> str:
@@ -164,7 +175,20 @@ class End(NamedTuple):
 
 def command_line() -> list[str]:
     """The command line that started this process, with the interpreter's own options."""
-    return [sys.executable, *sys.orig_argv[1:]]
+    main = sys.modules["__main__"]
+    script = getattr(main, "__file__", None)
+    if script is None or getattr(main, "__spec__", None) is not None:
+        return [sys.executable, *sys.orig_argv[1:]]
+    # Python knows the whole path of a script; the one that was typed may lead nowhere since a chdir.
+    return [sys.executable, *(script if part == sys.argv[0] else part for part in sys.orig_argv[1:])]
+
+
+def start_directory() -> str | None:
+    """Where this process was started, as far as that is known; None for where it is now."""
+    main = sys.modules["__main__"]
+    if getattr(main, "__spec__", None) is not None and os.path.isabs(sys.path[0]) and os.path.isdir(sys.path[0]):
+        return sys.path[0]  # that is what `python -m` puts there
+    return steady_queue.STARTED_IN or None
 
 
 def what(options: Options) -> str:

@@ -309,10 +309,10 @@ class ChildBuried(Event):
     """What became of the tasks that a child had when it ended."""
 
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "%(jobs)d tasks of process %(pid)d were %(fate)s"
+    text: ClassVar[str] = "tasks of process %(pid)d: %(failed)d failed, %(given_back)d given back"
     pid: int
-    jobs: int
-    fate: str
+    failed: int
+    given_back: int
 
 
 class Events:

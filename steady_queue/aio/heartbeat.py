@@ -41,7 +41,7 @@ class Heartbeat:
         trust: Trust,
         lost_trust: Callable[[], None],
         buried: Callable[[], Awaitable[None]],
-        polled_ago: Callable[[], float | None],
+        polled_ago: Callable[[], float | None] | None,
         clock: Clock,
         events: Events,
         outage: Outage,
@@ -66,6 +66,11 @@ class Heartbeat:
         """Whether beats have succeeded without a gap for one interval: only then may this process bury others."""
         return self._clock.monotonic() - self._steady_since >= self._interval
 
+    @property
+    def _told_enough(self) -> bool:
+        """Whether the row tells a recent poll; a supervisor, which never polls, has nothing to tell."""
+        return self._polled_ago is None or (self._told is not None and self._told <= self._interval)
+
     async def register(self) -> None:
         """Add this process's row, however long the database takes."""
         while True:
@@ -81,8 +86,7 @@ class Heartbeat:
 
     async def run(self) -> None:
         while True:
-            is_recent = self._told is not None and self._told <= self._interval
-            await asyncio.sleep(self._interval if is_recent else min(SOON, self._interval))
+            await asyncio.sleep(self._interval if self._told_enough else min(SOON, self._interval))
             if not self._trust.is_held:
                 # This process slept longer than it was allowed to, and must not learn that from its next beat.
                 self._lost_trust()
@@ -93,7 +97,7 @@ class Heartbeat:
 
     async def _beat(self) -> bool:
         sent = self._clock.monotonic()
-        polled = self._polled_ago()
+        polled = self._polled_ago() if self._polled_ago is not None else None
         try:
             is_known = await self._within_deadline(heartbeat(self._driver.sql, self._process.id, polled))
             if not is_known:

@@ -62,7 +62,7 @@ async def _alone(resolved: Resolved, shows_status: bool, may_exit: bool) -> None
         process.at_last = partial(_exit_beside_what_runs, process, threads)
     _retire_in_time(process, tally, process.retire)
     if resolved.drain:
-        process.companions.append(_draining(resolved, main, process.upkeep).run)
+        process.companions.append(_draining(resolved, main, process.services.upkeep).run)
     if shows_status:
         process.companions.append(_status(supervisor, process, tally).run)
     with obeyed(stop=main.stop_by_signal, quit_now=main.quit_by_signal, for_good=may_exit):
@@ -79,16 +79,21 @@ async def _child(given: Orders) -> None:
     threads = _other_threads()
 
     def state() -> dict[str, object]:
-        running = len(process.stopping.running)
+        running = len(process.services.stopping.running)
         return {"ready": process.ready.is_set(), "running": running, "ended": tally.ended, "failed": tally.failed}
+
+    def leave(status: int) -> None:
+        tether.hand_over(process.services.unfinished_claims())
+        os._exit(status)
 
     tether = Tether(line_of(given), every=given.every, state=state)
     process = prepared(
         given.options,
         process_id=given.id,
         supervisor_id=given.supervisor_id,
-        is_supervised=lambda: tether.is_held,
+        leave_to_supervisor=tether.hand_over,
         events=Events([log, tally]),
+        leave=leave,
     )
 
     def stop() -> None:
@@ -150,8 +155,10 @@ def _draining(resolved: Resolved, main: Process | Supervisor, driver: AsyncDrive
 
 def _status(supervisor: Supervisor | None, process: Process | None, tally: Tally | None) -> Status:
     def facts() -> Facts:
-        here = (1, len(process.stopping.running), tally.ended, tally.failed) if process and tally else (0, 0, 0, 0)
-        return Facts(*here).plus(supervisor.crew.facts if supervisor else Facts())
+        here = Facts()
+        if process is not None and tally is not None:
+            here = Facts(1, len(process.services.stopping.running), tally.ended, tally.failed)
+        return here.plus(supervisor.crew.facts if supervisor else Facts())
 
     return Status(facts=facts, stream=sys.stderr, clock=SystemClock())
 

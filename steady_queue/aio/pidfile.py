@@ -24,7 +24,7 @@ INEXACT = 2.0
 
 
 @contextmanager
-def held(path: str | None) -> Iterator[None]:
+def held(path: str | os.PathLike[str] | None) -> Iterator[None]:
     """Hold the file for the length of the block, or refuse; None holds nothing."""
     if path is None:
         yield

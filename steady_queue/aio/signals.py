@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from contextlib import contextmanager
@@ -26,10 +27,15 @@ def obeyed(*, stop: Callable[[], object], quit_now: Callable[[], object], for_go
         yield
         return
     interrupted = False
+    owner = os.getpid()
 
     def obey(number: int, _: object) -> None:
         nonlocal interrupted
-        if number == signal.SIGQUIT or (number == signal.SIGINT and interrupted):
+        if os.getpid() != owner:
+            # A fork that a task has made, with multiprocessing say, has inherited this handler. It is to end as ever.
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif number == signal.SIGQUIT or (number == signal.SIGINT and interrupted):
             quit_now()
         else:
             interrupted = interrupted or number == signal.SIGINT

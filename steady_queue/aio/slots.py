@@ -86,6 +86,11 @@ class Slots:
         }
         return {lane: count for lane, count in wanted.items() if count > 0}
 
+    def unfinished(self) -> set[UUID]:
+        """The claims whose jobs have not ended, not even unnoticed. May be asked from any thread."""
+        running = list(self.running)  # in one step: a set would hash each of them, and the loop may go on meanwhile
+        return set(running) - {claim.claim_id for claim in self._threads.over()}
+
     @property
     def running_threads(self) -> int:
         return sum(1 for running in self.running.values() if running.lane is None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ class Status:
 
     def _write(self, text: str) -> None:
         # The cursor goes back, so that whatever another process prints begins at the start of the line.
-        self._stream.write(f"\r{text}\x1b[K\r")
-        self._stream.flush()
+        with suppress(OSError, ValueError):  # the terminal is gone
+            self._stream.write(f"\r{text}\x1b[K\r")
+            self._stream.flush()
 
 
 def line(facts: Facts, *, rate: float) -> str:

@@ -88,7 +88,7 @@ class Supervisor:
             trust=trust,
             lost_trust=lambda: None,  # it has no claims
             buried=_nothing,
-            polled_ago=lambda: None,
+            polled_ago=None,  # it runs no tasks
             clock=clock,
             **common,
         )
@@ -166,7 +166,7 @@ class Supervisor:
     async def _made_ready(self) -> None:
         """Tasks of a dead child became ready, or unblocked others."""
         if self.beside is not None:
-            self.beside.ring()
+            self.beside.services.ring()
         if wake.is_notifying and self.driver.sql.can_notify:
             with suppress(StoreError):  # only a hint
                 await self.driver.run(notify(self.driver.sql))

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import select
 import socket
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
+    from uuid import UUID
+
+#: How long the supervisor may take to hear which tasks are left to it, in seconds.
+HAND_OVER = 1.0
 
 
 class Tether:
@@ -19,6 +26,8 @@ class Tether:
     def __init__(self, line: socket.socket, *, every: float, state: Callable[[], Mapping[str, Any]]) -> None:
         self.is_held = True
         self._line = line
+        # A fork that a task has made is not to speak for this process, nor to keep its line open.
+        os.register_at_fork(after_in_child=line.close)
         self._every = every
         self._state = state
 
@@ -33,11 +42,25 @@ class Tether:
         self.is_held = False
         vanished()
 
-    def say(self, **words: Any) -> None:
-        """Tell the supervisor; one that does not listen, or is gone, holds up nobody."""
-        line = json.dumps(words).encode() + b"\n"
+    def hand_over(self, claims: Collection[UUID]) -> bool:
+        """Leave claims whose tasks still run to the supervisor; False when there is none any more."""
+        if self.is_held:
+            self.say(running_still=[claim.hex for claim in claims], within=HAND_OVER)
+        return self.is_held
+
+    def say(self, *, within: float = 0.0, **words: Any) -> None:
+        """Tell the supervisor; one that does not listen, or is gone, holds up nobody for longer than this."""
+        # The first line break ends what may have been left unsaid before.
+        rest = b"\n" + json.dumps(words).encode() + b"\n"
+        deadline = time.monotonic() + within
         with suppress(OSError):
-            self._line.send(line, socket.MSG_DONTWAIT)
+            while rest:
+                try:
+                    rest = rest[self._line.send(rest, socket.MSG_DONTWAIT) :]
+                except BlockingIOError:
+                    left = deadline - time.monotonic()
+                    if left <= 0 or not select.select([], [self._line], [], left)[1]:
+                        return
 
     async def run(self) -> None:
         """Say regularly how this process is: as long as its loop goes, it does."""

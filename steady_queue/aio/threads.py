@@ -75,6 +75,10 @@ class Threads(Generic[T, R]):
             if item is not None:
                 items.append(item)
 
+    def over(self) -> list[T]:
+        """The items whose work is done, and that the loop does not know of yet. May be asked from any thread."""
+        return [item for item, _, _ in list(self._results)]
+
     def close(self) -> None:
         """Let idle threads end; each calls `leave` at its end."""
         for _ in range(self._started):

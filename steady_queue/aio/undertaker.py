@@ -1,7 +1,7 @@
 """Undertaker: what becomes of the tasks of a child that has ended.
 
-They are given back when it ended because it was told to, and it has certainly ended: nothing that runs is ever given
-back. When it died unasked they have failed, with the way it died.
+Those that it cut off because it was told to stop are given back, now that it has certainly ended: nothing that runs is
+ever given back. All others have failed, with the way it died: they may have ended, and must not run again unasked.
 """
 
 from __future__ import annotations
@@ -62,15 +62,16 @@ class Undertaker:
     async def _bury(self, ended: End) -> None:
         child = ended.child
         name = f"{self._hostname}:{child.pid}:{child.id.hex[:8]}"
-        error = None if ended.was_told else report(ProcessExitError, f"{name} ({what(child.options)}) {ended.how}")
+        told = "was told to stop and " if ended.was_told else ""
+        error = report(ProcessExitError, f"{name} ({what(child.options)}) {told}{ended.how}")
         while True:
             try:
-                jobs = await self._driver.run(end(self._driver.sql, child.id, name, error))
+                operation = end(self._driver.sql, child.id, name, error, give_back=ended.running_still)
+                fates = await self._driver.run(operation)
                 break
             except Exception as failure:
                 await self._outage.wait(self.name, failure)
         self._outage.over(self.name)
-        if jobs:
-            fate = "given back" if ended.was_told else "failed"
-            self._events.tell(events.ChildBuried(pid=child.pid, jobs=jobs, fate=fate))
+        if any(fates):
+            self._events.tell(events.ChildBuried(pid=child.pid, failed=fates.failed, given_back=fates.given_back))
             await self._made_ready()

@@ -17,7 +17,7 @@ from django.apps import apps
 from django.utils.autoreload import StatReloader
 from django.utils.module_loading import autodiscover_modules
 
-from steady_queue.aio.child import command_line
+from steady_queue.aio.child import command_line, start_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ class Reloader:
             before = self._snapshot()
             # In a session of its own: the terminal's Ctrl-C is passed on as well, and must not reach it twice.
             self._process = subprocess.Popen(  # noqa: S603, the line that started this process itself
-                command_line(), env={**os.environ, VARIABLE: "1"}, start_new_session=True
+                command_line(), cwd=start_directory(), env={**os.environ, VARIABLE: "1"}, start_new_session=True
             )
             if self._is_stopping:  # told so when there was nobody to pass it on to
                 self._process.terminate()

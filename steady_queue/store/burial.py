@@ -47,6 +47,13 @@ class Registered(NamedTuple):
 _REGISTERED_TYPES = "u....ut"
 
 
+class Fates(NamedTuple):
+    """What became of the claims of a process: how many were failed, and how many given back."""
+
+    failed: int
+    given_back: int
+
+
 class Buried(NamedTuple):
     """A dead process whose claims were taken back, and how many."""
 
@@ -81,10 +88,16 @@ def fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits | None = None
 
 
 def end(
-    sql: Dialect, process_id: UUID, name: str, report: ErrorReport | None, limits: Limits | None = None
-) -> Operation[int]:
-    """Fail the claims of a process that has certainly ended, or give them back without a report; remove its row."""
-    return Operation("end process", partial(_end, sql, process_id, name, report, limits or {}))
+    sql: Dialect,
+    process_id: UUID,
+    name: str,
+    report: ErrorReport,
+    *,
+    give_back: Collection[UUID] = (),
+    limits: Limits | None = None,
+) -> Operation[Fates]:
+    """Fail the claims of a process that has certainly ended, but for some that are given back; remove its row."""
+    return Operation("end process", partial(_end, sql, process_id, name, report, set(give_back), limits or {}))
 
 
 def own_claims(sql: Dialect, me: UUID) -> Operation[dict[UUID, UUID]]:
@@ -131,7 +144,8 @@ def _bury(
     if not rows:
         return None
     process = Registered._make(rows[0])
-    return Buried(process, (yield from _end_claims(sql, process.id, process.name, report(process), limits)))
+    fates = yield from _end_claims(sql, process.id, process.name, report(process), set(), limits)
+    return Buried(process, fates.failed)
 
 
 def _fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits) -> Flow[int]:
@@ -172,20 +186,25 @@ def _fail(sql: Dialect, claims: Sequence[Claim], error: ErrorReport, worker_id: 
     ).flow()
 
 
-def _end(sql: Dialect, process_id: UUID, name: str, report: ErrorReport | None, limits: Limits) -> Flow[int]:
+def _end(
+    sql: Dialect, process_id: UUID, name: str, report: ErrorReport, give_back: set[UUID], limits: Limits
+) -> Flow[Fates]:
     # Held until the commit: another who takes the process for dead must not settle the same claims meanwhile.
     yield sql.say(f"SELECT id FROM steady_queue_process WHERE id = ?{sql.take}", process_id, returns="u")
-    return (yield from _end_claims(sql, process_id, name, report, limits))
+    return (yield from _end_claims(sql, process_id, name, report, give_back, limits))
 
 
-def _end_claims(sql: Dialect, process_id: UUID, name: str, report: ErrorReport | None, limits: Limits) -> Flow[int]:
-    jobs = 0
+def _end_claims(
+    sql: Dialect, process_id: UUID, name: str, report: ErrorReport, give_back: set[UUID], limits: Limits
+) -> Flow[Fates]:
+    failed = given_back = 0
     while claims := (yield from _claims(sql, "c.process_id = ?", process_id)):
-        outcomes = [Released(claim) if report is None else Failed(claim, report) for claim in claims]
+        outcomes = [Released(c) if c.claim_id in give_back else Failed(c, report) for c in claims]
         yield from settle(sql, outcomes, worker_id=name, by_owner=False, limits=limits).flow()
-        jobs += len(claims)
+        released = sum(isinstance(outcome, Released) for outcome in outcomes)
+        failed, given_back = failed + len(claims) - released, given_back + released
     yield sql.say("DELETE FROM steady_queue_process WHERE id = ?", process_id)
-    return jobs
+    return Fates(failed, given_back)
 
 
 def _own_claims(sql: Dialect, me: UUID) -> Flow[dict[UUID, UUID]]:

@@ -7,7 +7,6 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers import MariaDB, Postgres
     from tests.support.proxy import Proxy
 
 
@@ -19,14 +18,6 @@ def _empty_book() -> Iterator[None]:
     book.clear()
     yield
     book.clear()
-
-
-@pytest.fixture
-def proxy(database: str, servers: dict[str, Postgres | MariaDB]) -> Iterator[Proxy]:
-    from tests.support.proxy import Proxy
-
-    with Proxy(servers[database]) as proxy:
-        yield proxy
 
 
 @pytest.fixture

@@ -291,7 +291,7 @@ async def test_a_ready_row_without_a_job_harms_nobody(database: str) -> None:
     await aside(lambda: SyncStore(database).ask(insert, nobody.id, "default", nobody.lane, nobody.priority))
     async with running(worker(coroutines=1, threads=1)) as process:
         await still_works()
-        await process.maintenance.turn()
+        await process.services.maintenance.turn()
         await still_works()
         assert await aside(count, database, "claimedexecution") == 0
 

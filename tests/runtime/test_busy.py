@@ -68,7 +68,7 @@ async def test_a_claim_that_fails_is_tried_again(database: str, hasty: str) -> N
     async with running(worker(), alias=hasty, events=heard) as process:
         assert await values(await tasks.rests.aenqueue("before")) == ["before"]
         with written_by_another(database):
-            process.ring()
+            process.services.ring()
             await until(lambda: lost_by(heard, "worker 1"))
         assert await values(await tasks.rests.aenqueue("after")) == ["after"]
     assert set(book.runs.values()) == {1}
@@ -83,8 +83,8 @@ async def test_one_heartbeat_that_fails_costs_nothing(
         with written_by_another(database):
             await until(lambda: lost_by(heard, "heartbeat"))
         await until(lambda: any(event.service == "heartbeat" for event in heard.of(DatabaseBack)))
-        before = process.trust.until
-        await until(lambda: process.trust.until > before)
+        before = process.services.trust.until
+        await until(lambda: process.services.trust.until > before)
         assert await values(await tasks.rests.aenqueue("next")) == ["next"]
         assert await aside(count, database, "process") == 1
     assert not heard.of(TrustLost)

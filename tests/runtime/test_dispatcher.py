@@ -118,7 +118,7 @@ async def test_a_process_without_workers_only_moves_them(database: str) -> None:
 
 
 async def test_due_jobs_are_moved_by_time_then_priority_a_batch_at_a_time(database: str) -> None:
-    soon = datetime.now(UTC) + timedelta(seconds=0.2)
+    soon = datetime.now(UTC) + timedelta(minutes=10)
     for name, delay, priority in (("late", 0.02, 50), ("low", 0.01, -5), ("high", 0.01, 5), ("first", 0, 0)):
         due = soon + timedelta(seconds=delay)
         await tasks.rests.using(run_after=due, priority=priority).aenqueue(name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue.aio import maintenance, pace, running, wakeup
-from steady_queue.aio import process as process_module
+from steady_queue.aio import services as services_module
 from steady_queue.configuration import Dispatcher, Options
 from tests.support.running import until
 
@@ -28,13 +28,14 @@ async def test_an_idle_process_makes_at_most_two_statements_a_second(
     database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pace, "LISTENING", pace.LISTENING / FASTER)
-    monkeypatch.setattr(process_module, "LISTENING", pace.LISTENING)
+    monkeypatch.setattr(services_module, "LISTENING", pace.LISTENING)
     monkeypatch.setattr(maintenance, "INTERVAL", maintenance.INTERVAL / FASTER)
     monkeypatch.setattr(wakeup, "PROBE_EVERY", wakeup.PROBE_EVERY / FASTER)
     dispatcher = Dispatcher(polling_interval=Dispatcher().polling_interval / FASTER)
     async with running(Options(dispatchers=[dispatcher]), alias=behind) as process:
-        await until(lambda: process._hears() and process.workers[0]._pace._step >= len(pace.AGAIN))
-        await until(lambda: process.maintenance._turns >= 2)  # after which every statement is known to the server
+        await until(lambda: process.services.hears() and process.services.workers[0]._pace._step >= len(pace.AGAIN))
+        # After that every statement is known to the server.
+        await until(lambda: process.services.maintenance._turns >= 2)
         before, began = proxy.requests, time.monotonic()
         await asyncio.sleep(SECONDS)
         rate = (proxy.requests - before) / (time.monotonic() - began) / FASTER

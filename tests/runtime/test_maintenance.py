@@ -66,8 +66,8 @@ async def test_a_process_without_heartbeat_is_pruned_and_the_next_of_its_key_run
     await aside(claimed_by, database)
     await aside(silence, database)
     async with running(worker(), events=heard) as process:
-        await until(lambda: process.heartbeat.is_steady)
-        await process.maintenance.turn()
+        await until(lambda: process.services.heartbeat.is_steady)
+        await process.services.maintenance.turn()
         await ended(first, second)
         assert error_of(first) == "steady_queue.processes.ProcessPrunedError"
         assert first.worker_ids == ["other"]
@@ -80,16 +80,16 @@ async def test_a_process_that_beats_is_left_alone(database: str) -> None:
     await tasks.works.aenqueue("its")
     await aside(claimed_by, database)
     async with running(IDLE) as process:
-        await process.maintenance.turn()
+        await process.services.maintenance.turn()
         assert await aside(counts, database) == {"claimed": 1}
         assert await aside(count, database, "process") == 2
 
 
 async def test_a_process_never_buries_itself(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(IDLE) as process:
-        await until(lambda: process.heartbeat.is_steady)
+        await until(lambda: process.services.heartbeat.is_steady)
         monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(0))
-        await process.maintenance.turn()
+        await process.services.maintenance.turn()
         assert await aside(count, database, "process") == 1
 
 
@@ -101,7 +101,7 @@ async def test_a_process_does_not_bury_others_before_its_own_beats_are_steady(
     await aside(claimed_by, database)
     await aside(silence, database)
     async with running(IDLE) as process:
-        await process.maintenance.turn()
+        await process.services.maintenance.turn()
         assert await aside(counts, database) == {"claimed": 1}
 
 
@@ -111,7 +111,7 @@ async def test_claims_without_a_process_fail(database: str) -> None:
     await aside(claimed_by, database)
     await aside(query, database, "DELETE FROM steady_queue_process")
     async with running(IDLE, events=heard) as process:
-        await process.maintenance.turn()
+        await process.services.maintenance.turn()
         await result.arefresh()
     assert error_of(result) == "steady_queue.processes.ProcessMissingError"
     assert [event.jobs for event in heard.of(OrphansFailed)] == [1]
@@ -124,7 +124,7 @@ async def test_emptied_lock_buckets_cost_maintenance_no_turn(database: str) -> N
     await aside(query, database, "DELETE FROM steady_queue_process")
     await aside(query, database, f"DELETE FROM steady_queue_lockbucket WHERE id = {LOCK_IDS}")
     async with running(IDLE) as process:
-        await process.maintenance.turn()
+        await process.services.maintenance.turn()
         await result.arefresh()
     assert error_of(result) == "steady_queue.processes.ProcessMissingError"
 
@@ -134,7 +134,7 @@ async def test_claims_of_its_own_that_a_process_does_not_know_are_given_back(dat
     async with running(worker(queues=["mail"]), events=heard) as process:
         result = await tasks.works.aenqueue("lost reply")
         await aside(lambda: SyncStore(database).claim(process.id, lane=Lane.THREAD))
-        await process.maintenance.turn()
+        await process.services.maintenance.turn()
         assert await aside(counts, database) == {"ready": 1}
         assert [event.count for event in heard.of(ClaimsReconciled)] == [1]
     async with running(worker()):
@@ -146,7 +146,7 @@ async def test_claims_that_run_are_not_given_back(database: str) -> None:
         results = [await tasks.awaits.aenqueue("async"), await tasks.blocks.aenqueue("sync")]
         await until(lambda: len(book.began) == 2)
         for _ in range(3):
-            await process.maintenance.turn()
+            await process.services.maintenance.turn()
         assert await aside(counts, database) == {"claimed": 2}
         book.gate.set()
         assert await values(*results) == ["async", "sync"]
@@ -163,8 +163,8 @@ async def test_a_slot_without_an_owner_is_freed_and_the_job_that_waits_runs(data
         "DELETE FROM steady_queue_job WHERE id NOT IN (SELECT job_id FROM steady_queue_blockedexecution)",
     )
     async with running(worker(), events=heard) as process:
-        await until(lambda: process.workers[0]._pace._step >= 3)
-        await process.maintenance.turn()
+        await until(lambda: process.services.workers[0]._pace._step >= 3)
+        await process.services.maintenance.turn()
         await ended(second, patience=5)
     assert not second.errors
     assert first.id != second.id
@@ -182,7 +182,7 @@ async def test_a_blocked_job_beside_a_free_slot_is_promoted(database: str) -> No
         "DELETE FROM steady_queue_job WHERE id NOT IN (SELECT job_id FROM steady_queue_blockedexecution)",
     )
     async with running(worker()) as process:
-        await process.maintenance.turn()
+        await process.services.maintenance.turn()
         await ended(second, patience=5)
 
 
@@ -193,7 +193,7 @@ async def test_old_finished_jobs_are_cleared_and_others_kept(database: str) -> N
             await tasks.rests.aenqueue("old"), await tasks.rests.aenqueue("new"), await tasks.misbehaves.aenqueue("NUL")
         )
         await aside(_age, database, old.id)
-        await process.maintenance.turn()
+        await process.services.maintenance.turn()
         assert await aside(count, database, "job") == 2
         await new.arefresh()
         await failed.arefresh()
@@ -233,8 +233,8 @@ async def test_a_process_that_others_buried_registers_anew_and_its_late_outcomes
         result = await tasks.blocks.aenqueue("late")
         await until(lambda: book.began == ["late"])
         await aside(query, database, "DELETE FROM steady_queue_process")
-        await process.maintenance._fail_orphans()
-        assert await process.heartbeat._beat()
+        await process.services.maintenance._fail_orphans()
+        assert await process.services.heartbeat._beat()
         assert [event.again for event in heard.of(ProcessRegistered)] == [" again"]
         assert left == [75]  # the thread cannot be stopped, and its job has failed
         book.gate.set()
@@ -265,7 +265,7 @@ async def test_ready_jobs_that_nobody_serves_are_warned_of(database: str) -> Non
     async with running(Options(workers=[Worker(queues=["mail", "re*"], threads=0)]), events=heard) as process:
         await tasks.rests.using(queue_name="default").aenqueue("nobody")
         await tasks.works.using(queue_name="mail").aenqueue("no thread")
-        await process.maintenance.look_around()
+        await process.services.maintenance.look_around()
     assert [event.where for event in heard.of(NobodyServes)] == ["default (async), mail (thread)"]
 
 
@@ -276,7 +276,7 @@ async def test_a_process_row_of_another_making_harms_nobody(database: str, metad
     await aside(query, database, "UPDATE steady_queue_process SET metadata = %s", metadata)
     heard = Heard()
     async with running(IDLE, events=heard) as process:
-        await process.maintenance.look_around()
+        await process.services.maintenance.look_around()
     assert ["reports" in event.where for event in heard.of(NobodyServes)] == [True]
 
 
@@ -285,7 +285,7 @@ async def test_a_settle_after_the_claim_was_taken_is_told_as_fenced(database: st
     (claim,) = await aside(claimed_by, database)
     await aside(silence, database)
     async with running(IDLE) as process:
-        await until(lambda: process.heartbeat.is_steady)
-        await process.maintenance.turn()
+        await until(lambda: process.services.heartbeat.is_steady)
+        await process.services.maintenance.turn()
     verdicts = (await aside(SyncStore(database).settle, Finished(claim))).verdicts
     assert verdicts[claim.claim_id] == "fenced"

@@ -147,7 +147,7 @@ async def test_a_stop_while_the_server_is_down_ends_soon_and_leaves_the_rest_to_
     assert await aside(counts, database) == {"claimed": 1}
     await aside(query, database, "DELETE FROM steady_queue_process")
     async with running(worker()) as process:
-        await process.maintenance.turn()
+        await process.services.maintenance.turn()
         await ended(result)
     assert error_of(result) == "steady_queue.processes.ProcessMissingError"
     assert book.runs["settled by nobody"] == 1
@@ -190,7 +190,7 @@ async def test_after_an_outage_past_the_threshold_async_tasks_go_on_in_the_same_
         book.gate.set()
         assert await values(finished, stopped) == ["finished", "stopped"]
         assert finished.worker_ids == stopped.worker_ids == [process.name]
-        assert process.trust.is_held
+        assert process.services.trust.is_held
     assert book.runs["finished"] == 1
     assert not left
     assert not heard.of(JobFenced)
@@ -260,7 +260,7 @@ async def test_a_server_that_does_not_answer_is_not_trusted_longer_than_one_that
         await until(lambda: book.runs["stopped"] >= 2)
         book.gate.set()
         await until(lambda: is_over(database))
-    assert lost >= process.trust.lasts
+    assert lost >= process.services.trust.lasts
 
 
 # -- answers lost on the way ------------------------------------------------------------------------------------------
@@ -323,8 +323,8 @@ async def test_one_heartbeat_that_is_lost_costs_nothing(
         await until(lambda: book.began == ["runs on"])
         proxy.lose_answer(COMMIT, after=re.compile(b"SET last_heartbeat_at|" + re.escape(process.id.bytes)))
         await until(lambda: any(event.service == "heartbeat" for event in heard.of(DatabaseBack)))
-        before = process.trust.until
-        await until(lambda: process.trust.until > before)
+        before = process.services.trust.until
+        await until(lambda: process.services.trust.until > before)
         book.gate.set()
         assert await values(result) == ["runs on"]
     assert not heard.of(TrustLost)

@@ -120,7 +120,7 @@ async def test_a_worker_without_room_has_nothing_to_look_for(database: str, quic
     async with running(worker(coroutines=1, threads=0)) as process:
         await tasks.awaits.aenqueue("takes the only room")
         await until(lambda: book.now["async"] == 1)
-        await until(lambda: process.workers[0].polled_ago == 0.0)
+        await until(lambda: process.services.workers[0].polled_ago == 0.0)
         since = (await told(database, process))["last_heartbeat_at"]
 
         async def has_been_so_for_long() -> bool:
@@ -137,15 +137,15 @@ async def test_the_stalest_worker_counts_and_without_workers_the_stalest_dispatc
         return [SimpleNamespace(polled_ago=age) for age in ages]
 
     process = prepared(worker())
-    process.dispatchers = pollsters(99.0, 7.0)
-    process.workers = pollsters(0.0, 5.0, 1.0)
-    assert process._polled_ago() == 5.0
-    process.workers = pollsters(0.0, None)
-    assert process._polled_ago() is None
-    process.workers = pollsters(0.0)
-    assert process._polled_ago() == 0.0
-    process.workers = []
-    assert process._polled_ago() == 99.0
+    process.services.dispatchers = pollsters(99.0, 7.0)
+    process.services.workers = pollsters(0.0, 5.0, 1.0)
+    assert process.services.polled_ago() == 5.0
+    process.services.workers = pollsters(0.0, None)
+    assert process.services.polled_ago() is None
+    process.services.workers = pollsters(0.0)
+    assert process.services.polled_ago() == 0.0
+    process.services.workers = []
+    assert process.services.polled_ago() == 99.0
 
 
 async def test_a_process_whose_row_was_removed_tells_its_polls_anew(database: str, quick_beats: None) -> None:

@@ -32,7 +32,7 @@ async def test_a_task_that_blocks_the_loop_is_reported_with_its_name_and_line(da
     heard = Heard()
     async with running(worker(), events=heard) as process:
         (result,) = await ended(await tasks.blocks_the_loop.aenqueue(0.8))
-        assert process.watchdog.blocked_count >= 1
+        assert process.services.watchdog.blocked_count >= 1
     event, *_ = [event for event in heard.of(LoopBlocked) if result.id in event.task]
     assert event.task == f"tests.runtime.tasks.blocks_the_loop ({result.id})"
     assert "tasks.py:" in event.where

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import sys
@@ -181,3 +182,13 @@ def exits_by(number: int) -> None:
     """End the whole process by a signal."""
     os.kill(os.getpid(), number)
     signal.pause()
+
+
+@task
+def forks_and_terminates() -> int | None:
+    """The exit status of a child process of its own that was told to stop."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    child.start()
+    child.terminate()
+    child.join(20)
+    return child.exitcode

@@ -51,6 +51,13 @@ class Command(BaseCommand):
     # What Django would check is checked with everything else, and all told at once.
     requires_system_checks = ()
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # Where they are closed, Python has none, and a file opened later would get their number.
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:
+                setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, it stays open
+        super().__init__(*args, **kwargs)
+
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
         return super().create_parser(
             prog_name, subcommand, epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter, **kwargs
@@ -159,7 +166,7 @@ class Command(BaseCommand):
         problems = [*resolved.problems, *found.errors]
         if not self.is_main and not resolved.in_one_loop:
             problems.append("call_command can run everything in one loop only: call_command('steady_queue', '--async')")
-        elif not self.is_main and resolved.options.beside_one_loop():
+        elif not self.is_main and not problems and resolved.options.beside_one_loop():
             problems.append("call_command can start no other processes: processes must be 1")
         if problems:
             raise ConfigurationError("\n".join(problems))

@@ -1,0 +1,71 @@
+"""What has ended is never run again, even if nobody could write that it has."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.shop import tasks
+from tests.supervisor.processes import working
+from tests.support.commands import command, printed_by, prints, stopped
+from tests.support.running import aside, ended, error_of, values
+from tests.support.tables import count, counts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.proxy import Proxy
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could go
+async def test_tasks_that_ended_while_the_database_was_away_are_failed_and_not_given_back(
+    database: str, proxy: Proxy, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    finished = [await task.aenqueue(str(path)) for task in (tasks.awaits_file, tasks.blocks_until_file)]
+    cut_off = await tasks.never_ends.aenqueue()
+    with command(database, port=proxy.port) as process:
+        for _ in range(3):
+            await prints(process, "began")
+        proxy.go()
+        path.touch()
+        process.send_signal(signal.SIGTERM)
+        await prints(process, "could not be written before the end")
+        proxy.come_back()
+        await printed_by(process)
+    await ended(*finished)
+    assert {error_of(result) for result in finished} == {"steady_queue.processes.ProcessExitError"}
+    await cut_off.arefresh()
+    assert not cut_off.is_finished  # it was running: given back
+    assert await aside(counts, database) == {"failed": 2, "ready": 1}
+    assert await aside(count, database, "process") == 0
+
+
+async def test_a_sync_task_that_ended_behind_a_blocked_loop_is_not_given_back(database: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    finished = await tasks.blocks_until_file.aenqueue(str(path))
+    with command(database) as process:
+        await prints(process, "began")
+        await tasks.blocks_the_loop.aenqueue()
+        await prints(process, "began")
+        path.touch()
+        await prints(process, "the event loop is blocked")
+        await stopped(process)
+    await finished.arefresh()
+    assert await aside(counts, database) == {"failed": 1, "ready": 1}
+    assert error_of(finished) == "steady_queue.processes.ProcessExitError"
+
+
+@pytest.mark.only_on("sqlite")
+async def test_a_process_that_a_task_has_forked_ends_by_term_and_speaks_for_nobody(database: str) -> None:
+    with command(database) as process:
+        assert await values(await tasks.forks_and_terminates.aenqueue()) == [-signal.SIGTERM]
+        worker = await working(database)
+        os.kill(worker, signal.SIGKILL)
+        await prints(process, f"process {worker}, worker (*), died")
+        await stopped(process)

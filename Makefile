@@ -18,7 +18,7 @@ TALLY := .test-tally/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TALLY=$(TALLY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-next storm demo example-django example-asgi lint format bench bench-runtime clean packages
+.PHONY: help test test-next storm demo example-django example-asgi lint format bench bench-runtime bench-running clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -61,6 +61,9 @@ bench: .venv/.tests ## Measure how fast tasks are enqueued
 
 bench-runtime: .venv/.bench ## Measure the runtime beside its bars and its peers
 	.venv/bin/python -m benchmarks.runtime $(ARGS)
+
+bench-running: .venv/.tests ## Measure starts, stops and recoveries of the command, beside their bars
+	.venv/bin/python -m benchmarks.running $(ARGS)
 
 clean: ## Remove environments, caches, tallies and the databases of the examples
 	rm -rf .venv .venv-next .test-tally .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist

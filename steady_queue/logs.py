@@ -8,6 +8,10 @@ import sys
 from datetime import UTC, datetime
 from typing import IO
 
+from django.conf import settings
+
+from steady_queue.compat import FRAMEWORK, NATIVE
+
 LEVELS = {0: logging.WARNING, 1: logging.INFO}
 #: Back to the start of the line, and empty it: there may be a status.
 CLEAR = "\r\x1b[K"
@@ -24,6 +28,11 @@ def show(verbosity: int, log_format: str, stream: IO[str] | None = None) -> None
     # What loggers that nobody has configured would print bare, such as the framework's with a failed task's traceback.
     logging.lastResort = _handler(stream, log_format)
     logging.lastResort.setLevel(logging.WARNING)
+    if NATIVE and not settings.DEBUG:
+        # Django shows this log, where failed tasks are told of, only while debugging.
+        tasks = logging.getLogger(FRAMEWORK)
+        if not tasks.handlers:
+            tasks.addHandler(logging.lastResort)
 
 
 def _handler(stream: IO[str], log_format: str) -> logging.StreamHandler[IO[str]]:

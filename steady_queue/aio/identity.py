@@ -69,4 +69,5 @@ def is_gone(process: Registered | Vitals) -> bool:
 
 
 def hostname() -> str:
-    return socket.gethostname()[:255]
+    # With its process id and more it is a process's name, which has 255 characters.
+    return socket.gethostname()[:200]

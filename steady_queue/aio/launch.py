@@ -33,9 +33,12 @@ if TYPE_CHECKING:
 OFTEN = 1.0
 
 
-def in_one_loop(resolved: Resolved, *, shows_status: bool, may_exit: bool) -> None:
-    """Everything in this process, and beside it the other copies of workers that have more than one."""
-    loop.run(_alone(resolved, shows_status, may_exit))
+def in_one_loop(resolved: Resolved, *, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
+    """Everything in this process, and beside it the other copies of workers that have more than one.
+
+    `before_exit` is called if the process has to end while tasks still run; without it, it is not ours to end.
+    """
+    loop.run(_alone(resolved, shows_status, before_exit))
 
 
 def supervised(resolved: Resolved, *, shows_status: bool) -> None:
@@ -48,7 +51,7 @@ def child(given: Orders) -> None:
     loop.run(_child(given))
 
 
-async def _alone(resolved: Resolved, shows_status: bool, may_exit: bool) -> None:
+async def _alone(resolved: Resolved, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
     from steady_queue.aio.embedding import prepared
 
     tally = Tally()
@@ -58,14 +61,14 @@ async def _alone(resolved: Resolved, shows_status: bool, may_exit: bool) -> None
     posts = options.beside_one_loop()
     supervisor = Supervisor(posts, beside=process, every=OFTEN if shows_status else None) if posts else None
     main = supervisor or process
-    if may_exit:
-        process.at_last = partial(_exit_beside_what_runs, process, threads)
+    if before_exit is not None:
+        process.at_last = partial(_exit_beside_what_runs, process, threads, before_exit)
     _retire_in_time(process, tally, process.retire)
     if resolved.drain:
         process.companions.append(_draining(resolved, main, process.services.upkeep).run)
     if shows_status:
         process.companions.append(_status(supervisor, process, tally).run)
-    with obeyed(stop=main.stop_by_signal, quit_now=main.quit_by_signal, for_good=may_exit):
+    with obeyed(stop=main.stop_by_signal, quit_now=main.quit_by_signal, for_good=before_exit is not None):
         await main.run()
     if process.refusal is not None:
         raise process.refusal
@@ -108,7 +111,7 @@ async def _child(given: Orders) -> None:
         tether.say(leaving=True, retiring=True)
         process.retire()
 
-    process.at_last = partial(_exit_beside_what_runs, process, threads)
+    process.at_last = partial(_exit_beside_what_runs, process, threads, lambda: None)
     process.companions.append(tether.run)
     _retire_in_time(process, tally, retire)
     with obeyed(stop=stop, quit_now=quit_now, for_good=True):
@@ -163,8 +166,9 @@ def _status(supervisor: Supervisor | None, process: Process | None, tally: Tally
     return Status(facts=facts, stream=sys.stderr, clock=SystemClock())
 
 
-def _exit_beside_what_runs(process: Process, threads: OtherThreads) -> None:
+def _exit_beside_what_runs(process: Process, threads: OtherThreads, before_exit: Callable[[], None]) -> None:
     """Leave at once if tasks still run: what became of them is written. The interpreter would wait for them."""
     if process.abandoned or threads.calls:
+        before_exit()
         logging.shutdown()
         os._exit(0)

@@ -17,28 +17,48 @@ from steady_queue.aio.identity import started_at
 from steady_queue.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 #: The kernel tells when a process started to a hundredth of a second, and the boot to a whole one.
 INEXACT = 2.0
 
 
-@contextmanager
-def held(path: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Hold the file for the length of the block, or refuse; None holds nothing."""
-    if path is None:
-        yield
-        return
-    file = Path(path).absolute()
-    descriptor = _take(file)
-    try:
-        yield
-    finally:
+class Pidfile:
+    """A file that this process holds until it is released, or ends."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = Path(path).absolute()
+        self._descriptor: int | None = _take(self._file)
+        # A fork that a task has made would keep the lock when this process has ended.
+        os.register_at_fork(after_in_child=self._close)
+
+    def release(self) -> None:
+        """Remove the file; more than once does no harm."""
+        if self._descriptor is None:
+            return
         # Removed before it is unlocked: who opened it meanwhile finds that it is no longer the one at this path.
         with suppress(OSError):
-            if os.stat(file).st_ino == os.fstat(descriptor).st_ino:
-                file.unlink()
-        os.close(descriptor)
+            if os.stat(self._file).st_ino == os.fstat(self._descriptor).st_ino:
+                self._file.unlink()
+        self._close()
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+@contextmanager
+def held(path: str | os.PathLike[str] | None) -> Iterator[Callable[[], None]]:
+    """Hold the file for the length of the block, or refuse; None holds nothing. The value releases it earlier."""
+    if path is None:
+        yield lambda: None
+        return
+    pidfile = Pidfile(path)
+    try:
+        yield pidfile.release
+    finally:
+        pidfile.release()
 
 
 def _take(file: Path) -> int:

@@ -50,4 +50,7 @@ def obeyed(*, stop: Callable[[], object], quit_now: Callable[[], object], for_go
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, signal.SIG_IGN if for_good and number in GRACEFUL else handler)
+            if for_good and number in GRACEFUL:
+                signal.signal(number, signal.SIG_IGN)
+            elif handler is not None:  # one that was not installed by Python code cannot be put back
+                signal.signal(number, handler)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -67,7 +68,8 @@ class Reloader:
 
     def _watch_apps(self) -> None:
         """Also files that this process has not imported: what is new, and what could not be imported."""
-        autodiscover_modules("tasks")
+        with suppress(Exception):  # whatever is wrong with the code, the process that is started tells it
+            autodiscover_modules("tasks")
         installed = tuple(Path(path) for path in sys.path if path.endswith(("site-packages", "dist-packages")))
         for app in apps.get_app_configs():
             path = Path(app.path)

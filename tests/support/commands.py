@@ -14,6 +14,7 @@ from tests.support.waiting import PATIENCE, aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     Command = subprocess.Popen[str]
 
@@ -48,10 +49,18 @@ def command(
     """
     elsewhere = {f"STEADY_QUEUE_TEST_{alias.upper()}_PORT": str(port)} if port is not None else {}
     text = MANAGE.format(alias=alias, alive=alive, patience=patience, setup=setup)
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), **elsewhere, **(environ or {})}
+    with python("-W", "error", "-c", text, *arguments, environ=environment) as process:
+        yield process
+
+
+@contextmanager
+def python(*words: str, cwd: Path = REPOSITORY, environ: dict[str, str]) -> Iterator[Command]:
+    """An interpreter in a process of its own, which is ended with all that it has started if the test has not."""
     with subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", text, *arguments],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **elsewhere, **(environ or {})},
+        [sys.executable, *words],
+        cwd=cwd,
+        env=environ,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -60,6 +69,10 @@ def command(
         try:
             yield process
         finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGQUIT)  # children of one that is killed may take their time
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(5)
             process.kill()
             with suppress(ValueError):  # read to the end already
                 process.communicate(timeout=PATIENCE)

@@ -37,9 +37,9 @@ Runs background tasks: the workers and dispatchers of settings.STEADY_QUEUE.
   manage.py steady_queue health     exit with 0 if the workers of this machine look for tasks, with 1 if not
 """
 EPILOG = """\
-Every option but -v and --reload can also be set in the environment, as STEADY_QUEUE_THREADS=5 or
-STEADY_QUEUE_ASYNC=1, and in settings.py: STEADY_QUEUE = Configuration.Options(...). The command line wins over the
-environment, and that over the settings.
+What runs, when it ends and the format of the log can also be set in the environment, as STEADY_QUEUE_THREADS=5 or
+STEADY_QUEUE_ASYNC=1, and all but --async, --drain and --reload in settings.py:
+STEADY_QUEUE = Configuration.Options(...). The command line wins over the environment, and that over the settings.
 
 Stopping: TERM, or Ctrl-C, lets running tasks finish for steady_queue.shutdown_timeout; async tasks that take longer are
 cancelled and run again later, others are given back when their process has ended. QUIT, or Ctrl-C twice, does not wait.
@@ -123,12 +123,12 @@ class Command(BaseCommand):
         is_text = resolved.options.log_format == "text"
         logs.show(options["verbosity"], resolved.options.log_format)
         shows_status = is_text and options["verbosity"] >= 1 and sys.stderr.isatty()
-        with held(steady_queue.supervisor_pidfile):
+        with held(steady_queue.supervisor_pidfile) as release:
             if is_text and options["verbosity"] >= 1:
                 for line in banner(resolved):
                     self.stderr.write(line, self.style.NOTICE if line[0] != " " else None)
             if resolved.in_one_loop:
-                launch.in_one_loop(resolved, shows_status=shows_status, may_exit=self.is_main)
+                launch.in_one_loop(resolved, shows_status=shows_status, before_exit=release if self.is_main else None)
             else:
                 launch.supervised(resolved, shows_status=shows_status)
 

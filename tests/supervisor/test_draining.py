@@ -1,0 +1,69 @@
+"""`--drain`: the command ends by itself when its queues have nothing left to do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.shop.tasks import add, charge, greet, send_mail
+from tests.support.commands import command, printed_by
+from tests.support.running import aside
+from tests.support.tables import count, counts, query
+
+if TYPE_CHECKING:
+    from steady_queue.compat import TaskResult
+
+pytestmark = pytest.mark.anyio
+
+PAUSE = "INSERT INTO steady_queue_pause (queue_name, created_at) VALUES ('reports', '2030-01-01 00:00:00')"
+
+
+async def returned(*results: TaskResult[Any]) -> list[Any]:
+    """What they have returned by now."""
+    for result in results:
+        await result.arefresh()
+    return [result.return_value for result in results]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--async"]], ids=["supervisor", "async"])
+async def test_it_ends_when_all_is_done_but_what_is_later_elsewhere_or_paused(
+    database: str, arguments: list[str]
+) -> None:
+    await aside(query, database, PAUSE)
+    done: list[TaskResult[Any]] = [
+        await add.aenqueue(1),
+        await greet.aenqueue("Ada"),
+        await add.using(run_after=timedelta(seconds=2)).aenqueue(2),
+    ]
+    charged = [await charge.aenqueue(7) for _ in range(3)]
+    await add.using(run_after=timedelta(hours=1)).aenqueue(3)
+    await send_mail.aenqueue("ada@example.com")
+    paused = charge.using(queue_name="reports")
+    await paused.aenqueue(8)
+    await paused.aenqueue(8)
+    with command(database, "--drain", "--queues", "default,reports", *arguments) as process:
+        printed = await printed_by(process)
+    assert "until the queues are empty" in printed
+    assert "died" not in printed
+    assert await returned(*done) == [1, "Hello, Ada!", 2]
+    assert await returned(*charged) == [None] * 3
+    assert await aside(counts, database) == {"scheduled": 1, "ready": 2, "blocked": 1}
+    assert await aside(count, database, "process") == 0
+
+
+async def test_all_processes_of_one_loop_and_its_copies_end(database: str) -> None:
+    results = [await add.aenqueue(number) for number in range(20)]
+    with command(database, "--drain", "--async", "--processes", "2") as process:
+        await printed_by(process)
+    assert await returned(*results) == list(range(20))
+    assert await aside(counts, database) == {}
+    assert await aside(count, database, "process") == 0
+
+
+@pytest.mark.only_on("sqlite")
+async def test_empty_queues_end_it_at_once_also_where_the_environment_says_so(database: str) -> None:
+    with command(database, environ={"STEADY_QUEUE_DRAIN": "yes"}) as process:
+        assert "Error" not in await printed_by(process)
+    assert await aside(count, database, "process") == 0

@@ -1,0 +1,150 @@
+"""However the command is started, its processes start, work and stop."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.shop.tasks import add
+from tests.supervisor.projects import Project, program
+from tests.support.aliases import queue_in
+from tests.support.commands import prints, stopped
+from tests.support.running import PATIENCE, aside, values
+from tests.support.scripts import run_script
+from tests.support.tables import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.anyio, pytest.mark.only_on("sqlite")]
+
+
+@pytest.fixture
+def default() -> Iterator[str]:
+    """The queue is where it is without any setting."""
+    with queue_in("default"):
+        yield "default"
+
+
+async def test_it_starts_with_python_m_django(default: str) -> None:
+    words = ("-m", "django", "steady_queue", "--settings", "tests.settings", "--only-work")
+    with program(*words) as process:
+        assert await values(await add.aenqueue(1)) == [1]
+        printed = await stopped(process)
+    assert "died" not in printed
+    assert await aside(count, default, "process") == 0
+
+
+async def test_it_starts_by_a_relative_path_from_another_directory(database: str, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    project = Project(tmp_path / "code", database)
+    words = ("../code/manage.py", "steady_queue", "--only-work")
+    with program(*words, cwd=tmp_path / "elsewhere") as process:
+        await project.enqueue("wash")
+        await prints(process, "washed by version 1")
+        assert "died" not in await stopped(process)
+
+
+async def test_it_starts_by_a_manage_py_that_makes_up_its_own_arguments(database: str, tmp_path: Path) -> None:
+    project = Project(tmp_path, database, argv="['me', 'steady_queue', '--queues', 'default', '--only-work']")
+    with program("manage.py", "nothing", "--of", "this", cwd=tmp_path) as process:
+        await prints(process, "worker      default: ")
+        await project.enqueue("wash")
+        await prints(process, "washed by version 1")
+        assert "died" not in await stopped(process)
+
+
+async def test_code_may_call_it_and_goes_on_when_it_has_returned(database: str) -> None:
+    results = [await add.aenqueue(number) for number in range(3)]
+    printed = await aside(run_script_on, database, CALLS)
+    assert printed.splitlines() == ["drained", "drained in a thread", "stopped by a signal", "as before"]
+    assert await values(*results) == [0, 1, 2]
+    assert await aside(count, database, "process") == 0
+
+
+CALLS = """
+import os, signal, threading
+from django.core.management import call_command
+
+watched = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+signal.signal(signal.SIGTERM, lambda *_: print("mine"))
+before = [signal.getsignal(number) for number in watched]
+
+call_command("steady_queue", "--async", "--drain", verbosity=0)
+print("drained")
+
+thread = threading.Thread(target=call_command, args=("steady_queue", "--async", "--drain"), kwargs={"verbosity": 0})
+thread.start()
+thread.join()
+print("drained in a thread")
+
+def stop():
+    # A signal means the command only when it has handlers of its own.
+    while signal.getsignal(signal.SIGTERM) is before[0]:
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=stop).start()
+call_command("steady_queue", "--async", verbosity=0)
+print("stopped by a signal")
+
+assert [signal.getsignal(number) for number in watched] == before
+print("as before")
+"""
+
+
+def run_script_on(alias: str, text: str) -> str:
+    return run_script(text, alias=alias)
+
+
+async def test_a_signal_that_is_ignored_by_who_started_it_does_not_stop_it(database: str, tmp_path: Path) -> None:
+    """As with nohup."""
+    project = Project(tmp_path, database)
+    ignore = "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+    code = ignore + "import os; os.execv(sys.executable, [sys.executable, 'manage.py', 'steady_queue', '--only-work'])"
+    with program("-c", code, cwd=tmp_path) as process:
+        await project.enqueue("wash")
+        await prints(process, "washed by version 1")
+        process.send_signal(signal.SIGHUP)
+        await project.enqueue("wash")
+        await prints(process, "washed by version 1")
+        await stopped(process)
+
+
+async def test_settings_may_change_the_directory(database: str, tmp_path: Path) -> None:
+    project = Project(tmp_path, database)
+    with (project.app / "settings.py").open("a") as settings:
+        settings.write("\nimport os\nos.chdir('/')\n")
+    with program("manage.py", "steady_queue", "--only-work", cwd=tmp_path) as process:
+        await project.enqueue("wash")
+        await prints(process, "washed by version 1")
+        assert "died" not in await stopped(process)
+
+
+@pytest.mark.parametrize("words", [[], ["--async"], ["check"]], ids=["supervised", "in one loop", "check"])
+async def test_nothing_needs_an_open_output(database: str, words: list[str]) -> None:
+    """As with a daemon that closes what it does not use."""
+    result = await add.aenqueue(1)
+    code = (
+        "import os, sys\nos.close(1); os.close(2)\n"
+        f"os.execv(sys.executable, [sys.executable, '-c', {ON.format(alias=database)!r}, *{[*words, '--drain']!r}])"
+    )
+    with program("-c", code) as process:
+        await aside(process.wait, PATIENCE)
+    assert process.returncode == 0
+    if "check" not in words:
+        assert await values(result) == [1]
+
+
+ON = """
+import os, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+import steady_queue
+steady_queue.database = {alias!r}
+from django.core.management import execute_from_command_line
+execute_from_command_line(["manage.py", "steady_queue", *sys.argv[1:]])
+"""

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _Actor = TypeVar("_Actor", "Worker", "Dispatcher", "Options")
 
+#: More threads or processes than that are a slip of the keyboard.
+MOST = 1000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
@@ -40,16 +43,14 @@ class Worker:
             yield f"queues must be a list of names, not {self.queues!r}"
         else:
             for name in self.queues:
-                if not isinstance(name, str) or unstorable(name, NAME_LENGTH):
-                    yield f"queues has a name that cannot be stored: {name!r}"
-        for what in ("coroutines", "threads"):
-            if not _is_count(getattr(self, what), 0):
-                yield f"{what} must be a whole number of at least 0, not {getattr(self, what)!r}"
+                if not isinstance(name, str) or not name.strip() or unstorable(name, NAME_LENGTH):
+                    yield f"queues has a name that cannot be one: {name!r}"
+        yield from _count("coroutines", self.coroutines, 0)
+        yield from _count("threads", self.threads, 0, MOST)
+        yield from _count("processes", self.processes, 1, MOST)
+        yield from _count("orm_lanes", self.orm_lanes, 1, MOST)
         if self.coroutines == 0 and self.threads == 0:
             yield "coroutines and threads are both 0: it could run nothing"
-        for what in ("processes", "orm_lanes"):
-            if not _is_count(getattr(self, what), 1):
-                yield f"{what} must be a whole number of at least 1, not {getattr(self, what)!r}"
         if self.subprocesses != 0:
             yield "subprocesses are not supported yet: it must be 0"
         yield from _interval("polling_interval", self.polling_interval)
@@ -65,8 +66,7 @@ class Dispatcher:
     concurrency_maintenance_interval: timedelta = timedelta(seconds=600)
 
     def problems(self) -> Iterator[str]:
-        if not _is_count(self.batch_size, 1):
-            yield f"batch_size must be a whole number of at least 1, not {self.batch_size!r}"
+        yield from _count("batch_size", self.batch_size, 1)
         yield from _interval("polling_interval", self.polling_interval)
         yield from _interval("concurrency_maintenance_interval", self.concurrency_maintenance_interval)
 
@@ -106,9 +106,12 @@ class Options:
             yield from (f"workers[{number}]: {problem}" for problem in worker.problems())
         for number, dispatcher in enumerate(self.dispatchers):
             yield from (f"dispatchers[{number}]: {problem}" for problem in dispatcher.problems())
+        for what in ("only_work", "skip_recurring"):
+            if not isinstance(getattr(self, what), bool):
+                yield f"{what} must be True or False, not {getattr(self, what)!r}"
         for what in ("max_tasks", "max_rss"):
-            if getattr(self, what) is not None and not _is_count(getattr(self, what), 1):
-                yield f"{what} must be a whole number of at least 1, not {getattr(self, what)!r}"
+            if getattr(self, what) is not None:
+                yield from _count(what, getattr(self, what), 1)
         if self.log_format not in ("text", "json"):
             yield f"log_format must be 'text' or 'json', not {self.log_format!r}"
 
@@ -170,6 +173,9 @@ def problems(options: Options) -> Iterator[str]:
         span = getattr(steady_queue, what)
         if not isinstance(span, timedelta) or span < timedelta(0):
             yield f"{what} must be a timedelta of at least zero, not {span!r}"
+    preserve: object = steady_queue.preserve_finished_jobs
+    if not isinstance(preserve, bool):
+        yield f"preserve_finished_jobs must be True or False, not {preserve!r}"
     pidfile: object = steady_queue.supervisor_pidfile
     if not isinstance(pidfile, (str, PathLike, NoneType)):
         yield f"supervisor_pidfile must be a path or None, not {pidfile!r}"
@@ -177,8 +183,11 @@ def problems(options: Options) -> Iterator[str]:
         yield f"process_alive_threshold ({alive}) must be at least twice process_heartbeat_interval ({interval})"
 
 
-def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _count(what: str, value: object, least: int, most: int | None = None) -> Iterator[str]:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        yield f"{what} must be a whole number of at least {least}, not {value!r}"
+    elif most is not None and value > most:
+        yield f"{what} must be at most {most:,}, not {value:,}"
 
 
 def _interval(what: str, value: object) -> Iterator[str]:

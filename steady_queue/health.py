@@ -6,6 +6,7 @@ its heartbeat when it last polled, and that is judged here by the database's clo
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -45,10 +46,11 @@ def judge(
         here = answer_of(partial(_here, alias), within=answer_within)
     except Exception as error:  # a probe is answered, whatever is wrong
         return Health(False, [f"the database {alias!r} cannot be asked: {error}"])
-    if not here:
-        return Health(False, ["no process of Steady Queue is registered on this machine"])
     oldest = default_max_age() if max_age is None else max_age
-    verdicts = [(process.name, *_verdict(process, oldest)) for process in here]
+    verdicts = [(p.name, *_verdict(p, oldest)) for p in here if p.kind != "supervisor"]
+    verdicts += [(p.name, False, text) for p in here if (text := _vacancies(p, here))]
+    if not verdicts:
+        return Health(False, ["no process of Steady Queue is registered on this machine"])
     return Health(all(well for _, well, _ in verdicts), [f"{name}: {reason}" for name, _, reason in verdicts])
 
 
@@ -79,11 +81,21 @@ def _seconds(span: timedelta) -> str:
 
 
 def _here(alias: str) -> list[Vitals]:
-    """The processes of this machine that poll."""
+    """The processes of this machine."""
     try:
         driver = DjangoDriver(alias)
         found = driver.run(find_vitals(driver.sql, hostname()))
     finally:
         if alias in connections:
             connections[alias].close()
-    return [process for process in found if process.kind != "supervisor" and is_here(process) and not is_gone(process)]
+    return [process for process in found if is_here(process) and not is_gone(process)]
+
+
+def _vacancies(supervisor: Vitals, here: list[Vitals]) -> str | None:
+    """What to say of a supervisor some of whose processes are missing: they do not start, or die as soon as they do."""
+    try:
+        posts = int(json.loads(supervisor.metadata)["actors"][0]["posts"])
+    except (ValueError, KeyError, TypeError, IndexError):
+        return None
+    there = sum(process.supervisor_id == supervisor.id for process in here)
+    return f"{posts - there} of its {posts} processes are missing" if there < posts else None

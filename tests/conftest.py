@@ -39,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
     os.environ["STEADY_QUEUE_TEST_DIRECTORY"] = directory
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+    # Many tests start interpreters, which would compile everything anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     runs_tests = not (config.option.collectonly or config.option.help or shares_out(config))
     if runs_tests:
         start_servers(config)

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,7 +26,7 @@ from steady_queue.configuration import Options
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-#: The variable that tells a process that it is a child, and of what kind.
+#: The variable that tells a process that it is a child, and from which descriptor it reads its orders.
 VARIABLE = "STEADY_QUEUE_CHILD"
 
 
@@ -47,10 +48,11 @@ class Orders(NamedTuple):
 
 def orders(environ: MutableMapping[str, str]) -> Orders | None:
     """The orders of this process if it is a child. They are taken out: its own children are not ours."""
-    text = environ.pop(VARIABLE, None)
-    if text is None:
+    descriptor = environ.pop(VARIABLE, None)
+    if descriptor is None:
         return None
-    values = json.loads(text)
+    with os.fdopen(int(descriptor)) as file:
+        values = json.load(file)
     ids = {name: UUID(values[name]) for name in ("id", "supervisor_id")}
     return Orders(**{**values, **ids, "options": Options.from_dict(values["options"])})
 
@@ -68,6 +70,8 @@ class Child:
     heard: float
     #: What it last said of itself.
     state: dict[str, Any] = field(default_factory=dict)
+    #: The claims whose tasks run, while it leaves.
+    running_still: set[str] = field(default_factory=set)
     #: The signal that it was last told to stop with, if any.
     told: signal.Signals | None = None
     #: What was read of a line that has not ended yet.
@@ -80,16 +84,19 @@ class Child:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         try:
-            theirs.set_inheritable(True)
-            given = given._replace(line=theirs.fileno())
-            popen = subprocess.Popen(  # noqa: S603, the line that started this process itself
-                command_line(),
-                cwd=start_directory(),
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, VARIABLE: given.to_json()},
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+            # In a file that has no name: a variable cannot hold the orders of a worker with very many queues.
+            with tempfile.TemporaryFile("w+") as file:
+                file.write(given._replace(line=theirs.fileno()).to_json())
+                file.flush()
+                file.seek(0)
+                popen = subprocess.Popen(  # noqa: S603, the line that started this process itself
+                    command_line(),
+                    cwd=steady_queue.STARTED_IN or None,
+                    stdin=subprocess.DEVNULL,
+                    env={**os.environ, VARIABLE: str(file.fileno())},
+                    pass_fds=[theirs.fileno(), file.fileno()],
+                    start_new_session=True,
+                )
         except BaseException:
             ours.close()
             raise
@@ -128,12 +135,18 @@ class Child:
                 *lines, self.rest = (self.rest + data).split(b"\n")
                 for line in filter(None, lines):
                     with suppress(ValueError):  # cut off: it was said while we did not listen
-                        self.state.update(json.loads(line))
+                        self._hear(json.loads(line))
         except BlockingIOError:
             return True
         except ConnectionError:
             pass
         return False
+
+    def _hear(self, words: dict[str, Any]) -> None:
+        if "running_still" in words:
+            self.running_still = set(words.pop("running_still"))
+        self.running_still.discard(words.pop("over", ""))
+        self.state.update(words)
 
     def end(self, status: int) -> End:
         """What its end means, once it has been reaped."""
@@ -156,12 +169,12 @@ class End(NamedTuple):
         return self.child.is_leaving and (by_us or self.status in (0, EXIT_UNTRUSTED))
 
     @property
-    def running_still(self) -> set[UUID]:
+    def cut_off(self) -> set[UUID]:
         """The claims whose tasks it cut off because it was told to stop: they may run again.
 
-        Nobody else's: of a claim that it did not name last, the task may have ended without its outcome being written.
+        Nobody else's: of a claim that it did not name, the task may have ended without its outcome being written.
         """
-        return {UUID(claim) for claim in self.child.state.get("running_still", ())} if self.was_told else set()
+        return {UUID(claim) for claim in self.child.running_still} if self.was_told else set()
 
     @property
     def how(self) -> str:
@@ -181,14 +194,6 @@ def command_line() -> list[str]:
         return [sys.executable, *sys.orig_argv[1:]]
     # Python knows the whole path of a script; the one that was typed may lead nowhere since a chdir.
     return [sys.executable, *(script if part == sys.argv[0] else part for part in sys.orig_argv[1:])]
-
-
-def start_directory() -> str | None:
-    """Where this process was started, as far as that is known; None for where it is now."""
-    main = sys.modules["__main__"]
-    if getattr(main, "__spec__", None) is not None and os.path.isabs(sys.path[0]) and os.path.isdir(sys.path[0]):
-        return sys.path[0]  # that is what `python -m` puts there
-    return steady_queue.STARTED_IN or None
 
 
 def what(options: Options) -> str:

@@ -45,6 +45,8 @@ class Post:
 
     options: Options
     child: Child | None = None
+    #: One that finishes its last tasks while another has its post already. Never two: that would be no bound at all.
+    retired: Child | None = None
     #: How many children in a row died young, and when the next may start.
     died_young: int = 0
     not_before: float = 0.0
@@ -67,8 +69,6 @@ class Crew:
         events: Events,
     ) -> None:
         self.posts = [Post(options) for options in posts]
-        #: Children that finish their last tasks, while others have their posts already.
-        self.retired: list[Child] = []
         #: Set when the last child has left after a stop.
         self.gone = asyncio.Event()
         self.bell = bell
@@ -86,7 +86,7 @@ class Crew:
 
     @property
     def children(self) -> list[Child]:
-        return [*self.retired, *(post.child for post in self.posts if post.child is not None)]
+        return [child for post in self.posts for child in (post.retired, post.child) if child is not None]
 
     @property
     def is_stopping(self) -> bool:
@@ -161,9 +161,8 @@ class Crew:
 
     def _reap(self, now: float) -> None:
         for post in self.posts:
-            if post.child is not None and post.child.state.get("retiring"):
-                self.retired.append(post.child)
-                post.child = None
+            if post.child is not None and post.retired is None and post.child.state.get("retiring"):
+                post.retired, post.child = post.child, None
         for child in self.children:
             status = child.popen.poll()
             if status is None:
@@ -182,10 +181,10 @@ class Crew:
             Facts(ended=int(child.state.get("ended", 0)), failed=int(child.state.get("failed", 0)))
         )
         pause = 0.0
-        if child in self.retired:
-            self.retired.remove(child)
+        post = next(post for post in self.posts if child in (post.child, post.retired))
+        if child is post.retired:
+            post.retired = None
         else:
-            post = next(post for post in self.posts if post.child is child)
             post.child = None
             # Nobody who leaves as told, or lived for long, is to blame.
             post.died_young = post.died_young + 1 if lived < YOUNG and not end.was_told else 0

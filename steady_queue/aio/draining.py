@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.outage import Outage
     from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.statement import Operation
 
 #: A job that is due within so many seconds is waited for.
 SOON = 5.0
@@ -28,6 +29,7 @@ class Draining:
         self,
         patterns: Sequence[str],
         *,
+        dispatches: bool,
         driver: AsyncDriver,
         ready: asyncio.Event,
         drained: Callable[[], None],
@@ -35,6 +37,7 @@ class Draining:
     ) -> None:
         self._patterns = [pattern.strip() for pattern in patterns]
         self._driver = driver
+        self._dispatches = dispatches
         self._ready = ready
         self._drained = drained
         self._outage = outage
@@ -45,9 +48,7 @@ class Draining:
         # Twice: statements of one look are not of one moment, and a job may move behind their back.
         while empty < 2:
             try:
-                empty = (
-                    0 if await self._driver.run(remains(self._driver.sql, self._patterns, within=SOON)) else empty + 1
-                )
+                empty = 0 if await self._driver.run(self._remains()) else empty + 1
             except Exception as error:
                 empty = 0
                 await self._outage.wait(self.name, error)
@@ -55,3 +56,6 @@ class Draining:
             self._outage.over(self.name)
             await asyncio.sleep(LOOK_EVERY if not empty else 0.05)
         self._drained()
+
+    def _remains(self) -> Operation[bool]:
+        return remains(self._driver.sql, self._patterns, within=SOON, is_dispatched=self._dispatches)

@@ -6,8 +6,7 @@ Events on the path of every job are told in batches and at DEBUG: a line for eac
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, dataclass_transform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,15 +15,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger("steady_queue")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Event:
-    """Something that happened; `level` is that of its log line."""
+    """Something that happened, with what its class annotates as fields; `level` is that of its log line.
+
+    Dataclasses to those who check types. Real ones would take longer to make than all else that a process imports.
+    """
 
     level: ClassVar[int] = logging.DEBUG
     text: ClassVar[str] = ""
 
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} cannot be changed")
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({fields})"
+
+
 class ProcessStarted(Event):
     level: ClassVar[int] = logging.INFO
     text: ClassVar[str] = (
@@ -37,7 +48,6 @@ class ProcessStarted(Event):
     threads: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStopping(Event):
     level: ClassVar[int] = logging.INFO
     text: ClassVar[str] = "%(name)s stops: %(running)d tasks run still"
@@ -45,7 +55,6 @@ class ProcessStopping(Event):
     running: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStopped(Event):
     level: ClassVar[int] = logging.INFO
     text: ClassVar[str] = "%(name)s stopped: %(released)d tasks given back, %(abandoned)d could not be stopped"
@@ -54,7 +63,6 @@ class ProcessStopped(Event):
     abandoned: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRegistered(Event):
     """The process has a row again, after others had declared it dead."""
 
@@ -64,14 +72,12 @@ class ProcessRegistered(Event):
     again: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobsClaimed(Event):
     text: ClassVar[str] = "claimed %(count)d jobs in %(milliseconds).1f ms"
     count: int
     milliseconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobsSettled(Event):
     text: ClassVar[str] = "settled %(count)d jobs in %(milliseconds).1f ms, %(promoted)d unblocked"
     count: int
@@ -79,7 +85,6 @@ class JobsSettled(Event):
     milliseconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobFailed(Event):
     """Logged by the framework already, with its traceback."""
 
@@ -89,7 +94,6 @@ class JobFailed(Event):
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobFenced(Event):
     """The claim had been taken back while the task ran: its outcome was not written."""
 
@@ -99,7 +103,6 @@ class JobFenced(Event):
     task_path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobReleased(Event):
     """Given back: not started, or really stopped."""
 
@@ -110,7 +113,6 @@ class JobReleased(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimsReconciled(Event):
     """Claims of ours that we do not know, because the reply to a claim was lost, went back to ready."""
 
@@ -119,14 +121,12 @@ class ClaimsReconciled(Event):
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobsDispatched(Event):
     text: ClassVar[str] = "dispatched %(count)d jobs, %(discarded)d discarded"
     count: int
     discarded: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessPruned(Event):
     level: ClassVar[int] = logging.WARNING
     text: ClassVar[str] = "%(name)s is dead (%(reason)s): %(jobs)d of its tasks were failed"
@@ -135,14 +135,12 @@ class ProcessPruned(Event):
     jobs: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OrphansFailed(Event):
     level: ClassVar[int] = logging.WARNING
     text: ClassVar[str] = "%(jobs)d tasks claimed by no registered process were failed"
     jobs: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SlotsRepaired(Event):
     """Slots without an owner: must not happen, so it is an error although it is repaired."""
 
@@ -151,26 +149,22 @@ class SlotsRepaired(Event):
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobsPromoted(Event):
     text: ClassVar[str] = "maintenance unblocked %(count)d jobs"
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobsCleared(Event):
     text: ClassVar[str] = "cleared %(count)d finished jobs"
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NobodyServes(Event):
     level: ClassVar[int] = logging.WARNING
     text: ClassVar[str] = "ready tasks wait in %(where)s, which no live process serves"
     where: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseLost(Event):
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = "%(service)s: the database cannot be used (%(error)s); trying again"
@@ -178,7 +172,6 @@ class DatabaseLost(Event):
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseBack(Event):
     level: ClassVar[int] = logging.WARNING
     text: ClassVar[str] = "%(service)s: the database is back after %(seconds).1f s"
@@ -186,7 +179,6 @@ class DatabaseBack(Event):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TrustLost(Event):
     """Others may take this process for dead by now: it claims nothing and stops its async tasks."""
 
@@ -196,7 +188,6 @@ class TrustLost(Event):
     threads: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomesUnwritten(Event):
     """The process stopped while the database was away: others will find these tasks and fail them."""
 
@@ -207,7 +198,6 @@ class OutcomesUnwritten(Event):
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimsTaken(Event):
     """Others have taken claims whose tasks still run here: those are stopped."""
 
@@ -219,7 +209,6 @@ class ClaimsTaken(Event):
     threads: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopBlocked(Event):
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = "the event loop is blocked for %(seconds).1f s by %(task)s, in %(where)s"
@@ -228,14 +217,12 @@ class LoopBlocked(Event):
     where: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerLost(Event):
     level: ClassVar[int] = logging.WARNING
     text: ClassVar[str] = "the listener for new tasks is silent (%(error)s): polling until it is replaced"
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeFault(Event):
     """An error of ours that was survived."""
 
@@ -245,14 +232,12 @@ class RuntimeFault(Event):
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRetiring(Event):
     level: ClassVar[int] = logging.INFO
     text: ClassVar[str] = "this process takes no more tasks: %(reason)s"
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildStarted(Event):
     level: ClassVar[int] = logging.INFO
     text: ClassVar[str] = "%(what)s started as process %(pid)d"
@@ -260,7 +245,6 @@ class ChildStarted(Event):
     what: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildLeft(Event):
     """A child process ended because it was told to."""
 
@@ -272,7 +256,6 @@ class ChildLeft(Event):
     lived: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildDied(Event):
     """A child process ended unasked; `pause`: how long until its post is filled again."""
 
@@ -285,7 +268,6 @@ class ChildDied(Event):
     pause: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CrewStopping(Event):
     level: ClassVar[int] = logging.INFO
     text: ClassVar[str] = (
@@ -295,7 +277,6 @@ class CrewStopping(Event):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSilent(Event):
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = "process %(pid)d, %(what)s, has not been heard for %(seconds).0f s and is killed"
@@ -304,7 +285,6 @@ class ChildSilent(Event):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildBuried(Event):
     """What became of the tasks that a child had when it ended."""
 
@@ -332,5 +312,4 @@ class Events:
 def log(event: Event) -> None:
     """The subscriber that writes log lines."""
     if logger.isEnabledFor(event.level):
-        values = {field.name: getattr(event, field.name) for field in fields(event)}
-        logger.log(event.level, event.text, values, extra={"event": type(event).__name__})
+        logger.log(event.level, event.text, vars(event), extra={"event": type(event).__name__})

@@ -65,7 +65,19 @@ def is_gone(process: Registered | Vitals) -> bool:
             return False
     except (ValueError, KeyError, TypeError):
         return False
-    return start_time(process.pid) != str(started)
+    now = start_time(process.pid)
+    return now != str(started) if now is not None else not _exists(process.pid)
+
+
+def _exists(pid: int) -> bool:
+    """Whether there is such a process; /proc may hide those of other users."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
 
 
 def hostname() -> str:

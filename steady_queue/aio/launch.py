@@ -17,15 +17,16 @@ from steady_queue.aio.events import Events, log
 from steady_queue.aio.retirement import Retirement
 from steady_queue.aio.signals import obeyed
 from steady_queue.aio.status import Facts, Status
-from steady_queue.aio.supervisor import Supervisor
 from steady_queue.aio.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from steady_queue.aio.child import Orders
     from steady_queue.aio.lanes import OtherThreads
     from steady_queue.aio.process import Process
+    from steady_queue.aio.supervisor import Supervisor
+    from steady_queue.configuration import Options
     from steady_queue.overrides import Resolved
     from steady_queue.store.drivers.pool import AsyncDriver
 
@@ -54,17 +55,17 @@ def child(given: Orders) -> None:
 async def _alone(resolved: Resolved, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
     from steady_queue.aio.embedding import prepared
 
-    tally = Tally()
     options = resolved.options
+    tally = Tally(options.max_tasks)
     threads = _other_threads()
     process = prepared(options, events=Events([log, tally]))
-    posts = options.beside_one_loop()
-    supervisor = Supervisor(posts, beside=process, every=OFTEN if shows_status else None) if posts else None
+    supervisor = _supervisor_of(options.beside_one_loop(), shows_status, beside=process)
     main = supervisor or process
     if before_exit is not None:
         process.at_last = partial(_exit_beside_what_runs, process, threads, before_exit)
-    _retire_in_time(process, tally, process.retire)
-    if resolved.drain:
+    if not resolved.drain:  # which ends with empty queues, and not before
+        _retire_in_time(process, tally, process.retire)
+    else:
         process.companions.append(_draining(resolved, main, process.services.upkeep).run)
     if shows_status:
         process.companions.append(_status(supervisor, process, tally).run)
@@ -78,7 +79,7 @@ async def _child(given: Orders) -> None:
     from steady_queue.aio.embedding import prepared
     from steady_queue.aio.tether import Tether
 
-    tally = Tally()
+    tally = Tally(given.options.max_tasks)
     threads = _other_threads()
 
     def state() -> dict[str, object]:
@@ -99,16 +100,21 @@ async def _child(given: Orders) -> None:
         leave=leave,
     )
 
+    def leaving() -> None:
+        process.services.told_of_end = tether.over
+        tether.hand_over(process.services.unfinished_claims())
+
     def stop() -> None:
-        tether.say(leaving=True)
+        leaving()
         process.stop_by_signal()
 
     def quit_now() -> None:
-        tether.say(leaving=True)
+        leaving()
         process.quit_by_signal()
 
     def retire() -> None:
-        tether.say(leaving=True, retiring=True)
+        leaving()
+        tether.say(retiring=True)
         process.retire()
 
     process.at_last = partial(_exit_beside_what_runs, process, threads, lambda: None)
@@ -123,7 +129,8 @@ async def _child(given: Orders) -> None:
 
 async def _supervisor(resolved: Resolved, shows_status: bool) -> None:
     options = resolved.options
-    supervisor = Supervisor(options.per_process(), every=OFTEN if shows_status else None)
+    supervisor = _supervisor_of(options.per_process(), shows_status)
+    assert supervisor is not None, "options without a problem run something"
     if resolved.drain:
         supervisor.companions.append(_draining(resolved, supervisor, supervisor.driver).run)
     if shows_status:
@@ -132,6 +139,15 @@ async def _supervisor(resolved: Resolved, shows_status: bool) -> None:
         await supervisor.run()
     if supervisor.refusal is not None:
         raise supervisor.refusal
+
+
+def _supervisor_of(posts: Sequence[Options], shows_status: bool, beside: Process | None = None) -> Supervisor | None:
+    """The supervisor of these processes, if there are any."""
+    if not posts:
+        return None
+    from steady_queue.aio.supervisor import Supervisor
+
+    return Supervisor(posts, beside=beside, every=OFTEN if shows_status else None)
 
 
 def _other_threads() -> OtherThreads:
@@ -153,7 +169,10 @@ def _retire_in_time(process: Process, tally: Tally, retire: Callable[[], None]) 
 
 def _draining(resolved: Resolved, main: Process | Supervisor, driver: AsyncDriver) -> Draining:
     patterns = [name for worker in resolved.options.workers for name in worker.queues]
-    return Draining(patterns, driver=driver, ready=main.ready, drained=main.stop, outage=main.outage)
+    dispatches = bool(resolved.options.dispatchers) and not resolved.options.only_work
+    return Draining(
+        patterns, dispatches=dispatches, driver=driver, ready=main.ready, drained=main.stop, outage=main.outage
+    )
 
 
 def _status(supervisor: Supervisor | None, process: Process | None, tally: Tally | None) -> Status:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from math import inf
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -80,7 +81,7 @@ class Process:
         self._leave_to_supervisor = leave_to_supervisor
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._flush_within = FLUSH_WITHIN
+        self._flush_within = inf
         self._flushing = CancelScope()
         self.services = Services(
             options,
@@ -124,7 +125,7 @@ class Process:
             self.ready.set()
             end_local()
             self.services.watchdog.stop()
-            with move_on_after(self._flush_within, shield=True):
+            with move_on_after(min(self._flush_within, FLUSH_WITHIN), shield=True):
                 await self.services.close()
 
     async def _work(self, upkeep: TaskGroup) -> None:
@@ -161,17 +162,21 @@ class Process:
     def stop(self, seconds: float | None = None) -> None:
         """Stop, and let tasks run for so long, or the `shutdown_timeout`; more than once does no harm."""
         self._stop.set()
+        self._flush(within=FLUSH_WITHIN)
         self.services.stopping.allow(steady_queue.shutdown_timeout.total_seconds() if seconds is None else seconds)
 
     def quit(self) -> None:
         """Stop without waiting for tasks: what has ended is written if that takes no longer than a moment."""
-        self._flush_within = QUIT_WITHIN
-        self._flushing.deadline = min(self._flushing.deadline, current_time() + QUIT_WITHIN)
         self.stop(0.0)
+        self._flush(within=QUIT_WITHIN)
 
     def retire(self) -> None:
-        """Take no more tasks, and stop when those that run have ended, however long that takes."""
+        """Take no more tasks, and stop when those that run have ended and are settled, however long that takes."""
         self._stop.set()
+
+    def _flush(self, *, within: float) -> None:
+        self._flush_within = min(self._flush_within, within)
+        self._flushing.deadline = min(self._flushing.deadline, current_time() + within)
 
     def stop_by_signal(self) -> None:
         """The same as `stop` from the handler of a signal, which is obeyed even if a task blocks the loop for ever."""

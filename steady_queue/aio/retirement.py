@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,8 +41,10 @@ class Retirement:
         self._rss = rss or resident
 
     async def run(self) -> None:
-        while (reason := self._reason()) is None:  # noqa: ASYNC110, memory tells nobody that it grows
-            await asyncio.sleep(LOOK_EVERY)
+        while (reason := self._reason()) is None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY):  # memory tells nobody that it grows
+                    await self._tally.reached.wait()
         self._events.tell(events.ProcessRetiring(reason=reason))
         self._retire()
 

@@ -62,6 +62,8 @@ class Services:
         self.clock = clock
         self.events = events
         self.outage = outage
+        #: Called with each claim whose task has ended, if somebody wants to know.
+        self.told_of_end: Callable[[UUID], None] | None = None
         self._is_stopping = is_stopping
         self._leave = leave
         self._loop = asyncio.get_running_loop()
@@ -226,6 +228,8 @@ class Services:
         return self.trust.is_held and not self.settler.is_full and not self.limited_settler.is_full
 
     def _ended(self, outcome: Outcome) -> None:
+        if self.told_of_end is not None:
+            self.told_of_end(outcome.claim.claim_id)
         settler = self.settler if outcome.claim.concurrency_key is None else self.limited_settler
         settler.put(outcome)
 

@@ -43,8 +43,8 @@ def obeyed(*, stop: Callable[[], object], quit_now: Callable[[], object], for_go
 
     before = {number: signal.getsignal(number) for number in (*GRACEFUL, signal.SIGQUIT)}
     for number, handler in before.items():
-        # Ignored by whoever started us: nohup does so with HUP.
-        if handler is not signal.SIG_IGN or number == signal.SIGTERM:
+        # Ignored by whoever started us: nohup does so with HUP, a shell's `&` with INT. By QUIT only we can be meant.
+        if handler is not signal.SIG_IGN or number in (signal.SIGTERM, signal.SIGQUIT):
             signal.signal(number, obey)
     try:
         yield

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -19,7 +20,7 @@ from steady_queue import wake
 from steady_queue.aio import events
 from steady_queue.aio.bell import Bell
 from steady_queue.aio.clock import SystemClock
-from steady_queue.aio.crew import Crew
+from steady_queue.aio.crew import KILL_AFTER, QUIT_AFTER, Crew
 from steady_queue.aio.events import Events
 from steady_queue.aio.heartbeat import Heartbeat
 from steady_queue.aio.identity import describe, hostname
@@ -28,6 +29,7 @@ from steady_queue.aio.patience import LONGEST, Patient
 from steady_queue.aio.starting import admit, unless_stopped
 from steady_queue.aio.trust import Trust
 from steady_queue.aio.undertaker import Undertaker
+from steady_queue.aio.watchdog import EXIT_UNTRUSTED
 from steady_queue.databases import open_async, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError
 from steady_queue.store.notify import notify
@@ -81,9 +83,7 @@ class Supervisor:
         self.outage = Outage(clock=clock, events=self.events)
         common: dict[str, Any] = {"driver": self.driver, "events": self.events, "outage": self.outage}
         self.heartbeat = Heartbeat(
-            process=NewProcess(
-                self.id, "supervisor", self.name, os.getpid(), hostname(), None, describe([{"kind": "supervisor"}])
-            ),
+            process=self._row(len(posts)),
             interval=interval,
             trust=trust,
             lost_trust=lambda: None,  # it has no claims
@@ -104,6 +104,10 @@ class Supervisor:
             clock=clock,
             events=self.events,
         )
+
+    def _row(self, posts: int) -> NewProcess:
+        metadata = describe([{"kind": "supervisor", "posts": posts}])
+        return NewProcess(self.id, "supervisor", self.name, os.getpid(), hostname(), None, metadata)
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -139,8 +143,11 @@ class Supervisor:
                     # The children do not wait for it: nobody depends on a supervisor's row.
                     await unless_stopped(self._stop, self.heartbeat.register)
                     upkeep.start_soon(self.heartbeat.run)
-            with move_on_after(self._flush_within, shield=True):
+            with move_on_after(self._flush_within, shield=True) as leaving:
                 await self._leave()
+            if leaving.cancelled_caught:
+                error = "the database did not answer: others will find what is left of this supervisor and its children"
+                self.events.tell(events.RuntimeFault(where="stopping", error=error))
             upkeep.cancel_scope.cancel()
 
     async def _run_beside(self, process: Process) -> None:
@@ -188,14 +195,23 @@ class Supervisor:
 
     def stop_by_signal(self) -> None:
         """The same as `stop` from the handler of a signal."""
+        _leave_after(steady_queue.shutdown_timeout.total_seconds() + 2 * FLUSH_WITHIN + QUIT_AFTER + KILL_AFTER)
         if self.beside is not None:
             self.beside.stop_by_signal()
         self._loop.call_soon_threadsafe(self.stop)
 
     def quit_by_signal(self) -> None:
+        _leave_after(2 * QUIT_WITHIN + KILL_AFTER)
         if self.beside is not None:
             self.beside.quit_by_signal()
         self._loop.call_soon_threadsafe(self.quit)
+
+
+def _leave_after(seconds: float) -> None:
+    """End this process in time, whatever holds up its loop: a log that nobody reads, say. Its children notice."""
+    timer = threading.Timer(seconds, os._exit, [EXIT_UNTRUSTED])
+    timer.daemon = True
+    timer.start()
 
 
 async def _nothing() -> None:

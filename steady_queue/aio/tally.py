@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from math import inf
 from typing import TYPE_CHECKING
 
 from steady_queue.aio import events
@@ -13,9 +15,12 @@ if TYPE_CHECKING:
 class Tally:
     """A subscriber of events."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int | None = None) -> None:
         self.ended = 0
         self.failed = 0
+        #: Set when so many have ended.
+        self.reached = asyncio.Event()
+        self._limit = inf if limit is None else limit
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, events.JobsSettled):
@@ -24,3 +29,5 @@ class Tally:
             self.failed += 1
         elif isinstance(event, events.JobReleased):
             self.ended -= 1
+        if self.ended >= self._limit:
+            self.reached.set()

@@ -45,8 +45,12 @@ class Tether:
     def hand_over(self, claims: Collection[UUID]) -> bool:
         """Leave claims whose tasks still run to the supervisor; False when there is none any more."""
         if self.is_held:
-            self.say(running_still=[claim.hex for claim in claims], within=HAND_OVER)
+            self.say(leaving=True, running_still=[claim.hex for claim in claims], within=HAND_OVER)
         return self.is_held
+
+    def over(self, claim: UUID) -> None:
+        """Say that a task has ended: it must not run again, whatever becomes of its outcome and of this process."""
+        self.say(over=claim.hex)
 
     def say(self, *, within: float = 0.0, **words: Any) -> None:
         """Tell the supervisor; one that does not listen, or is gone, holds up nobody for longer than this."""

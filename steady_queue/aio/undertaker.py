@@ -66,7 +66,7 @@ class Undertaker:
         error = report(ProcessExitError, f"{name} ({what(child.options)}) {told}{ended.how}")
         while True:
             try:
-                operation = end(self._driver.sql, child.id, name, error, give_back=ended.running_still)
+                operation = end(self._driver.sql, child.id, name, error, give_back=ended.cut_off)
                 fates = await self._driver.run(operation)
                 break
             except Exception as failure:

@@ -13,7 +13,6 @@ from uuid import uuid4
 from steady_queue.aio import events
 from steady_queue.aio.bell import Bell
 from steady_queue.errors import StoreUnavailable
-from steady_queue.store.drivers import postgres
 from steady_queue.store.notify import CHANNEL, notify
 
 if TYPE_CHECKING:
@@ -61,6 +60,8 @@ class Wakeup:
 
     async def _listen(self) -> None:
         broken = Bell()
+        from steady_queue.store.drivers import postgres  # only where it is the database
+
         connection = await postgres.listen(self._parameters, CHANNEL, self._hear, broken.ring)
         try:
             while await self._is_heard():

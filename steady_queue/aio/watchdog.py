@@ -53,6 +53,7 @@ class Watchdog:
         self._answered = threading.Event()
         self._stop = threading.Event()
         self._leave_by = inf
+        self._reporter: threading.Thread | None = None
         self.blocked_count = 0
 
     def start(self) -> None:
@@ -83,10 +84,7 @@ class Watchdog:
         self.blocked_count += 1
         pause = PATIENCE
         while not self._stop.is_set():
-            task = self._name_of(asyncio.current_task(self._loop))
-            where = _place(sys._current_frames().get(self._loop_thread))
-            seconds = time.monotonic() - asked
-            self._events.tell(events.LoopBlocked(seconds=seconds, task=task, where=where))
+            self._report(asked)
             pause = min(pause * 2, 30.0)
             until = time.monotonic() + pause
             while (now := time.monotonic()) < until:
@@ -95,6 +93,16 @@ class Watchdog:
                 if not self._trust.is_held or now > self._leave_by:
                     self._leave(EXIT_UNTRUSTED)
                     return
+
+    def _report(self, asked: float) -> None:
+        """Tell of it in a thread of its own: what blocks the loop may be the very log that this would be written to."""
+        if self._reporter is not None and self._reporter.is_alive():
+            return
+        task = self._name_of(asyncio.current_task(self._loop))
+        where = _place(sys._current_frames().get(self._loop_thread))
+        event = events.LoopBlocked(seconds=time.monotonic() - asked, task=task, where=where)
+        self._reporter = threading.Thread(target=self._events.tell, args=(event,), daemon=True)
+        self._reporter.start()
 
 
 def _place(frame: FrameType | None) -> str:

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -18,13 +19,14 @@ from django.apps import apps
 from django.utils.autoreload import StatReloader
 from django.utils.module_loading import autodiscover_modules
 
-from steady_queue.aio.child import command_line, start_directory
+import steady_queue
+from steady_queue.aio.child import command_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping
     from types import FrameType
 
-#: Says that this is the process that is started again.
+#: Says that this is the process that is started again, and by which descriptor it notices that its reloader is gone.
 VARIABLE = "STEADY_QUEUE_RELOADED"
 #: How often files are looked at, in seconds.
 LOOK_EVERY = 0.5
@@ -44,12 +46,11 @@ class Reloader:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores HUP
                 signal.signal(number, self._pass_on)
+        # The end that we keep is closed with this process, whatever ends it, and the other notices.
+        theirs, _ours = os.pipe()
         while True:
             before = self._snapshot()
-            # In a session of its own: the terminal's Ctrl-C is passed on as well, and must not reach it twice.
-            self._process = subprocess.Popen(  # noqa: S603, the line that started this process itself
-                command_line(), cwd=start_directory(), env={**os.environ, VARIABLE: "1"}, start_new_session=True
-            )
+            self._process = self._started(theirs)
             if self._is_stopping:  # told so when there was nobody to pass it on to
                 self._process.terminate()
             changed = self._changed(before)
@@ -65,6 +66,16 @@ class Reloader:
             status = self._status()
             if self._is_stopping:
                 return status
+
+    def _started(self, line: int) -> subprocess.Popen[bytes]:
+        # In a session of its own: the terminal's Ctrl-C is passed on as well, and must not reach it twice.
+        return subprocess.Popen(  # noqa: S603, the line that started this process itself
+            command_line(),
+            cwd=steady_queue.STARTED_IN or None,
+            env={**os.environ, VARIABLE: str(line)},
+            pass_fds=[line],
+            start_new_session=True,
+        )
 
     def _watch_apps(self) -> None:
         """Also files that this process has not imported: what is new, and what could not be imported."""
@@ -104,3 +115,18 @@ class Reloader:
     def _say(self, text: str) -> None:
         self._out.write(f"steady_queue: {text}\n")
         self._out.flush()
+
+
+def follow(environ: MutableMapping[str, str]) -> bool:
+    """Whether a reloader has started this process, which then stops when that is gone."""
+    line = environ.pop(VARIABLE, None)
+    if line is None:
+        return False
+    os.set_inheritable(int(line), False)
+    threading.Thread(target=_stop_without, args=(int(line),), name="steady-queue-reloader", daemon=True).start()
+    return True
+
+
+def _stop_without(line: int) -> None:
+    os.read(line, 1)
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -14,20 +14,24 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Flow
 
 
-def remains(sql: Dialect, patterns: Sequence[str], *, within: float) -> Operation[bool]:
+def remains(sql: Dialect, patterns: Sequence[str], *, within: float, is_dispatched: bool = True) -> Operation[bool]:
     """Whether a job in queues of these patterns is ready, blocked, claimed, or due within so many seconds.
 
-    What is ready or blocked in a paused queue does not count: nobody will run it.
+    What is ready or blocked in a paused queue does not count: nobody will run it. Without a dispatcher of the caller's
+    own (`is_dispatched`), neither does what has been due for that long: others would have moved it.
     """
-    return Operation("remains", partial(_remains, sql, list(patterns), within), transaction=False)
+    return Operation("remains", partial(_remains, sql, list(patterns), within, is_dispatched), transaction=False)
 
 
-def _remains(sql: Dialect, patterns: Sequence[str], within: float) -> Flow[bool]:
+def _remains(sql: Dialect, patterns: Sequence[str], within: float, is_dispatched: bool) -> Flow[bool]:
     fits, values = _fits(patterns)
     not_paused = " AND NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = j.queue_name)"
+    due = f" AND e.scheduled_at < {sql.ago(-within)}"
+    if not is_dispatched:
+        due += f" AND e.scheduled_at > {sql.ago(within)}"
     # In the order in which jobs move: one that moves on meanwhile is seen in a later table.
     for table, where in (
-        ("scheduledexecution", f" AND e.scheduled_at < {sql.ago(-within)}"),
+        ("scheduledexecution", due),
         ("blockedexecution", not_paused),
         ("readyexecution", not_paused),
         ("claimedexecution", ""),

@@ -9,6 +9,7 @@ from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from uuid import UUID
 
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
@@ -22,6 +23,8 @@ class Vitals(NamedTuple):
     pid: int
     hostname: str
     metadata: str
+    id: UUID
+    supervisor_id: UUID | None
     last_heartbeat_at: datetime
     polled_at: datetime | None
     now: datetime
@@ -37,6 +40,6 @@ def _find_vitals(sql: Dialect, hostname: str) -> Flow[list[Vitals]]:
     rows = yield sql.say(
         f"SELECT {columns}, {sql.now} FROM steady_queue_process WHERE hostname = ? ORDER BY name",
         hostname,
-        returns=".....ttt",
+        returns=".....uuttt",
     )
     return [Vitals._make(row) for row in rows]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 
 import pytest
 
+from steady_queue.aio import identity
 from steady_queue.aio.identity import describe, is_gone, start_time
 from steady_queue.aio.pace import AGAIN, BURST, GAP, LISTENING, Pace
 from steady_queue.aio.queues import expand
@@ -149,8 +151,6 @@ def registered(pid: int, metadata: str) -> Registered:
 
 
 def test_this_very_process_is_not_gone_and_another_with_its_id_is() -> None:
-    import os
-
     mine = describe([])
     assert not is_gone(registered(os.getpid(), mine))
     assert is_gone(registered(os.getpid(), mine.replace(str(start_time(os.getpid())), "1")))
@@ -159,3 +159,11 @@ def test_this_very_process_is_not_gone_and_another_with_its_id_is() -> None:
 @pytest.mark.parametrize("metadata", ["", "{}", "[]", "null", "nonsense", '{"boot": "other", "started": "1"}'])
 def test_in_doubt_a_process_is_not_gone(metadata: str) -> None:
     assert not is_gone(registered(2**22 + 1, metadata))
+
+
+def test_a_process_that_the_system_hides_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with /proc mounted so that a user sees only his own."""
+    mine = describe([])
+    monkeypatch.setattr(identity, "start_time", lambda pid: None)
+    assert not is_gone(registered(os.getppid(), mine))
+    assert is_gone(registered(2**22 + 1, mine))

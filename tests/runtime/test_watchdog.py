@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
 from steady_queue.aio import running, watchdog
 from steady_queue.aio.clock import SystemClock
-from steady_queue.aio.events import LoopBlocked
+from steady_queue.aio.events import Events, LoopBlocked
 from steady_queue.aio.trust import Trust
 from steady_queue.aio.watchdog import EXIT_UNTRUSTED, Watchdog
 from tests.runtime import tasks
 from tests.support.running import PATIENCE, Heard, ended, until, worker
-
-if TYPE_CHECKING:
-    import asyncio
 
 pytestmark = pytest.mark.anyio
 
@@ -48,6 +44,22 @@ async def test_a_task_that_blocks_its_own_thread_is_not_reported(database: str, 
 
 
 async def test_a_blocked_loop_that_outlasts_trust_ends_the_process(watchful: None) -> None:
+    heard = Heard()
+    assert left_by(heard) == [EXIT_UNTRUSTED]
+    await until(lambda: bool(heard.of(LoopBlocked)))
+    assert heard.of(LoopBlocked)[0].task == "this very test"
+
+
+async def test_a_log_that_nobody_reads_cannot_keep_a_process_that_must_end(watchful: None) -> None:
+    stuck = threading.Event()
+    try:
+        assert left_by(Events([lambda event: stuck.wait(PATIENCE)])) == [EXIT_UNTRUSTED]
+    finally:
+        stuck.set()
+
+
+def left_by(events: Events) -> list[int]:
+    """How a process leaves whose loop is blocked, by this very function, past the time of its trust."""
     left: list[int] = []
     gone = threading.Event()
 
@@ -55,32 +67,16 @@ async def test_a_blocked_loop_that_outlasts_trust_ends_the_process(watchful: Non
         left.append(code)
         gone.set()
 
-    def name_of(task: asyncio.Task[object] | None) -> str:
-        return "this very test"
-
-    heard = Heard()
     guard = Watchdog(
         trust=Trust(alive_seconds=0.5, clock=SystemClock()),
-        name_of=name_of,
+        name_of=lambda task: "this very test",
         lost_trust=lambda: None,
-        events=heard,
+        events=events,
         leave=leave,
     )
     guard.start()
     try:
-        assert gone.wait(PATIENCE)  # in the loop's own thread: it is blocked
+        assert gone.wait(PATIENCE)
     finally:
         guard.stop()
-    assert left == [EXIT_UNTRUSTED]
-    assert heard.of(LoopBlocked)[0].task == "this very test"
-
-
-async def test_a_watchdog_ends_with_its_loop() -> None:
-    def guards() -> list[threading.Thread]:
-        return [thread for thread in threading.enumerate() if thread.name == "steady-queue-watchdog"]
-
-    trust = Trust(alive_seconds=60, clock=SystemClock())
-    guard = Watchdog(trust=trust, name_of=str, lost_trust=lambda: None, events=Heard())
-    guard.start()
-    guard.stop()
-    await until(lambda: not guards())
+    return left

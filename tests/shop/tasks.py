@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import threading
@@ -192,3 +193,10 @@ def forks_and_terminates() -> int | None:
     child.terminate()
     child.join(20)
     return child.exitcode
+
+
+@task
+def holds_the_lock(path: str) -> None:
+    """Let nothing else of the process run, from when the file exists."""
+    blocks_until_file.func(path)
+    re.match(r"(a+)+$", "a" * 64 + "b")  # takes longer than the universe has existed

@@ -62,6 +62,25 @@ async def test_a_sync_task_that_ended_behind_a_blocked_loop_is_not_given_back(da
 
 
 @pytest.mark.only_on("sqlite")
+async def test_what_ran_in_a_process_that_could_only_be_killed_is_given_back(database: str, tmp_path: Path) -> None:
+    """Nothing else can run in it while a task holds the interpreter's lock, not even what would end it."""
+    first, then = tmp_path / "first", tmp_path / "then"
+    finished = await tasks.awaits_file.aenqueue(str(first))
+    await tasks.never_ends.aenqueue()
+    await tasks.holds_the_lock.aenqueue(str(then))
+    with command(database, patience=3) as process:
+        for _ in range(3):
+            await prints(process, "began")
+        process.send_signal(signal.SIGTERM)
+        await prints(process, "stops: 3 tasks")
+        first.touch()
+        assert await values(finished) == ["done"]
+        then.touch()
+        assert "was killed by SIGKILL" in await printed_by(process)
+    assert await aside(counts, database) == {"ready": 2}
+
+
+@pytest.mark.only_on("sqlite")
 async def test_a_process_that_a_task_has_forked_ends_by_term_and_speaks_for_nobody(database: str) -> None:
     with command(database) as process:
         assert await values(await tasks.forks_and_terminates.aenqueue()) == [-signal.SIGTERM]

@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import BaseCommand, CommandError
 
 import steady_queue
-from steady_queue import logs, preflight
-from steady_queue.aio import launch
+from steady_queue import logs
 from steady_queue.aio.child import orders
-from steady_queue.aio.pidfile import held
-from steady_queue.banner import banner
 from steady_queue.configuration import configured
 from steady_queue.errors import ConfigurationError
-from steady_queue.health import judge
-from steady_queue.management.reloader import VARIABLE as RELOADED
-from steady_queue.management.reloader import Reloader
 from steady_queue.overrides import resolve
+
+# The rest is imported where it is needed: a child, a probe and a supervisor each need little of it, and must be quick.
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -108,18 +104,29 @@ class Command(BaseCommand):
         given = orders(os.environ)
         try:
             if given is not None:
+                from steady_queue.aio import launch
+
                 logs.show(options["verbosity"], given.options.log_format)
                 launch.child(given)
             else:
                 {"run": self.run, "check": self.check_all, "health": self.health}[options["action"]](options)
         except ConfigurationError as error:
             raise CommandError(str(error)) from error
+        except KeyboardInterrupt:  # before anything runs that could be stopped
+            sys.exit(130)
 
     def run(self, options: dict[str, Any]) -> None:
         """Run until told to stop."""
-        if options["reload"] and RELOADED not in os.environ:
-            sys.exit(Reloader(sys.stderr).run())
+        if options["reload"]:
+            from steady_queue.management import reloader
+
+            if not reloader.follow(os.environ):
+                sys.exit(reloader.Reloader(sys.stderr).run())
         resolved = self._resolved(options)
+        from steady_queue.aio import launch
+        from steady_queue.aio.pidfile import held
+        from steady_queue.banner import banner
+
         is_text = resolved.options.log_format == "text"
         logs.show(options["verbosity"], resolved.options.log_format)
         shows_status = is_text and options["verbosity"] >= 1 and sys.stderr.isatty()
@@ -134,6 +141,8 @@ class Command(BaseCommand):
 
     def check_all(self, options: dict[str, Any]) -> None:
         """Tell every problem at once, and start nothing."""
+        from steady_queue import preflight
+
         try:
             resolved = resolve(configured(), options, os.environ)
         except ConfigurationError:
@@ -149,6 +158,8 @@ class Command(BaseCommand):
 
     def health(self, options: dict[str, Any]) -> None:
         """Whether the workers of this machine look for tasks."""
+        from steady_queue.health import judge
+
         try:
             max_age = None if options["max_age"] is None else timedelta(seconds=float(options["max_age"]))
         except (ValueError, OverflowError):
@@ -161,6 +172,8 @@ class Command(BaseCommand):
 
     def _resolved(self, options: dict[str, Any]) -> Resolved:
         """What is to run; refused with every problem that can be found without the database."""
+        from steady_queue import preflight
+
         resolved = resolve(configured(), options, os.environ)
         found = preflight.at_start(resolved.options, resolved.named_queues)
         problems = [*resolved.problems, *found.errors]

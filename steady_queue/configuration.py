@@ -66,7 +66,7 @@ class Dispatcher:
     concurrency_maintenance_interval: timedelta = timedelta(seconds=600)
 
     def problems(self) -> Iterator[str]:
-        yield from _count("batch_size", self.batch_size, 1)
+        yield from _count("batch_size", self.batch_size, 1, 100_000)
         yield from _interval("polling_interval", self.polling_interval)
         yield from _interval("concurrency_maintenance_interval", self.concurrency_maintenance_interval)
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
 import steady_queue
@@ -85,7 +85,7 @@ class Child:
         ours.setblocking(False)
         try:
             # In a file that has no name: a variable cannot hold the orders of a worker with very many queues.
-            with tempfile.TemporaryFile("w+") as file:
+            with unnamed_file() as file:
                 file.write(given._replace(line=theirs.fileno()).to_json())
                 file.flush()
                 file.seek(0)
@@ -201,6 +201,13 @@ def what(options: Options) -> str:
     if not options.workers:
         return "dispatcher"
     return f"worker ({', '.join(name for worker in options.workers for name in worker.queues)})"
+
+
+def unnamed_file() -> IO[str]:
+    """In memory where the system has that: a container may have no directory to write to."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("steady-queue-orders"), "w+")
+    return tempfile.TemporaryFile("w+")
 
 
 def new_orders(options: Options, *, supervisor_id: UUID, every: float) -> Orders:

@@ -160,9 +160,6 @@ class Crew:
             self._tell_all(signal.SIGQUIT)
 
     def _reap(self, now: float) -> None:
-        for post in self.posts:
-            if post.child is not None and post.retired is None and post.child.state.get("retiring"):
-                post.retired, post.child = post.child, None
         for child in self.children:
             status = child.popen.poll()
             if status is None:
@@ -174,6 +171,9 @@ class Crew:
             end = child.end(status)
             self._remove(child, end, now)
             self._ended(end)
+        for post in self.posts:
+            if post.child is not None and post.retired is None and post.child.state.get("retiring"):
+                post.retired, post.child = post.child, None
 
     def _remove(self, child: Child, end: End, now: float) -> None:
         lived = now - child.started

@@ -87,7 +87,9 @@ async def _child(given: Orders) -> None:
         return {"ready": process.ready.is_set(), "running": running, "ended": tally.ended, "failed": tally.failed}
 
     def leave(status: int) -> None:
-        tether.hand_over(process.services.unfinished_claims())
+        # Only what was told to stop may run again. Who leaves because others took it for dead has nothing to give back.
+        if process.services.told_of_end is not None:
+            tether.hand_over(process.services.unfinished_claims())
         os._exit(status)
 
     tether = Tether(line_of(given), every=given.every, state=state)

@@ -84,6 +84,20 @@ def test_one_that_is_not_well_makes_the_machine_unhealthy(database: str) -> None
     assert [line.partition(":")[0] for line in found.lines] == ["one", "two"]
 
 
+def test_a_supervisor_with_a_vacant_post_makes_the_machine_unhealthy_until_it_is_filled(database: str) -> None:
+    metadata = describe([{"kind": "supervisor", "posts": 2}])
+    supervisor = registered(database, kind="supervisor", name="chief", metadata=metadata)
+    registered(database, polled_ago=1, supervisor_id=supervisor)
+    registered(database, polled_ago=1, name="of another")
+    found = judge()
+    assert not found.healthy
+    assert found.lines[-1] == "chief: 1 of its 2 processes are missing"
+    registered(database, polled_ago=1, supervisor_id=supervisor)
+    found = judge()
+    assert found.healthy
+    assert len(found.lines) == 3
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -20,6 +20,8 @@ from steady_queue import task
 from steady_queue.concurrency import limits_concurrency
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from steady_queue.compat import TaskContext
 
 
@@ -185,11 +187,19 @@ def exits_by(number: int) -> None:
     signal.pause()
 
 
+def _say_and_sleep(line: Connection) -> None:
+    line.send("here")
+    time.sleep(600)
+
+
 @task
 def forks_and_terminates() -> int | None:
     """The exit status of a child process of its own that was told to stop."""
-    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    fork = multiprocessing.get_context("fork")
+    ours, theirs = fork.Pipe()
+    child = fork.Process(target=_say_and_sleep, args=(theirs,))
     child.start()
+    ours.recv()  # Python forgets a signal that comes before the fork is complete
     child.terminate()
     child.join(20)
     return child.exitcode

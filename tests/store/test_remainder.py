@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from tests.support.stores import Store
 
 
-def left(store: Store, *patterns: str, within: float = 5.0) -> bool:
-    return store.run(remains(store.sql, patterns or ["*"], within=within))
+def left(store: Store, *patterns: str, within: float = 5.0, is_dispatched: bool = True) -> bool:
+    return store.run(remains(store.sql, patterns or ["*"], within=within, is_dispatched=is_dispatched))
 
 
 def pause(store: Store, queue: str) -> None:
@@ -48,6 +48,15 @@ def test_a_scheduled_job_counts_when_it_is_due_soon(store: Store) -> None:
     assert not left(store, within=5)
     assert left(store, within=120)
     assert not left(store, "other", within=120)
+
+
+def test_a_scheduled_job_that_nobody_moves_counts_for_a_while_only(store: Store) -> None:
+    store.enqueue(job(scheduled_at=later(seconds=60)))
+    assert left(store, within=120, is_dispatched=False)
+    store.ask(f"UPDATE steady_queue_scheduledexecution SET scheduled_at = {store.sql.ago(60)}")
+    assert left(store, within=120, is_dispatched=False)
+    assert not left(store, within=5, is_dispatched=False)
+    assert left(store, within=5)
 
 
 def test_a_paused_queue_has_nothing_left_but_what_runs(store: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from io import StringIO
@@ -13,7 +14,8 @@ from django.core.management import CommandError, call_command
 
 from steady_queue.management.commands.steady_queue import Command as SteadyQueue
 from tests.shop.tasks import add
-from tests.support.commands import MANAGE, command, printed_by, stopped
+from tests.supervisor.processes import working
+from tests.support.commands import MANAGE, command, printed_by, prints, stopped
 from tests.support.running import aside, until, values
 from tests.support.scripts import REPOSITORY
 from tests.support.tables import count
@@ -50,10 +52,12 @@ def health(*arguments: str) -> tuple[int, str]:
     return 0, out.getvalue()
 
 
-async def test_health_is_bad_before_good_during_and_bad_after_a_run(database: str) -> None:
+async def test_health_is_bad_before_good_during_and_bad_after_a_run(database: str, tmp_path: Path) -> None:
     none = (1, "no process of Steady Queue is registered on this machine\n")
     assert await aside(health) == none
-    with command(database, "--only-work", alive=20) as process:
+    broken = tmp_path / "broken"
+    breaks = f"import os\nif 'STEADY_QUEUE_CHILD' in os.environ and os.path.exists({str(broken)!r}): os._exit(3)"
+    with command(database, "--only-work", alive=10, setup=breaks) as process:
         assert await values(await add.aenqueue(1)) == [1]
 
         async def healthy() -> bool:
@@ -66,6 +70,15 @@ async def test_health_is_bad_before_good_during_and_bad_after_a_run(database: st
         status, out = await aside(health, "--max-age", "-1")
         assert status == 1
         assert "longer than" in out
+
+        broken.touch()
+        os.kill(await working(database), signal.SIGKILL)
+        await prints(process, "died: it exited with status 3")
+        status, out = await aside(health)
+        assert status == 1
+        assert out.endswith(": 1 of its 1 processes are missing\n")
+        broken.unlink()
+        await until(healthy, "it never is healthy again")
         await stopped(process)
     assert await aside(run, database, "health") == (*none, "")
 

@@ -63,6 +63,18 @@ async def test_all_processes_of_one_loop_and_its_copies_end(database: str) -> No
 
 
 @pytest.mark.only_on("sqlite")
+async def test_it_waits_for_no_dispatcher_and_lets_no_limit_of_tasks_end_it(database: str) -> None:
+    results = [await add.aenqueue(number) for number in range(6)]
+    await add.using(run_after=timedelta(hours=1)).aenqueue(7)
+    await aside(query, database, "UPDATE steady_queue_scheduledexecution SET scheduled_at = '2001-01-01 00:00:00'")
+    limits = ("--threads", "1", "--max-tasks", "1")
+    with command(database, "--drain", "--async", "--only-work", *limits) as process:
+        await printed_by(process)
+    assert await returned(*results) == list(range(6))
+    assert await aside(counts, database) == {"scheduled": 1}
+
+
+@pytest.mark.only_on("sqlite")
 async def test_empty_queues_end_it_at_once_also_where_the_environment_says_so(database: str) -> None:
     with command(database, environ={"STEADY_QUEUE_DRAIN": "yes"}) as process:
         assert "Error" not in await printed_by(process)

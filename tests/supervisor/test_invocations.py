@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
+import tempfile
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
+from steady_queue.aio import child
+from steady_queue.aio.child import new_orders
+from steady_queue.configuration import Options, Worker
 from tests.shop.tasks import add
 from tests.supervisor.projects import Project, program
 from tests.support.aliases import queue_in
 from tests.support.commands import prints, stopped
 from tests.support.running import PATIENCE, aside, values
-from tests.support.scripts import run_script
-from tests.support.tables import count
+from tests.support.scripts import REPOSITORY, run_script
+from tests.support.tables import count, counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,28 +108,61 @@ def run_script_on(alias: str, text: str) -> str:
     return run_script(text, alias=alias)
 
 
-async def test_a_signal_that_is_ignored_by_who_started_it_does_not_stop_it(database: str, tmp_path: Path) -> None:
-    """As with nohup."""
+async def test_what_who_started_it_ignores_does_not_stop_it_but_quit_does(database: str, tmp_path: Path) -> None:
+    """As with nohup, and in the background of a script."""
     project = Project(tmp_path, database)
-    ignore = "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
-    code = ignore + "import os; os.execv(sys.executable, [sys.executable, 'manage.py', 'steady_queue', '--only-work'])"
-    with program("-c", code, cwd=tmp_path) as process:
+    with program("-c", IGNORES, "manage.py", "steady_queue", "--only-work", cwd=tmp_path) as process:
         await project.enqueue("wash")
         await prints(process, "washed by version 1")
-        process.send_signal(signal.SIGHUP)
-        await project.enqueue("wash")
-        await prints(process, "washed by version 1")
-        await stopped(process)
+        for number in (signal.SIGHUP, signal.SIGINT):
+            process.send_signal(number)
+        await project.enqueue("repair")
+        await prints(process, "began")
+        printed = await stopped(process, signal.SIGQUIT)
+    assert "left: it exited with status 0" in printed  # not killed: it has obeyed as well
+    assert await aside(counts, database) == {"ready": 1}
 
 
-async def test_settings_may_change_the_directory(database: str, tmp_path: Path) -> None:
+IGNORES = """
+import os, signal, sys
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_IGN)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("words", [["manage.py"], ["-m", "django"]], ids=["manage.py", "python -m django"])
+async def test_settings_may_change_the_directory_and_the_path(database: str, tmp_path: Path, words: list[str]) -> None:
     project = Project(tmp_path, database)
     with (project.app / "settings.py").open("a") as settings:
-        settings.write("\nimport os\nos.chdir('/')\n")
-    with program("manage.py", "steady_queue", "--only-work", cwd=tmp_path) as process:
+        settings.write(f"\nimport os, sys\nsys.path.insert(0, {str(project.app)!r})\nos.chdir('/')\n")
+    environ = {"DJANGO_SETTINGS_MODULE": "garage.settings"}
+    with program(*words, "steady_queue", "--only-work", cwd=tmp_path, environ=environ) as process:
         await project.enqueue("wash")
         await prints(process, "washed by version 1")
         assert "died" not in await stopped(process)
+
+
+async def test_a_process_takes_orders_that_no_variable_could_hold(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    queues = [f"{number:0200}" for number in range(1000)]
+    given = new_orders(Options(workers=[Worker(queues=queues)]), supervisor_id=uuid4(), every=1.0)
+    obeys = [sys.executable, "-c", f"{TAKES}raise SystemExit(taken != {len(queues)})"]
+    monkeypatch.setattr(child, "command_line", lambda: obeys)
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    if hasattr(os, "memfd_create"):  # a container may have no directory to write to
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    started = child.Child.start(given, 0.0)
+    status = await aside(started.popen.wait, PATIENCE)
+    assert started.end(status).how == "exited with status 0"
+
+
+TAKES = """
+import os
+from steady_queue.aio.child import orders
+taken = len(orders(os.environ).options.workers[0].queues)
+"""
 
 
 @pytest.mark.parametrize("words", [[], ["--async"], ["check"]], ids=["supervised", "in one loop", "check"])

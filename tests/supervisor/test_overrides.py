@@ -220,7 +220,7 @@ def refusal(*arguments: str, environ: dict[str, str] | None = None, **options: A
 def test_everything_that_is_wrong_is_told_at_once(database: str) -> None:
     told = refusal(
         "--async",
-        "--threads=-1",
+        "--threads=99999999999999999999",
         "--coroutines=many",
         "--max-tasks=0",
         "--log-format=xml",
@@ -229,7 +229,7 @@ def test_everything_that_is_wrong_is_told_at_once(database: str) -> None:
     assert told == [
         "--coroutines must be a whole number, not 'many'",
         "STEADY_QUEUE_DRAIN must be 1 or 0, not 'maybe'",
-        "workers[0]: threads must be a whole number of at least 0, not -1",
+        "workers[0]: threads must be at most 1,000, not 99,999,999,999,999,999,999",
         "workers[0]: processes must be a whole number of at least 1, not 0",
         "max_tasks must be a whole number of at least 1, not 0",
         "max_rss must be a whole number of at least 1, not 0",
@@ -284,6 +284,7 @@ def test_an_unknown_option_is_named() -> None:
         ("process_heartbeat_interval", 1),
         ("process_alive_threshold", None),
         ("supervisor_pidfile", 5),
+        ("preserve_finished_jobs", "no"),
     ],
 )
 def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
@@ -301,6 +302,9 @@ def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, va
         (Options(workers=[{"threads": 3}]), "workers[0] must be Configuration.Worker(...), not {"),  # type: ignore[list-item]
         (Options(dispatchers=[Worker()]), "dispatchers[0] must be Configuration.Dispatcher(...), not Worker("),  # type: ignore[list-item]
         (Options(workers=[Worker(queues={"a"})]), "workers[0]: queues must be a list of names, not {'a'}"),  # type: ignore[arg-type]
+        (Options(workers=[Worker(queues=["a", " "])]), "workers[0]: queues has a name that cannot be one: ' '"),
+        (Options(workers=[Worker(processes=1001)]), "workers[0]: processes must be at most 1,000, not 1,001"),
+        (Options(only_work="no"), "only_work must be True or False, not 'no'"),  # type: ignore[arg-type]
     ],
 )
 def test_options_of_a_wrong_kind_are_named_also_where_they_would_be_changed(options: Options, problem: str) -> None:

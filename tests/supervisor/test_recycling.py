@@ -21,10 +21,16 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
+#: A manage.py whose processes look at nothing by themselves: they act when they are told.
+TOLD_AT_ONCE = """
+from steady_queue.aio import crew, retirement
+crew.LOOK = retirement.LOOK_EVERY = 3600
+"""
+
 
 @pytest.mark.parametrize(
     "limit",
-    [("--max-tasks", "3"), pytest.param(("--max-rss", "1"), marks=pytest.mark.only_on("sqlite"))],
+    [("--max-tasks", "30"), pytest.param(("--max-rss", "1"), marks=pytest.mark.only_on("sqlite"))],
     ids=["tasks", "memory"],
 )
 async def test_a_replacement_works_while_the_last_task_ends_and_nothing_is_lost_or_run_twice(
@@ -59,7 +65,8 @@ async def test_a_replacement_works_while_the_last_task_ends_and_nothing_is_lost_
 async def test_a_loop_without_a_supervisor_ends_when_its_last_task_has(database: str, tmp_path: Path) -> None:
     # Longer than the process may take to stop: it may go on for as long as it needs.
     last = await tasks.blocks_until_file.aenqueue(str(tmp_path / "file"))
-    with command(database, "--async", environ={"STEADY_QUEUE_MAX_TASKS": "2"}, patience=0.1) as process:
+    environ = {"STEADY_QUEUE_MAX_TASKS": "2"}
+    with command(database, "--async", environ=environ, patience=0.1, setup=TOLD_AT_ONCE) as process:
         await prints(process, "began")
         await values(await add.aenqueue(1), await add.aenqueue(2))
         await prints(process, "it has ended 2 tasks, the limit is 2")
@@ -72,6 +79,35 @@ async def test_a_loop_without_a_supervisor_ends_when_its_last_task_has(database:
     assert not untouched.is_finished
     assert await aside(counts, database) == {"ready": 1}
     assert await aside(count, database, "process") == 0
+
+
+@pytest.mark.only_on("sqlite")
+async def test_there_are_never_two_that_finish_their_last_tasks_beside_one_that_takes_new_ones(
+    database: str, tmp_path: Path
+) -> None:
+    files = [tmp_path / name for name in ("first", "second", "third")]
+    limits = ("--threads", "1", "--coroutines", "1", "--max-tasks", "1")
+    with command(database, "--only-work", *limits, alive=3000, setup=TOLD_AT_ONCE) as process:
+        pids: list[int] = []
+        for file in files[:2]:
+            await tasks.blocks_until_file.aenqueue(str(file))
+            await prints(process, "began")
+            pids.append(await working(database, besides=pids[0] if pids else None))
+            await tasks.anoop.aenqueue()
+            await prints(process, "this process takes no more tasks")
+        last = await tasks.blocks_until_file.aenqueue(str(files[2]))
+        files[0].touch()
+        # Until the first has left, nobody takes the third.
+        line = await prints(process, "worker (*)")
+        assert f"process {pids[0]}, worker (*), left: it exited with status 0" in line
+        await prints(process, "worker (*) started as process")
+        await prints(process, "began")
+        assert exists(pids[1])
+        for file in files[1:]:
+            file.touch()
+        assert await values(last) == ["done"]
+        await stopped(process)
+    assert await aside(counts, database) == {}
 
 
 async def test_memory_counts_once_a_task_has_ended_so_that_a_low_limit_keeps_nothing_from_running() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import signal
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,7 @@ import pytest
 from tests.supervisor.processes import exists, rows
 from tests.supervisor.projects import Project, program
 from tests.support.commands import printed_by, prints, stopped
-from tests.support.running import aside
+from tests.support.running import PATIENCE, aside, until
 from tests.support.tables import count, counts
 
 if TYPE_CHECKING:
@@ -63,6 +65,26 @@ async def test_who_is_told_to_stop_while_it_starts_again_stops(database: str, tm
     assert "repaired by version 1" in printed
     assert "started" not in printed
     assert not any(map(exists, children))
+    assert await aside(count, database, "process") == 0
+
+
+async def test_what_it_has_started_stops_when_it_is_killed(database: str, tmp_path: Path) -> None:
+    project = Project(tmp_path, database)
+    with program("manage.py", "steady_queue", "--async", "--reload", cwd=tmp_path) as process:
+        await project.enqueue("repair")
+        await prints(process, "began")
+        (worker,) = [row.pid for row in await aside(rows, database)]
+        process.kill()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await prints(process, "stops: 1 tasks run still")
+            project.done.touch()
+            assert "repaired by version 1" in await printed_by(process, code=-signal.SIGKILL)
+            await until(lambda: not exists(worker), "it stays")
+        finally:
+            if exists(worker):
+                os.kill(worker, signal.SIGKILL)
+    assert await aside(counts, database) == {}
     assert await aside(count, database, "process") == 0
 
 

@@ -19,7 +19,7 @@ from tests.support.tables import count, counts, query
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steady_queue.compat import Task, TaskResult
+    from steady_queue.compat import TaskResult
     from tests.support.commands import Command
 
 pytestmark = pytest.mark.anyio
@@ -115,25 +115,30 @@ async def test_a_worker_that_is_told_to_stop_finishes_its_tasks_and_is_replaced(
     assert await aside(query, database, "SELECT DISTINCT attempts FROM steady_queue_job") == [(1,)]
 
 
-@pytest.mark.parametrize(
-    ("task", "argument", "how"),
-    [
-        (tasks.exits, 0, "exited with status 0"),
-        (tasks.exits, 3, "exited with status 3"),
-        (tasks.exits_by, int(signal.SIGSEGV), "was killed by SIGSEGV"),
-    ],
-)
 async def test_a_task_that_ends_its_process_fails_with_the_others_in_it_and_no_more(
-    database: str, task: Task[..., Any], argument: int, how: str, tmp_path: Path
+    database: str, tmp_path: Path
 ) -> None:
     beside = await tasks.awaits_file.aenqueue(str(tmp_path / "never"))
     with command(database) as process:
         await prints(process, "began")
-        culprit = await task.aenqueue(argument)
+        culprit = await tasks.exits.aenqueue(0)
         await ended(culprit, beside)
         assert error_of(culprit) == error_of(beside) == "steady_queue.processes.ProcessExitError"
-        assert how in message_of(culprit)
+        assert "exited with status 0" in message_of(culprit)
         assert await values(await add.aenqueue(1)) == [1]
+        await stopped(process)
+
+
+@pytest.mark.only_on("sqlite")
+async def test_the_error_of_a_lost_task_tells_how_its_process_ended(database: str) -> None:
+    with command(database, "--only-work") as process:
+        for task, argument, how in (
+            (tasks.exits, 3, "exited with status 3"),
+            (tasks.exits_by, int(signal.SIGSEGV), "was killed by SIGSEGV"),
+        ):
+            (lost,) = await ended(await task.aenqueue(argument))
+            assert error_of(lost) == "steady_queue.processes.ProcessExitError"
+            assert how in message_of(lost)
         await stopped(process)
 
 

@@ -46,6 +46,38 @@ async def test_tasks_that_ended_while_the_database_was_away_are_failed_and_not_g
     assert await aside(count, database, "process") == 0
 
 
+@pytest.mark.only_on("postgres", "mariadb")
+async def test_a_process_that_has_served_its_time_waits_for_the_database_for_as_long_as_it_takes(
+    database: str, proxy: Proxy, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    last = [await task.aenqueue(str(path)) for task in (tasks.awaits_file, tasks.blocks_until_file)]
+    with command(database, "--only-work", "--max-tasks", "1", port=proxy.port, setup=HASTY) as process:
+        await prints(process, "began")
+        await prints(process, "began")
+        await tasks.anoop.aenqueue()
+        await prints(process, "stops: 2 tasks run still")
+        proxy.go()
+        path.touch()
+        await prints(process, "settler: the database cannot be used")
+        proxy.come_back()
+        assert await values(*last) == ["done"] * 2
+        assert "could not be written" not in await stopped(process)
+    assert await aside(counts, database) == {}
+    assert await aside(count, database, "process") == 0
+
+
+#: A manage.py whose children, when told to stop, do not wait for the database at all.
+HASTY = """
+import os
+if "STEADY_QUEUE_CHILD" in os.environ:
+    import django
+    django.setup()
+    from steady_queue.aio import process
+    process.FLUSH_WITHIN = 0
+"""
+
+
 async def test_a_sync_task_that_ended_behind_a_blocked_loop_is_not_given_back(database: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
     finished = await tasks.blocks_until_file.aenqueue(str(path))

@@ -59,7 +59,9 @@ class Tally:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the gaps and the line, and keep the line."""
+        """Print the gaps and the line, and keep the line; not in a process that runs a part of the tests."""
+        if hasattr(terminalreporter.config, "workerinput"):
+            return
         for gap in self.gaps():
             terminalreporter.write_line(f"CI: {gap}", red=True)
         terminalreporter.write_line(self.line())

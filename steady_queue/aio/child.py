@@ -1,8 +1,8 @@
 """Child: a process that a supervisor has started, and what it hears of it.
 
-A fresh interpreter runs the same command line again; what it is to do stands in its environment, so that it works with
-any manage.py, also one that makes up its own arguments. It has a session of its own: Ctrl-C in the terminal reaches the
-supervisor alone.
+A fresh interpreter runs the same command line again. What it is to do stands in a file that its environment names, not
+in one more option: so it works with any manage.py, also one that makes up its own arguments and would start supervisors
+without end. It has a session of its own: Ctrl-C in the terminal reaches the supervisor alone.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ async def test_each_process_is_registered_with_its_kind_its_supervisor_and_what_
 
 async def test_a_killed_worker_is_replaced_and_its_tasks_have_failed(database: str, tmp_path: Path) -> None:
     lost = await waiting_for(tmp_path / "never")
-    with command(database) as process:
+    with command(database, "--only-work") as process:
         await all_began(process)
         victim = await working(database)
         killed = time.monotonic()
@@ -102,7 +102,7 @@ async def test_a_killed_worker_is_replaced_and_its_tasks_have_failed(database: s
 
 async def test_a_worker_that_is_told_to_stop_finishes_its_tasks_and_is_replaced(database: str, tmp_path: Path) -> None:
     results = await waiting_for(tmp_path / "file")
-    with command(database, patience=PATIENCE) as process:
+    with command(database, "--only-work", patience=PATIENCE) as process:
         await all_began(process)
         first = await working(database)
         os.kill(first, signal.SIGTERM)
@@ -119,7 +119,7 @@ async def test_a_task_that_ends_its_process_fails_with_the_others_in_it_and_no_m
     database: str, tmp_path: Path
 ) -> None:
     beside = await tasks.awaits_file.aenqueue(str(tmp_path / "never"))
-    with command(database) as process:
+    with command(database, "--only-work") as process:
         await prints(process, "began")
         culprit = await tasks.exits.aenqueue(0)
         await ended(culprit, beside)
@@ -144,7 +144,7 @@ async def test_the_error_of_a_lost_task_tells_how_its_process_ended(database: st
 
 async def test_a_lost_row_of_the_supervisor_hinders_nothing_and_comes_back(database: str, tmp_path: Path) -> None:
     lost = await tasks.blocks_until_file.aenqueue(str(tmp_path / "never"))
-    with command(database, alive=5) as process:
+    with command(database, "--only-work", alive=5) as process:
         await prints(process, "began")
         await until(lambda: _supervisors(database), "no supervisor is registered")
         await aside(query, database, "DELETE FROM steady_queue_process WHERE kind = 'supervisor'")
@@ -161,7 +161,7 @@ async def _supervisors(alias: str) -> bool:
 
 async def test_children_of_a_killed_supervisor_finish_their_tasks_and_leave(database: str, tmp_path: Path) -> None:
     results = await waiting_for(tmp_path / "file")
-    with command(database, patience=PATIENCE) as process:
+    with command(database, "--only-work", patience=PATIENCE) as process:
         await all_began(process)
         children = [row.pid for row in await aside(rows, database) if row.kind == "process"]
         process.kill()
@@ -172,7 +172,7 @@ async def test_children_of_a_killed_supervisor_finish_their_tasks_and_leave(data
         await until(lambda: not any(map(exists, children)), "children stay")
         await untouched.arefresh()
         assert not untouched.is_finished
-        with command(database) as successor:
+        with command(database, "--only-work") as successor:
             assert await values(untouched) == [1]
             await stopped(successor)
     assert [row for row in await aside(rows, database) if row.kind != "supervisor"] == []
@@ -180,7 +180,7 @@ async def test_children_of_a_killed_supervisor_finish_their_tasks_and_leave(data
 
 async def test_children_of_a_killed_supervisor_fail_what_they_cannot_stop(database: str) -> None:
     result = await tasks.never_ends.aenqueue()
-    with command(database) as process:
+    with command(database, "--only-work") as process:
         await prints(process, "began")
         process.kill()
         await ended(result)
@@ -190,7 +190,7 @@ async def test_children_of_a_killed_supervisor_fail_what_they_cannot_stop(databa
 async def test_what_outlasts_a_stop_is_given_back_when_its_process_has_ended(database: str) -> None:
     for task in (tasks.never_ends, tasks.never_ends_async, tasks.never_ends_in_orm_lane):
         await task.aenqueue()
-    with command(database) as process:
+    with command(database, "--only-work") as process:
         await all_began(process)
         worker = await working(database)
         process.send_signal(signal.SIGTERM)
@@ -209,7 +209,7 @@ async def test_without_patience_tasks_are_given_back_at_once(database: str, sign
     await tasks.never_ends.aenqueue()
     await tasks.sleeps_for_long.aenqueue()
     finished = await add.aenqueue(1)
-    with command(database, patience=600) as process:
+    with command(database, "--only-work", patience=600) as process:
         await prints(process, "began")
         await prints(process, "began")
         await values(finished)
@@ -226,7 +226,7 @@ async def test_without_patience_tasks_are_given_back_at_once(database: str, sign
 
 async def test_a_blocked_loop_cannot_hold_up_the_stop(database: str) -> None:
     await tasks.blocks_the_loop.aenqueue()
-    with command(database) as process:
+    with command(database, "--only-work") as process:
         await prints(process, "began")
         await stopped(process)
     assert await aside(counts, database) == {"ready": 1}
@@ -234,7 +234,7 @@ async def test_a_blocked_loop_cannot_hold_up_the_stop(database: str) -> None:
 
 
 async def test_a_child_that_hangs_is_killed_and_replaced(database: str) -> None:
-    with command(database, alive=3) as process:
+    with command(database, "--only-work", alive=3) as process:
         assert await values(await add.aenqueue(1)) == [1]
         victim = await working(database)
         os.kill(victim, signal.SIGSTOP)

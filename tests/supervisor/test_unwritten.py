@@ -29,7 +29,7 @@ async def test_tasks_that_ended_while_the_database_was_away_are_failed_and_not_g
     path = tmp_path / "file"
     finished = [await task.aenqueue(str(path)) for task in (tasks.awaits_file, tasks.blocks_until_file)]
     cut_off = await tasks.never_ends.aenqueue()
-    with command(database, port=proxy.port) as process:
+    with command(database, "--only-work", port=proxy.port) as process:
         for _ in range(3):
             await prints(process, "began")
         proxy.go()
@@ -81,7 +81,7 @@ if "STEADY_QUEUE_CHILD" in os.environ:
 async def test_a_sync_task_that_ended_behind_a_blocked_loop_is_not_given_back(database: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
     finished = await tasks.blocks_until_file.aenqueue(str(path))
-    with command(database) as process:
+    with command(database, "--only-work") as process:
         await prints(process, "began")
         await tasks.blocks_the_loop.aenqueue()
         await prints(process, "began")
@@ -100,7 +100,7 @@ async def test_what_ran_in_a_process_that_could_only_be_killed_is_given_back(dat
     finished = await tasks.awaits_file.aenqueue(str(first))
     await tasks.never_ends.aenqueue()
     await tasks.holds_the_lock.aenqueue(str(then))
-    with command(database, patience=3) as process:
+    with command(database, "--only-work", patience=3) as process:
         for _ in range(3):
             await prints(process, "began")
         process.send_signal(signal.SIGTERM)
@@ -114,7 +114,7 @@ async def test_what_ran_in_a_process_that_could_only_be_killed_is_given_back(dat
 
 @pytest.mark.only_on("sqlite")
 async def test_a_process_that_a_task_has_forked_ends_by_term_and_speaks_for_nobody(database: str) -> None:
-    with command(database) as process:
+    with command(database, "--only-work") as process:
         assert await values(await tasks.forks_and_terminates.aenqueue()) == [-signal.SIGTERM]
         worker = await working(database)
         os.kill(worker, signal.SIGKILL)

@@ -668,7 +668,7 @@ class TestTheView:
             ({"$": 1}, {"$": 1}),
             (10**5000, 10**5000),
         ],
-        ids=lambda value: repr(value)[:40] if not isinstance(value, int) else "number",
+        ids=lambda value: "number" if isinstance(value, int) else "set" if isinstance(value, set) else repr(value)[:40],
     )
     def test_shows_each_type_as_json(self, value: object, seen: object) -> None:
         assert same(view((value,), {"x": value}), ([seen], {"x": seen}))

@@ -311,3 +311,12 @@ def test_options_of_a_wrong_kind_are_named_also_where_they_would_be_changed(opti
     resolved = resolve(options, {"threads": "5"}, {})
     (found,) = resolved.options.problems()
     assert found.startswith(problem)
+
+
+def test_without_settings_one_worker_takes_everything_and_one_dispatcher_moves_what_is_due() -> None:
+    (worker,), (dispatcher,) = Options().workers, Options().dispatchers
+    assert (list(worker.queues), worker.coroutines, worker.threads, worker.processes) == (["*"], 100, 3, 1)
+    assert worker.polling_interval == timedelta(seconds=0.1)
+    assert (dispatcher.polling_interval, dispatcher.batch_size) == (timedelta(seconds=1), 500)
+    assert [len(part.workers) for part in Options().per_process()] == [1, 0]
+    assert list(problems(Options())) == []

@@ -113,10 +113,6 @@ class Child:
         return self.popen.pid
 
     @property
-    def is_ready(self) -> bool:
-        return bool(self.state.get("ready"))
-
-    @property
     def is_leaving(self) -> bool:
         """Whether it stops because it was told to, by us or by somebody else, or because it has served its time."""
         return self.told is not None or bool(self.state.get("leaving"))

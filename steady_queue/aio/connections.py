@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steady_queue.aio.patience import LONGEST, Patient
+from steady_queue.aio.patience import Patient, within
 from steady_queue.databases import open_async
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class Connections:
     """Opened when they are first used; no statement on them waits longer than a quarter of the time of trust."""
 
     def __init__(self, alias: str, trust: Trust) -> None:
-        seconds = max(1.0, min(LONGEST, trust.lasts / 4))
+        seconds = within(trust.lasts)
         self.hot = Patient(open_async(alias, size=1), seconds)
         self._all = [self.hot]
         if self.hot.sql.change_marker:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from steady_queue.store.burial import Registered
     from steady_queue.store.vitals import Vitals
 
@@ -78,6 +80,11 @@ def _exists(pid: int) -> bool:
     except (PermissionError, OverflowError):
         pass
     return True
+
+
+def process_name(pid: int, process_id: UUID) -> str:
+    """How a process of this machine is called in rows, logs and errors."""
+    return f"{hostname()}:{pid}:{process_id.hex[:8]}"
 
 
 def hostname() -> str:

@@ -84,7 +84,7 @@ async def _child(given: Orders) -> None:
 
     def state() -> dict[str, object]:
         running = len(process.services.stopping.running)
-        return {"ready": process.ready.is_set(), "running": running, "ended": tally.ended, "failed": tally.failed}
+        return {"running": running, "ended": tally.ended, "failed": tally.failed}
 
     def leave(status: int) -> None:
         # Only what was told to stop may run again. Who leaves because others took it for dead has nothing to give back.

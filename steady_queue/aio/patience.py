@@ -18,6 +18,11 @@ T = TypeVar("T")
 LONGEST = 30.0
 
 
+def within(trusted: float) -> float:
+    """How long an operation may take in a process that trusts itself for so long: a part of that."""
+    return max(1.0, min(LONGEST, trusted / 4))
+
+
 class Patient:
     """A driver whose operations end: with an answer, or as unavailable after so many seconds."""
 

@@ -19,7 +19,7 @@ from steady_queue import wake
 from steady_queue.aio import events
 from steady_queue.aio.clock import SystemClock
 from steady_queue.aio.events import Events
-from steady_queue.aio.identity import describe, hostname
+from steady_queue.aio.identity import describe, hostname, process_name
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.reports import report
 from steady_queue.aio.services import Services
@@ -63,7 +63,7 @@ class Process:
             raise ConfigurationError(f"the database {self.alias!r} is in memory: no worker can reach it")
         self.id = process_id or uuid4()
         self.supervisor_id = supervisor_id
-        self.name = f"{hostname()}:{os.getpid()}:{self.id.hex[:8]}"
+        self.name = process_name(os.getpid(), self.id)
         self.clock = clock or SystemClock()
         self.events = events or Events()
         self.outage = Outage(clock=self.clock, events=self.events)

@@ -23,9 +23,9 @@ from steady_queue.aio.clock import SystemClock
 from steady_queue.aio.crew import KILL_AFTER, QUIT_AFTER, Crew
 from steady_queue.aio.events import Events
 from steady_queue.aio.heartbeat import Heartbeat
-from steady_queue.aio.identity import describe, hostname
+from steady_queue.aio.identity import describe, hostname, process_name
 from steady_queue.aio.outage import Outage
-from steady_queue.aio.patience import LONGEST, Patient
+from steady_queue.aio.patience import Patient, within
 from steady_queue.aio.starting import admit, unless_stopped
 from steady_queue.aio.trust import Trust
 from steady_queue.aio.undertaker import Undertaker
@@ -57,7 +57,7 @@ class Supervisor:
         events: Events | None = None,
     ) -> None:
         self.id: UUID = beside.id if beside else uuid4()
-        self.name = f"{hostname()}:{os.getpid()}:{self.id.hex[:8]}"
+        self.name = process_name(os.getpid(), self.id)
         self.beside = beside
         self.events = events or (beside.events if beside else Events())
         #: Why it did not start to work.
@@ -79,7 +79,7 @@ class Supervisor:
         interval = steady_queue.process_heartbeat_interval.total_seconds()
         trust = Trust(alive_seconds=alive, clock=clock)
         self.alias = self.beside.alias if self.beside else queue_alias()
-        self.driver = Patient(open_async(self.alias, size=1), max(1.0, min(LONGEST, trust.lasts / 4)))
+        self.driver = Patient(open_async(self.alias, size=1), within(trust.lasts))
         self.outage = Outage(clock=clock, events=self.events)
         common: dict[str, Any] = {"driver": self.driver, "events": self.events, "outage": self.outage}
         self.heartbeat = Heartbeat(
@@ -92,7 +92,7 @@ class Supervisor:
             clock=clock,
             **common,
         )
-        self.undertaker = Undertaker(hostname=hostname(), made_ready=self._made_ready, **common)
+        self.undertaker = Undertaker(made_ready=self._made_ready, **common)
         self.crew = Crew(
             posts,
             supervisor_id=self.id,

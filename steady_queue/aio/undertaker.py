@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from steady_queue.aio import events
 from steady_queue.aio.child import what
+from steady_queue.aio.identity import process_name
 from steady_queue.aio.reports import report
 from steady_queue.processes import ProcessExitError
 from steady_queue.store.burial import end
@@ -33,13 +34,11 @@ class Undertaker:
         self,
         *,
         driver: AsyncDriver,
-        hostname: str,
         made_ready: Callable[[], Awaitable[None]],
         events: Events,
         outage: Outage,
     ) -> None:
         self._driver = driver
-        self._hostname = hostname
         self._made_ready = made_ready
         self._events = events
         self._outage = outage
@@ -61,7 +60,7 @@ class Undertaker:
 
     async def _bury(self, ended: End) -> None:
         child = ended.child
-        name = f"{self._hostname}:{child.pid}:{child.id.hex[:8]}"
+        name = process_name(child.pid, child.id)
         told = "was told to stop and " if ended.was_told else ""
         error = report(ProcessExitError, f"{name} ({what(child.options)}) {told}{ended.how}")
         while True:

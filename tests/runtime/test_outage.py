@@ -13,8 +13,8 @@ import pytest
 
 import steady_queue
 from steady_queue import aenqueue_all
-from steady_queue.aio import connections as connections_module
 from steady_queue.aio import outage as outage_module
+from steady_queue.aio import patience as patience_module
 from steady_queue.aio import process as process_module
 from steady_queue.aio import running
 from steady_queue.aio.events import (
@@ -304,7 +304,7 @@ async def test_connections_that_never_answer_again_are_replaced(
     database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As behind a balancer that has lost its backend: nothing is closed, and nothing comes back."""
-    monkeypatch.setattr(connections_module, "LONGEST", 1.0)
+    monkeypatch.setattr(patience_module, "LONGEST", 1.0)
     heard = Heard()
     async with running(worker(), alias=behind, events=heard):
         assert await values(await tasks.rests.aenqueue("before")) == ["before"]

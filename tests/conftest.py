@@ -118,6 +118,7 @@ def servers() -> dict[str, Postgres | MariaDB]:
 @pytest.fixture
 def database(request: pytest.FixtureRequest) -> Iterator[str]:
     """The alias of a database that holds the queue for this test, empty at its start and checked at its end."""
+    from asgiref.sync import SyncToAsync
     from django.db import connections
 
     import steady_queue
@@ -135,6 +136,8 @@ def database(request: pytest.FixtureRequest) -> Iterator[str]:
         steady_queue.database = before
         empty_tables(alias)
         connections.close_all()
+        # asgiref's thread for sync code outlives the test; a connection left there may be ended before its next use.
+        SyncToAsync.single_thread_executor.submit(connections.close_all).result()
     assert not found
 
 

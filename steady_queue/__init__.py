@@ -31,8 +31,10 @@ process_alive_threshold: timedelta = timedelta(minutes=5)
 shutdown_timeout: timedelta = timedelta(seconds=5)
 #: Whether finished jobs stay in the database, for their results and the dashboard.
 preserve_finished_jobs: bool = True
-#: How long finished jobs are kept when they are preserved.
-clear_finished_jobs_after: timedelta = timedelta(days=1)
+#: How long finished jobs are kept when they are preserved; None for ever.
+clear_finished_jobs_after: timedelta | None = timedelta(days=1)
+#: How long failed jobs are kept; None for ever.
+clear_failed_jobs_after: timedelta | None = None
 #: When maintenance starts to look for concurrency slots that nobody owns.
 default_concurrency_control_period: timedelta = timedelta(minutes=3)
 #: Where the supervisor writes its process id; nowhere by default.

@@ -169,10 +169,10 @@ def problems(options: Options) -> Iterator[str]:
     interval, alive = steady_queue.process_heartbeat_interval, steady_queue.process_alive_threshold
     wrong = [*_interval("process_heartbeat_interval", interval), *_interval("process_alive_threshold", alive)]
     yield from wrong
-    for what in ("shutdown_timeout", "clear_finished_jobs_after"):
-        span = getattr(steady_queue, what)
-        if not isinstance(span, timedelta) or span < timedelta(0):
-            yield f"{what} must be a timedelta of at least zero, not {span!r}"
+    yield from _span("shutdown_timeout", steady_queue.shutdown_timeout)
+    for what in ("clear_finished_jobs_after", "clear_failed_jobs_after"):
+        if (span := getattr(steady_queue, what)) is not None:
+            yield from _span(what, span, " or None")
     preserve: object = steady_queue.preserve_finished_jobs
     if not isinstance(preserve, bool):
         yield f"preserve_finished_jobs must be True or False, not {preserve!r}"
@@ -193,6 +193,11 @@ def _count(what: str, value: object, least: int, most: int | None = None) -> Ite
 def _interval(what: str, value: object) -> Iterator[str]:
     if not isinstance(value, timedelta) or value <= timedelta(0):
         yield f"{what} must be a timedelta greater than zero, not {value!r}"
+
+
+def _span(what: str, value: object, otherwise: str = "") -> Iterator[str]:
+    if not isinstance(value, timedelta) or value < timedelta(0):
+        yield f"{what} must be a timedelta of at least zero{otherwise}, not {value!r}"
 
 
 def _made(kind: type[_Actor], values: Mapping[str, Any]) -> _Actor:

@@ -154,7 +154,7 @@ def store(
         or wake.is_wanted(driver.alias, driver.sql)
         or is_heard(task_enqueued, sender)
     ):
-        _after_commit(driver, tell)
+        after_commit(driver, tell)
 
 
 def store_on_commit(
@@ -169,7 +169,8 @@ def defers_to(using: str, alias: str) -> bool:
     return using != alias and connections[using].in_atomic_block
 
 
-def _after_commit(driver: DjangoDriver, action: Callable[[], object]) -> None:
+def after_commit(driver: DjangoDriver, action: Callable[[], object]) -> None:
+    """Do it when the caller's transaction has committed; at once without one."""
     connection = driver.connection
     if connection.in_atomic_block:
         # Robust: an error in here would leave the caller's `atomic` after its commit and skip other callbacks.

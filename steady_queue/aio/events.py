@@ -155,8 +155,9 @@ class JobsPromoted(Event):
 
 
 class JobsCleared(Event):
-    text: ClassVar[str] = "cleared %(count)d finished jobs"
+    text: ClassVar[str] = "cleared %(count)d %(which)s jobs"
     count: int
+    which: str
 
 
 class NobodyServes(Event):

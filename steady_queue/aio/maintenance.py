@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import steady_queue
@@ -99,7 +100,8 @@ class Maintenance:
         await self.bury_gone()
         alive = steady_queue.process_alive_threshold
         keep = steady_queue.clear_finished_jobs_after if steady_queue.preserve_finished_jobs else timedelta(0)
-        work = await self._run(store.look(self._sql, alive=alive, keep=keep))
+        keep_failed = steady_queue.clear_failed_jobs_after
+        work = await self._run(store.look(self._sql, alive=alive, keep=keep, keep_failed=keep_failed))
         promoted = 0
         if work.dead and self._may_bury():
             await self._bury(alive=alive)
@@ -111,8 +113,10 @@ class Maintenance:
                 self._events.tell(events.SlotsRepaired(count=count))
         if work.blocked and self._promotes:
             promoted = await self._promote()
-        if work.old:
-            await self._clear(keep)
+        if work.old and keep is not None:
+            await self._clear(partial(store.clear_finished, self._sql, keep), "finished")
+        if work.old_failed and keep_failed is not None:
+            await self._clear(partial(store.clear_failed, self._sql, keep_failed), "failed")
         if promoted or work.dead or work.orphans or work.ownerless:
             await self._made_ready()
         self._turns += 1
@@ -180,12 +184,12 @@ class Maintenance:
             self._events.tell(events.JobsPromoted(count=total))
         return total
 
-    async def _clear(self, keep: timedelta) -> None:
+    async def _clear(self, clear: Callable[[], Operation[int]], which: str) -> None:
         # One batch a turn under load would fall behind; a few, with the connection free for a heartbeat between them.
         for _ in range(20):
-            count = await self._run(store.clear_finished(self._sql, keep))
+            count = await self._run(clear())
             if count:
-                self._events.tell(events.JobsCleared(count=count))
+                self._events.tell(events.JobsCleared(count=count, which=which))
             if count < burial.BATCH:
                 return
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 
 from steady_queue.models.fields import KEY_LENGTH, NAME_LENGTH, NameField
+from steady_queue.models.managers import JobManager
 from steady_queue.store.job import Lane, OnConflict
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Job(models.Model):
     return_value = models.TextField(null=True)
     progress = models.TextField(null=True)
     cancel_requested_at = models.DateTimeField(null=True)
+
+    objects = JobManager()
 
     class Meta:
         verbose_name = "task"

@@ -9,14 +9,16 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.store.burial import BATCH, ORPHANED
+from steady_queue.store.cleanup import Old, Place, failed_cleared, finished_cleared
 from steady_queue.store.job import Lane
 from steady_queue.store.promote import promote
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import timedelta
 
+    from steady_queue.store.cleanup import Cleared
     from steady_queue.store.promote import Limits
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow, Row
@@ -30,11 +32,14 @@ class Work(NamedTuple):
     ownerless: bool
     blocked: bool
     old: bool
+    old_failed: bool
 
 
-def look(sql: Dialect, *, alive: timedelta, keep: timedelta | None) -> Operation[Work]:
-    """Whether there is anything to do. `keep`: how long finished jobs are kept, None for ever."""
-    return Operation("look", partial(_look, sql, alive, keep), transaction=False)
+def look(
+    sql: Dialect, *, alive: timedelta, keep: timedelta | None, keep_failed: timedelta | None = None
+) -> Operation[Work]:
+    """Whether there is anything to do. `keep`: how long finished jobs are kept, and failed ones; None for ever."""
+    return Operation("look", partial(_look, sql, alive, keep, keep_failed), transaction=False)
 
 
 def free_ownerless(sql: Dialect, limits: Limits | None = None) -> Operation[int]:
@@ -49,7 +54,12 @@ def promote_stranded(sql: Dialect, after: str = "", limits: Limits | None = None
 
 def clear_finished(sql: Dialect, keep: timedelta, batch: int = BATCH) -> Operation[int]:
     """Delete jobs that finished longer than `keep` ago."""
-    return Operation("clear finished", partial(_clear_finished, sql, keep, batch))
+    return Operation("clear finished", partial(_clear, sql, finished_cleared, keep, batch))
+
+
+def clear_failed(sql: Dialect, keep: timedelta, batch: int = BATCH) -> Operation[int]:
+    """Delete jobs that failed longer than `keep` ago."""
+    return Operation("clear failed", partial(_clear, sql, failed_cleared, keep, batch))
 
 
 def find_waiting(sql: Dialect) -> Operation[list[tuple[str, Lane]]]:
@@ -64,19 +74,20 @@ _OWNERLESS = (
 )
 
 
-def _look(sql: Dialect, alive: timedelta, keep: timedelta | None) -> Flow[Work]:
-    old = (
-        "0"
-        if keep is None
-        else "EXISTS (SELECT 1 FROM steady_queue_job WHERE finished_at IS NOT NULL"
-        f" AND finished_at < {sql.ago(keep.total_seconds())})"
-    )
+def _look(sql: Dialect, alive: timedelta, keep: timedelta | None, keep_failed: timedelta | None) -> Flow[Work]:
+    def any_old(source: str, column: str, span: timedelta | None) -> str:
+        if span is None:
+            return "0"
+        return f"EXISTS (SELECT 1 FROM {source} {column} < {sql.ago(span.total_seconds())})"
+
+    old = any_old("steady_queue_job WHERE finished_at IS NOT NULL AND", "finished_at", keep)
+    old_failed = any_old("steady_queue_failedexecution WHERE", "failed_at", keep_failed)
     rows = yield sql.say(
         "SELECT EXISTS (SELECT 1 FROM steady_queue_process"
         f" WHERE last_heartbeat_at < {sql.ago(alive.total_seconds())}),"
         f" EXISTS (SELECT 1{ORPHANED}), EXISTS (SELECT 1{_OWNERLESS}),"
-        f" EXISTS (SELECT 1 FROM steady_queue_blockedexecution), {old}",
-        returns=".....",
+        f" EXISTS (SELECT 1 FROM steady_queue_blockedexecution), {old}, {old_failed}",
+        returns="......",
     )
     return Work(*map(bool, rows[0]))
 
@@ -129,18 +140,12 @@ def _largest_limits(sql: Dialect, keys: Sequence[str]) -> Flow[dict[str, int]]:
     return limits
 
 
-def _clear_finished(sql: Dialect, keep: timedelta, batch: int) -> Flow[int]:
+def _clear(
+    sql: Dialect, cleared: Callable[[Dialect, Old, Place, int], Flow[Cleared]], keep: timedelta, batch: int
+) -> Flow[int]:
     if not (yield from sql.try_maintenance()):
         return 0
-    rows = yield sql.say(
-        "SELECT id FROM steady_queue_job WHERE finished_at IS NOT NULL"
-        f" AND finished_at < {sql.ago(keep.total_seconds())} ORDER BY finished_at LIMIT ?",
-        batch,
-        returns="u",
-    )
-    if rows:
-        yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", [row[0] for row in rows])
-    return len(rows)
+    return (yield from cleared(sql, Old(keep), Place(), batch)).jobs
 
 
 def _find_waiting(sql: Dialect) -> Flow[list[tuple[str, Lane]]]:

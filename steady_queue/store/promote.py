@@ -70,7 +70,7 @@ def promote(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list[
         candidates = yield from _first_blocked(sql, wants)
         grants = allot(taken, candidates, limits)
         if grants:
-            yield from _grant(sql, grants)
+            yield from give(sql, grants)
         granted = Counter(grant.concurrency_key for grant in grants)
         promoted.extend(grant.job_id for grant in grants)
         for grant in grants:
@@ -124,7 +124,8 @@ def _first_blocked(sql: Dialect, wants: Mapping[str, int]) -> Flow[Sequence[Row]
     return [(key, job_id, jobs[job_id][1], jobs[job_id][2]) for key, job_id in found if job_id in jobs]
 
 
-def _grant(sql: Dialect, grants: Sequence[Grant]) -> Flow[None]:
+def give(sql: Dialect, grants: Sequence[Grant]) -> Flow[None]:
+    """Make blocked jobs ready, with these slots; their keys must be locked."""
     if sql.at_once:
         yield sql.at_once.grant(grants)
         return

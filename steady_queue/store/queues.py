@@ -1,13 +1,20 @@
-"""Queues: their names, found without reading their jobs, and news of a change where the database tells cheaply."""
+"""Queues: their names, found without reading their jobs, what waits in them, and which of them rest.
+
+Also news of a change, where the database tells cheaply.
+"""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from steady_queue.store.job import Lane
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
@@ -22,6 +29,34 @@ def change_marker(sql: Dialect) -> Operation[int | None]:
     return Operation("change marker", partial(_change_marker, sql), transaction=False)
 
 
+def size(sql: Dialect, queue: str) -> Operation[int]:
+    """How many ready jobs a queue has."""
+    return Operation("queue size", partial(_size, sql, queue), transaction=False)
+
+
+def latency(sql: Dialect, queue: str) -> Operation[timedelta | None]:
+    """How long the longest waiting of those next in line has waited, by the database's time; None when none is ready.
+
+    Next in line is the first of each lane and priority: found by steps down the index, however many wait behind it.
+    """
+    return Operation("queue latency", partial(_latency, sql, queue), transaction=False)
+
+
+def pause(sql: Dialect, queue: str) -> Operation[bool]:
+    """Let nothing be claimed from a queue; tells whether that is new."""
+    return Operation("pause", partial(_pause, sql, queue))
+
+
+def resume(sql: Dialect, queue: str) -> Operation[bool]:
+    """Let a queue be served again; tells whether that is new."""
+    return Operation("resume", partial(_resume, sql, queue))
+
+
+def paused(sql: Dialect, queue: str | None = None) -> Operation[list[str]]:
+    """The names of the queues that are paused, in order, or the one asked about if it is."""
+    return Operation("paused queues", partial(_paused, sql, queue), transaction=False)
+
+
 def _queue_names(sql: Dialect) -> Flow[list[str]]:
     rows = yield sql.say(sql.distinct_queues, returns=".")
     return [row[0] for row in rows]
@@ -32,3 +67,71 @@ def _change_marker(sql: Dialect) -> Flow[int | None]:
         return None
     rows = yield sql.say(sql.change_marker, returns=".")
     return int(rows[0][0])
+
+
+def _size(sql: Dialect, queue: str) -> Flow[int]:
+    rows = yield sql.say(f"SELECT count(*) FROM {sql.ready_by_queue} WHERE queue_name = ?", queue, returns=".")
+    return int(rows[0][0])
+
+
+def _latency(sql: Dialect, queue: str) -> Flow[timedelta | None]:
+    first: list[UUID] = []
+    for lane in Lane:
+        priority = yield from next_priority(sql, queue, lane)
+        while priority is not None:
+            rows = yield sql.say(
+                f"SELECT job_id FROM {sql.ready_by_queue} WHERE queue_name = ? AND lane = ? AND priority = ?"
+                " ORDER BY job_id LIMIT 1",
+                *(queue, lane, priority),
+                returns="u",
+            )
+            first.extend(row[0] for row in rows)
+            priority = yield from next_priority(sql, queue, lane, priority)
+    if not first:
+        return None
+    rows = yield sql.say(
+        f"SELECT enqueued_at, scheduled_at, {sql.now} FROM steady_queue_job WHERE id IN ?*", first, returns="ttt"
+    )
+    # Clocks differ: nobody waits for less than no time.
+    waits: list[timedelta] = [now - (scheduled_at or enqueued_at) for enqueued_at, scheduled_at, now in rows]
+    return max([*waits, timedelta(0)]) if waits else None
+
+
+#: No priority is higher.
+HIGHEST = 32767
+
+
+def next_priority(sql: Dialect, queue: str, lane: int, below: int = HIGHEST) -> Flow[int | None]:
+    """The next lower priority that ready jobs of a queue and lane have."""
+    rows = yield sql.say(
+        f"SELECT priority FROM {sql.ready_by_queue} WHERE queue_name = ? AND lane = ? AND priority < ?"
+        " ORDER BY priority DESC LIMIT 1",
+        *(queue, lane, below),
+        returns=".",
+    )
+    return rows[0][0] if rows else None
+
+
+def _pause(sql: Dialect, queue: str) -> Flow[bool]:
+    if (yield from _paused(sql, queue)):
+        return False
+    yield sql.say(
+        f"{sql.insert_missing} INTO steady_queue_pause (queue_name, created_at) VALUES (?, {sql.now}){sql.or_nothing}",
+        queue,
+    )
+    return True
+
+
+def _resume(sql: Dialect, queue: str) -> Flow[bool]:
+    if not (yield from _paused(sql, queue)):
+        return False
+    yield sql.say("DELETE FROM steady_queue_pause WHERE queue_name = ?", queue)
+    return True
+
+
+def _paused(sql: Dialect, queue: str | None) -> Flow[list[str]]:
+    only, its_name = (" WHERE p.queue_name = ?", (queue,)) if queue is not None else ("", ())
+    rows = yield sql.say(
+        f"SELECT p.queue_name FROM steady_queue_pause p{only} ORDER BY p.queue_name", *its_name, returns="."
+    )
+    return [row[0] for row in rows]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from steady_queue.store.promote import insert_blocked, make_ready, promote
+from steady_queue.store.promote import insert_blocked, make_ready, promote, promotion
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
     from steady_queue.store.promote import Limits
@@ -17,65 +17,105 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Flow
 
 #: Where a job may stand while it can still be discarded, in the order in which jobs move through them.
-_DISCARDABLE = ("scheduledexecution", "blockedexecution", "readyexecution", "failedexecution")
+DISCARDABLE = ("scheduledexecution", "blockedexecution", "readyexecution", "failedexecution")
 
 
-def retry(sql: Dialect, ids: Sequence[UUID], limits: Limits | None = None) -> Operation[list[UUID]]:
-    """Run failed jobs again as if they were new: limited ones queue for a slot. Returns those that had failed."""
-    return Operation("retry", partial(_retry, sql, list(dict.fromkeys(ids)), limits or {}))
+class Revised(NamedTuple):
+    """Which jobs were changed, which others that made ready, and what is left to do.
+
+    `afterwards` is there when the caller owns the transaction: slots are given out after its commit.
+    """
+
+    ids: list[UUID]
+    promoted: Sequence[UUID] = ()
+    #: Whether there may be something to claim now.
+    wakes: bool = False
+    afterwards: Operation[Any] | None = None
 
 
-def discard(sql: Dialect, ids: Sequence[UUID], limits: Limits | None = None) -> Operation[list[UUID]]:
-    """Delete jobs that neither run nor have finished, with their slots. Returns those deleted."""
-    return Operation("discard", partial(_discard, sql, list(dict.fromkeys(ids)), limits or {}))
+UNCHANGED = Revised([])
 
 
-def _retry(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[list[UUID]]:
-    failed = yield from _taken(sql, "failedexecution", ids)
+def retry(
+    sql: Dialect, ids: Sequence[UUID], limits: Limits | None = None, *, promoting: bool = True
+) -> Operation[Revised]:
+    """Run failed jobs again as if they were new: limited ones queue for a slot. Tells those that had failed.
+
+    `promoting` belongs to callers that own the transaction, here and below.
+    """
+    return Operation("retry", partial(retried, sql, list(dict.fromkeys(ids)), limits or {}, promoting))
+
+
+def discard(
+    sql: Dialect, ids: Sequence[UUID], limits: Limits | None = None, *, promoting: bool = True
+) -> Operation[Revised]:
+    """Delete jobs that neither run nor have finished, with their slots. Tells those deleted."""
+    return Operation("discard", partial(discarded, sql, list(dict.fromkeys(ids)), limits or {}, promoting))
+
+
+def retried(sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool) -> Flow[Revised]:
+    failed = yield from taken(sql, "failedexecution", ids)
     if not failed:
-        return []
-    rows = yield sql.say(
-        "SELECT id, concurrency_key, concurrency_limit, priority FROM steady_queue_job WHERE id IN ?*",
-        failed,
-        returns="u...",
-    )
+        return UNCHANGED
     yield sql.say("DELETE FROM steady_queue_failedexecution WHERE job_id IN ?*", failed)
     yield sql.say("UPDATE steady_queue_job SET retries = 0 WHERE id IN ?*", failed)
+    keys = yield from made_new(sql, failed)
+    promoted, afterwards = yield from passed_on(sql, keys, limits, promoting)
+    return Revised(failed, promoted, True, afterwards)
+
+
+def made_new(sql: Dialect, ids: Sequence[UUID]) -> Flow[dict[str, int]]:
+    """Ready rows, or blocked ones for limited jobs, of jobs that stand nowhere; returns the keys to be promoted."""
+    rows = yield sql.say(
+        "SELECT id, concurrency_key, concurrency_limit, priority FROM steady_queue_job WHERE id IN ?*",
+        list(ids),
+        returns="u...",
+    )
     free = [row[0] for row in rows if row[1] is None]
     if free:
         yield make_ready(sql, free)
     limited = [row for row in rows if row[1] is not None]
     if limited:
         yield insert_blocked(sql, [(job_id, key, priority) for job_id, key, _, priority in limited])
-        yield from promote(sql, {key: limit or 1 for _, key, limit, _ in limited}, limits)
-    return [row[0] for row in rows]
+    return {key: limit or 1 for _, key, limit, _ in limited}
 
 
-def _discard(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[list[UUID]]:
-    found: list[UUID] = []
+def passed_on(
+    sql: Dialect, keys: Mapping[str, int], limits: Limits, promoting: bool
+) -> Flow[tuple[Sequence[UUID], Operation[Any] | None]]:
+    """Promote the keys now, or tell what is to be done after the caller's commit."""
+    if promoting or not keys:
+        return (yield from promote(sql, keys, limits)), None
+    return (), promotion(sql, keys, limits)
+
+
+def discarded(
+    sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool, tables: Sequence[str] = DISCARDABLE
+) -> Flow[Revised]:
     gone: set[UUID] = set()
-    for table in _DISCARDABLE:
-        taken = yield from _taken(sql, table, [id_ for id_ in ids if id_ not in gone])
-        if taken:
-            yield sql.say(f"DELETE FROM steady_queue_{table} WHERE job_id IN ?*", taken)
-            found.extend(taken)
-            gone.update(taken)
-    if not found:
-        return []
+    for table in tables:
+        found = yield from taken(sql, table, [id_ for id_ in ids if id_ not in gone])
+        if found:
+            yield sql.say(f"DELETE FROM steady_queue_{table} WHERE job_id IN ?*", found)
+            gone.update(found)
+    if not gone:
+        return UNCHANGED
+    those = [id_ for id_ in ids if id_ in gone]
     held = yield sql.say(
         "SELECT s.concurrency_key, j.concurrency_limit FROM steady_queue_semaphore s"
         " JOIN steady_queue_job j ON j.id = s.job_id WHERE s.job_id IN ?*",
-        found,
+        those,
         returns="..",
     )
     if held:
-        yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", found)
-    yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", found)
-    yield from promote(sql, {key: limit or 1 for key, limit in held}, limits)
-    return [id_ for id_ in ids if id_ in gone]
+        yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", those)
+    yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", those)
+    keys = {key: limit or 1 for key, limit in held}
+    promoted, afterwards = yield from passed_on(sql, keys, limits, promoting)
+    return Revised(those, promoted, bool(promoted) or afterwards is not None, afterwards)
 
 
-def _taken(sql: Dialect, table: str, ids: Sequence[UUID]) -> Flow[list[UUID]]:
+def taken(sql: Dialect, table: str, ids: Sequence[UUID]) -> Flow[list[UUID]]:
     """Those of the jobs that stand in this table, held until the transaction ends."""
     if not ids:
         return []

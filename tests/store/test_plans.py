@@ -195,9 +195,9 @@ def day(sql: Dialect, observer: Observer) -> Flow[None]:
     assert settled.promoted == 2
     assert len((yield from step("promote", promotion(sql, {"own": 4, "other": 1}, {key[0].task_path: 4})))) == 2
     assert (yield from step("dispatch", dispatch(sql, 10))).moved > 0
-    assert len((yield from step("retry", retry(sql, [three.job_id, eight.job_id])))) == 2
+    assert len((yield from step("retry", retry(sql, [three.job_id, eight.job_id]))).ids) == 2
     unwanted = [plain[3].id, key[2].id, due.id, future.id]
-    assert len((yield from step("discard", discard(sql, unwanted)))) == 4
+    assert len((yield from step("discard", discard(sql, unwanted))).ids) == 4
     ids = [new.id for new in (*plain, *key)]
     assert len((yield from step("find jobs", find_jobs(sql, ids)))) > 5
     assert (yield from step("heartbeat", heartbeat(sql, process.id)))

@@ -281,6 +281,8 @@ def test_an_unknown_option_is_named() -> None:
         ("shutdown_timeout", 30),
         ("shutdown_timeout", timedelta(seconds=-5)),
         ("clear_finished_jobs_after", 5),
+        ("clear_finished_jobs_after", timedelta(days=-1)),
+        ("clear_failed_jobs_after", "7d"),
         ("process_heartbeat_interval", 1),
         ("process_alive_threshold", None),
         ("supervisor_pidfile", 5),

@@ -22,9 +22,9 @@ RULES = {
     "limited jobs that are ready or claimed without a slot": f"""
         SELECT id FROM steady_queue_job WHERE concurrency_key IS NOT NULL AND id IN (SELECT job_id FROM ({_HOLDS}) h)
         AND id NOT IN (SELECT job_id FROM steady_queue_semaphore)""",
-    "keys with more slots taken than the largest limit of their jobs": """
+    "keys with more slots taken, but for those given by hand, than the largest limit of their jobs": """
         SELECT s.concurrency_key FROM steady_queue_semaphore s JOIN steady_queue_job j ON j.id = s.job_id
-        GROUP BY s.concurrency_key HAVING count(*) > max(j.concurrency_limit)""",
+        WHERE s.slot <= 1073741824 GROUP BY s.concurrency_key HAVING count(*) > max(j.concurrency_limit)""",
     "execution rows whose priority, queue or lane differ from their job's": """
         SELECT j.id FROM steady_queue_readyexecution r JOIN steady_queue_job j ON j.id = r.job_id
         WHERE r.priority <> j.priority OR r.queue_name <> j.queue_name OR r.lane <> j.lane""",

@@ -87,10 +87,10 @@ class Store(ABC):
         return self.run(promotion(self.sql, keys, limits))
 
     def retry(self, *jobs: NewJob, limits: Limits | None = None) -> list[UUID]:
-        return self.run(retry(self.sql, [job.id for job in jobs], limits))
+        return self.run(retry(self.sql, [job.id for job in jobs], limits)).ids
 
     def discard(self, *jobs: NewJob, limits: Limits | None = None) -> list[UUID]:
-        return self.run(discard(self.sql, [job.id for job in jobs], limits))
+        return self.run(discard(self.sql, [job.id for job in jobs], limits)).ids
 
     def find(self, *jobs: NewJob) -> list[JobRecord]:
         return self.run(find_jobs(self.sql, [job.id for job in jobs]))

@@ -57,6 +57,9 @@ class Dialect:
     #: How a read takes the rows it finds: waiting for others, or leaving out what others hold.
     take = " FOR UPDATE"
     take_free = " FOR UPDATE SKIP LOCKED"
+    #: How an insert leaves out what is there already: the words before and after it.
+    insert_missing = "INSERT IGNORE"
+    or_nothing = ""
     #: The tables of the polls, with the index named where the optimizer needs telling.
     ready_by_queue = "steady_queue_readyexecution r"
     ready_all = "steady_queue_readyexecution r"

@@ -64,6 +64,8 @@ class Postgres(Dialect):
     name = "PostgreSQL"
     server_version = "SHOW server_version"
     can_notify = True
+    insert_missing = "INSERT"
+    or_nothing = " ON CONFLICT DO NOTHING"
     now = "statement_timestamp()"
     given_ago = "statement_timestamp() - ?::bigint * interval '1 microsecond'"
     has_table = "SELECT to_regclass(?::text) IS NOT NULL"

@@ -22,6 +22,7 @@ class SQLite(Dialect):
     now = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
     given_ago = "strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ? / 1000000.0))"
     has_table = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
+    insert_missing = "INSERT OR IGNORE"
     take = ""
     take_free = ""
     ready_by_queue = "steady_queue_readyexecution r INDEXED BY sq_ready_by_queue"

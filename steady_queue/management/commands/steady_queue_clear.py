@@ -1,0 +1,120 @@
+"""`manage.py steady_queue_clear`: deletes tasks that finished or failed long ago."""
+
+from __future__ import annotations
+
+import sys
+from argparse import RawDescriptionHelpFormatter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from django.core.management.base import BaseCommand, CommandError
+
+from steady_queue import cleanup
+from steady_queue.errors import SteadyQueueError
+from steady_queue.management.bar import Bar
+from steady_queue.spans import before
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from collections.abc import Callable, Mapping
+
+    from steady_queue.store.cleanup import Old
+
+DESCRIPTION = """\
+Deletes tasks that ended long ago. Tasks that wait or run are never touched.
+
+  manage.py steady_queue_clear --finished-before 7d
+  manage.py steady_queue_clear --failed-before 2026-01-31 --queue mail --dry-run
+"""
+
+
+class Part(NamedTuple):
+    """One of the two kinds of tasks, and which of them are to go."""
+
+    name: str
+    which: Old
+    count: Callable[[Old], int]
+    clear: Callable[..., int]
+
+
+class Command(BaseCommand):
+    help = DESCRIPTION
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
+        return super().create_parser(prog_name, subcommand, formatter_class=RawDescriptionHelpFormatter, **kwargs)
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        when = "a date, a time, or a span such as 7d, 12h, 30m"
+        parser.add_argument("--finished-before", metavar="WHEN", help=f"delete what finished before: {when}")
+        parser.add_argument("--failed-before", metavar="WHEN", help="delete what failed before; the same")
+        parser.add_argument("--queue", metavar="NAME", help="only tasks of this queue")
+        parser.add_argument("--task", metavar="PATH", help="only this task: shop.tasks.send_mail")
+        parser.add_argument("--dry-run", action="store_true", help="only say how many there are")
+        parser.add_argument("--batch", metavar="N", default="500", help="rows in one transaction (default: 500)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        problems: list[str] = []
+        parts = _parts(options, problems)
+        batch = _batch(options["batch"], problems)
+        if problems:
+            raise CommandError("\n".join(problems))
+        try:
+            for part in parts:
+                if options["dry_run"]:
+                    self.stdout.write(f"{_tasks(part.count(part.which), part.name)} would be deleted")
+                else:
+                    self.stdout.write(f"{_tasks(self._clear(part, batch, options), part.name)} deleted")
+        except SteadyQueueError as error:
+            raise CommandError(str(error)) from error
+        except KeyboardInterrupt:
+            self.stderr.write("stopped; what was deleted stays deleted")
+            sys.exit(130)
+
+    def _clear(self, part: Part, batch: int, options: Mapping[str, Any]) -> int:
+        if options["verbosity"] < 1 or not self.stderr.isatty():
+            return part.clear(part.which, batch=batch)
+        bar = Bar(sys.stderr, part.name, part.count(part.which))
+        try:
+            return part.clear(part.which, batch=batch, progress=bar.advance)
+        finally:
+            bar.end()
+
+
+def _parts(options: Mapping[str, Any], problems: list[str]) -> list[Part]:
+    """What is to be deleted; whatever is wrong with it is added to `problems`."""
+    parts = []
+    kinds = {
+        "finished": (cleanup.count_finished, cleanup.clear_finished),
+        "failed": (cleanup.count_failed, cleanup.clear_failed),
+    }
+    if not any(options[f"{name}_before"] is not None for name in kinds):
+        problems.append("nothing to delete: give --finished-before, --failed-before or both")
+    for what in ("queue", "task"):
+        try:
+            cleanup.old(before("0s"), **{what: options[what]})
+        except ValueError as error:
+            problems.append(f"--{what}: {error}")
+    for name, (count, clear) in kinds.items():
+        if (text := options[f"{name}_before"]) is None:
+            continue
+        try:
+            moment = before(text)
+        except ValueError as error:
+            problems.append(f"--{name}-before {error}")
+        else:
+            if not problems:
+                parts.append(Part(name, cleanup.old(moment, options["queue"], options["task"]), count, clear))
+    return parts
+
+
+def _batch(text: str, problems: list[str]) -> int:
+    try:
+        batch = int(text)
+    except ValueError:
+        batch = 0
+    if batch < 1:
+        problems.append(f"--batch must be a whole number of at least 1, not {text!r}")
+    return batch
+
+
+def _tasks(count: int, name: str) -> str:
+    return f"{count:,} {name} task{'' if count == 1 else 's'}"

@@ -1,0 +1,54 @@
+"""Every action in its sync and its async form, on each database."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from steady_queue import actions
+from steady_queue.queues import Queue
+from tests.support.jobs import failed
+from tests.support.stores import SyncStore
+
+if TYPE_CHECKING:
+    from steady_queue.store.job import NewJob
+
+
+class Hand:
+    """Calls an action by its plain name, in one of its two forms."""
+
+    def __init__(self, is_async: bool) -> None:
+        self.is_async = is_async
+
+    def __call__(self, action: str, *args: Any, **kwargs: Any) -> Any:
+        return self.do(actions, action, *args, **kwargs)
+
+    def do(self, place: Any, action: str, *args: Any, **kwargs: Any) -> Any:
+        """The same for whatever has both forms."""
+        if self.is_async:
+            return asyncio.run(getattr(place, f"a{action}")(*args, **kwargs), debug=True)
+        return getattr(place, action)(*args, **kwargs)
+
+    def ask(self, queue: str, what: str) -> Any:
+        """A property of a queue."""
+        if self.is_async:
+            return asyncio.run(getattr(Queue(queue), f"a{what}")(), debug=True)
+        return getattr(Queue(queue), what)
+
+
+@pytest.fixture(params=["sync", "async"])
+def hand(request: pytest.FixtureRequest, database: str) -> Hand:
+    return Hand(request.param == "async")
+
+
+@pytest.fixture
+def store(database: str) -> SyncStore:
+    """What a test prepares with and looks through."""
+    return SyncStore(database)
+
+
+def broken(store: SyncStore, *jobs: NewJob, **options: Any) -> None:
+    """Let the jobs run and fail."""
+    store.settle(*(failed(claim, **options) for claim in store.claimed(*jobs)))

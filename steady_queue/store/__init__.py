@@ -10,7 +10,9 @@
     claim.py        ready -> claimed                              settle.py   claimed -> finished, failed, ready again
     result.py       read jobs back                                process.py  register, beat, deregister
     revision.py     retry and discard                             maintenance.py  the dead, the orphaned, the old
-    queues.py       names of queues, news of changes              notify.py   tell listeners
+    sweep.py        the same for all that answer a description    cleanup.py  delete what ended long ago
+    hurry.py        scheduled or blocked -> ready, by hand
+    queues.py       names, sizes and pauses of queues             notify.py   tell listeners
 
     sql/            the statements in the words of PostgreSQL, MySQL/MariaDB and SQLite
     drivers/        who carries a flow to the database: asyncpg, aiomysql, aiosqlite, or Django's own connection

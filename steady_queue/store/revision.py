@@ -101,18 +101,24 @@ def discarded(
     if not gone:
         return UNCHANGED
     those = [id_ for id_ in ids if id_ in gone]
-    held = yield sql.say(
-        "SELECT s.concurrency_key, j.concurrency_limit FROM steady_queue_semaphore s"
-        " JOIN steady_queue_job j ON j.id = s.job_id WHERE s.job_id IN ?*",
-        those,
-        returns="..",
-    )
-    if held:
-        yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", those)
+    keys = yield from _slots_freed(sql, those)
     yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", those)
-    keys = {key: limit or 1 for key, limit in held}
     promoted, afterwards = yield from passed_on(sql, keys, limits, promoting)
     return Revised(those, promoted, bool(promoted) or afterwards is not None, afterwards)
+
+
+def _slots_freed(sql: Dialect, ids: Sequence[UUID]) -> Flow[dict[str, int]]:
+    """Take the jobs' slots from them; returns their keys, to be promoted."""
+    held = yield sql.say(
+        "SELECT job_id, concurrency_key FROM steady_queue_semaphore WHERE job_id IN ?*", list(ids), returns="u."
+    )
+    if not held:
+        return {}
+    holders = [row[0] for row in held]
+    yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", holders)
+    rows = yield sql.say("SELECT id, concurrency_limit FROM steady_queue_job WHERE id IN ?*", holders, returns="u.")
+    limit_of = {row[0]: row[1] or 1 for row in rows}
+    return {key: limit_of.get(job_id, 1) for job_id, key in held}
 
 
 def taken(sql: Dialect, table: str, ids: Sequence[UUID]) -> Flow[list[UUID]]:

@@ -16,7 +16,7 @@ from steady_queue.store.revision import UNCHANGED, Revised, discarded, retried
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
     from steady_queue.store.job import Status
@@ -148,27 +148,20 @@ def _by_queue(sql: Dialect, queue: str, place: Place, size: int) -> Flow[tuple[l
 
 def _chosen(sql: Dialect, table: str, ids: Sequence[UUID], which: Which) -> Flow[list[UUID]]:
     """Those of the jobs that answer the description."""
-    conditions = list(_conditions(which))
-    if not ids or not conditions:
-        return list(ids)
-    rows = yield sql.say(
-        f"SELECT e.job_id FROM steady_queue_{table} e JOIN steady_queue_job j ON j.id = e.job_id"
-        f" WHERE e.job_id IN ?* AND {' AND '.join(text for text, _ in conditions)}",
-        list(ids),
-        *(value for _, value in conditions),
-        returns="u",
-    )
-    return sorted(row[0] for row in rows)
-
-
-def _conditions(which: Which) -> Iterator[tuple[str, Any]]:
-    places = {
-        "queue": "j.queue_name = ?",
-        "task_path": "j.task_path = ?",
-        "exception_class": "e.exception_class = ?",
-        "failed_before": "e.failed_at < ?",
-        "failed_after": "e.failed_at > ?",
+    of_job = {"queue_name = ?": which.queue, "task_path = ?": which.task_path}
+    of_failure = {
+        "exception_class = ?": which.exception_class,
+        "failed_at < ?": which.failed_before,
+        "failed_at > ?": which.failed_after,
     }
-    for name, value in which._asdict().items():
-        if value is not None:
-            yield places[name], value
+    left = yield from _filtered(sql, f"job_id FROM steady_queue_{table} WHERE job_id", ids, of_failure)
+    return (yield from _filtered(sql, "id FROM steady_queue_job WHERE id", left, of_job))
+
+
+def _filtered(sql: Dialect, source: str, ids: Sequence[UUID], conditions: Mapping[str, Any]) -> Flow[list[UUID]]:
+    given = {text: value for text, value in conditions.items() if value is not None}
+    if not ids or not given:
+        return list(ids)
+    text = f"SELECT {source} IN ?* AND {' AND '.join(given)}"
+    rows = yield sql.say(text, list(ids), *given.values(), returns="u")
+    return sorted(row[0] for row in rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -198,6 +199,24 @@ async def test_old_finished_jobs_are_cleared_and_others_kept(database: str) -> N
         await new.arefresh()
         await failed.arefresh()
     assert [event.count for event in heard.of(JobsCleared)] == [1]
+
+
+async def test_failed_jobs_are_cleared_when_they_have_a_retention_and_finished_ones_kept_without(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady_queue, "clear_finished_jobs_after", None)
+    heard = Heard()
+    async with running(worker(), events=heard) as process:
+        done, _ = await ended(await tasks.rests.aenqueue("old"), await tasks.misbehaves.aenqueue("NUL"))
+        await aside(_age, database, done.id)
+        await process.services.maintenance.turn()
+        assert await aside(count, database, "job") == 2
+        monkeypatch.setattr(steady_queue, "clear_failed_jobs_after", timedelta(0))
+        await asyncio.sleep(0.01)
+        await process.services.maintenance.turn()
+        assert await aside(count, database, "job") == 1
+        await done.arefresh()
+    assert [(event.count, event.which) for event in heard.of(JobsCleared)] == [(1, "failed")]
 
 
 def _age(alias: str, result_id: str) -> None:

@@ -1,0 +1,100 @@
+"""A queue as people look after it: size, latency, pause, resume."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from steady_queue.queues import Queue
+from tests.support.jobs import job, later, limited
+from tests.support.tables import counts
+
+if TYPE_CHECKING:
+    from tests.actions.conftest import Hand
+    from tests.support.stores import SyncStore
+
+
+def test_a_queue_without_tasks_is_empty_and_nobody_waits(hand: Hand) -> None:
+    assert (hand.ask("nowhere", "size"), hand.ask("nowhere", "latency")) == (0, None)
+    assert hand.ask("nowhere", "is_paused") is False
+    assert hand.do(Queue, "all") == []
+
+
+def test_the_size_counts_ready_tasks_of_the_queue_alone(store: SyncStore, hand: Hand) -> None:
+    store.enqueue(*[job(queue_name="mail", lane=n % 2, priority=n) for n in range(7)])
+    store.enqueue(job(), job(queue_name="mail", scheduled_at=later()), limited(queue_name="mail"))
+    store.enqueue(limited(queue_name="mail"))
+    assert hand.ask("mail", "size") == 8
+    store.claim(store.worker(), 2, queues=["mail"])
+    assert hand.ask("mail", "size") == 6
+
+
+def test_the_latency_is_the_longest_wait_of_those_next_in_line(store: SyncStore, hand: Hand) -> None:
+    now = store.now()
+    long_ago, a_while_ago = now - timedelta(hours=3), now - timedelta(minutes=5)
+    store.enqueue(job(queue_name="mail", priority=9, enqueued_at=a_while_ago), job(queue_name="mail", priority=9))
+    assert timedelta(minutes=5) <= hand.ask("mail", "latency") < timedelta(minutes=6)
+    store.enqueue(job(queue_name="mail", priority=-4, lane=1, enqueued_at=long_ago))
+    store.enqueue(job(queue_name="other", enqueued_at=now - timedelta(days=9)))
+    assert timedelta(hours=3) <= hand.ask("mail", "latency") < timedelta(hours=4)
+
+
+def test_a_scheduled_task_waits_since_its_time(store: SyncStore, hand: Hand) -> None:
+    now = store.now()
+    store.enqueue(job(enqueued_at=now - timedelta(days=2), scheduled_at=now - timedelta(minutes=1)))
+    assert timedelta(minutes=1) <= hand.ask("default", "latency") < timedelta(minutes=2)
+
+
+def test_a_clock_that_goes_ahead_makes_no_negative_wait(store: SyncStore, hand: Hand) -> None:
+    store.enqueue(job(enqueued_at=store.now() + timedelta(minutes=1)))
+    assert hand.ask("default", "latency") == timedelta(0)
+
+
+def test_from_a_paused_queue_nothing_is_claimed_until_it_is_resumed(store: SyncStore, hand: Hand) -> None:
+    mail, other = job(queue_name="mail"), job()
+    store.enqueue(mail, other)
+    worker = store.worker()
+    assert [hand("pause", "mail"), hand("pause", "mail")] == [True, False]
+    assert hand.ask("mail", "is_paused") is True
+    assert [claim.job_id for claim in store.claim(worker, 9)] == [other.id]
+    assert store.claim(worker, 9, queues=["mail"]) == []
+    assert [hand("resume", "mail"), hand("resume", "mail")] == [True, False]
+    assert [claim.job_id for claim in store.claim(worker, 9, queues=["mail"])] == [mail.id]
+
+
+def test_a_pause_stops_claims_alone(store: SyncStore, hand: Hand) -> None:
+    holder, blocked = limited(queue_name="mail"), limited(queue_name="mail")
+    store.enqueue(holder)
+    hand("pause", "mail")
+    store.enqueue(blocked, job(queue_name="mail"))
+    hand("discard", holder.id)
+    assert store.status(blocked) == ["ready"]
+    assert counts(store.alias) == {"ready": 2}
+
+
+def test_a_queue_does_all_that_the_actions_do(store: SyncStore, hand: Hand) -> None:
+    store.enqueue(job(queue_name="mail"), job(queue_name="b"))
+    queue = Queue("mail")
+    assert [hand.do(queue, "pause"), hand.do(queue, "resume"), hand.do(queue, "pause")] == [True, True, True]
+    assert hand.do(queue, "clear") == 1
+    assert hand.do(Queue, "all") == [Queue("b"), queue]
+    assert str(queue) == "mail"
+
+
+@pytest.mark.parametrize("name", ["x%' OR 1=1--", "_", "\\", "🐎", "", "a b", "A"])
+def test_any_name_means_itself_alone(store: SyncStore, hand: Hand, name: str) -> None:
+    store.enqueue(job(queue_name=name), job(queue_name="a"), job(queue_name="🐢"))
+    hand("pause", name)
+    assert (hand.ask(name, "size"), hand.ask(name, "is_paused")) == (1, True)
+    assert (hand.ask("a", "is_paused"), hand.ask("🐢", "is_paused")) == (False, False)
+    assert hand.do(Queue, "all") == sorted([Queue("a"), Queue(name), Queue("🐢")])
+    assert len(store.claim(store.worker(), 9)) == 2
+    assert hand("clear_queue", name) == 1
+
+
+@pytest.mark.parametrize("name", [None, 5, "x" * 256, "a\x00", "\ud800"])
+def test_what_cannot_be_a_name_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="queue"):
+        Queue(name)

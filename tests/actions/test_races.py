@@ -1,0 +1,212 @@
+"""Races: actions against each other and against workers. Each task ends up in one place, and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.db import transaction
+
+from steady_queue import actions, cleanup
+from steady_queue.compat import TaskResultDoesNotExist
+from steady_queue.errors import JobIsRunning
+from steady_queue.store.outcome import Finished
+from tests.actions.conftest import broken
+from tests.store.test_races import without_waiting
+from tests.support.jobs import failed, job, later, limited
+from tests.support.tables import count, counts
+from tests.support.threads import together
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from steady_queue.store.job import NewJob
+    from tests.support.stores import SyncStore
+
+ROUNDS = 8
+
+
+@pytest.mark.parametrize("make", [job, limited])
+def test_of_two_retries_at_once_one_does_it(store: SyncStore, make: Callable[[], NewJob]) -> None:
+    for _ in range(ROUNDS):
+        new = make()
+        broken(store, new)
+        done = together(
+            partial(actions.retry, new.id),
+            lambda new=new: asyncio.run(actions.aretry(new.id)),  # type: ignore[misc]
+        )
+        assert sorted(done) == [False, True]
+        assert counts(store.alias) == {"ready": 1}
+        actions.discard(new.id)
+
+
+def test_two_sweeps_at_once_retry_each_task_once(store: SyncStore) -> None:
+    broken(store, *[job() for _ in range(300)], *[limited(f"key {n}") for n in range(30)])
+    numbers = together(*[actions.retry_where] * 3)
+    assert sum(numbers) == 330
+    assert counts(store.alias) == {"ready": 330}
+
+
+@pytest.mark.parametrize("make", [job, limited])
+def test_a_task_is_discarded_or_claimed_and_never_both(store: SyncStore, make: Callable[[], NewJob]) -> None:
+    worker = store.worker()
+    for _ in range(ROUNDS):
+        new = make()
+        store.enqueue(new)
+
+        def discard(id_: UUID = new.id) -> bool:
+            try:
+                return actions.discard(id_)
+            except JobIsRunning:
+                return False
+
+        gone: Any
+        claims: Any
+        gone, claims = together(discard, partial(store.claim, worker))
+        assert gone is not bool(claims)
+        assert counts(store.alias) == ({"claimed": 1} if claims else {})
+        for claim in claims:
+            store.settle(Finished(claim))
+        assert count(store.alias, "semaphore") == 0
+
+
+def test_a_blocked_task_run_now_while_its_slot_frees_is_ready_once(store: SyncStore) -> None:
+    worker = store.worker()
+    for _ in range(ROUNDS):
+        holder, blocked, last = limited(), limited(), limited()
+        store.enqueue(holder, blocked, last)
+        (claim,) = store.claim(worker)
+        by_hand: Any
+        settled: Any
+        by_hand, settled = together(partial(actions.run_now, blocked.id), partial(store.settle, Finished(claim)))
+        # Whoever is first gives it the slot, and the other has nothing to give.
+        assert by_hand is (settled.promoted == 0)
+        assert store.status(blocked) == ["ready"]
+        assert store.status(last) == ["blocked"]
+        assert count(store.alias, "semaphore") == 1
+        actions.discard_where("blocked")
+        actions.discard_where("ready")
+
+
+def test_a_blocked_task_is_run_now_or_discarded(store: SyncStore) -> None:
+    for _ in range(ROUNDS):
+        holder, blocked = limited(), limited()
+        store.enqueue(holder, blocked)
+
+        def quietly(action: Callable[[UUID], bool], id_: UUID = blocked.id) -> bool:
+            try:
+                return action(id_)
+            except TaskResultDoesNotExist:
+                return False
+
+        together(partial(quietly, actions.run_now), partial(quietly, actions.discard), partial(quietly, actions.retry))
+        assert count(store.alias, "job") == 1  # ready ones are discarded as well
+        assert actions.discard(holder.id)
+        assert count(store.alias, "semaphore") == 0
+
+
+def test_a_queue_is_cleared_while_claims_go_on(store: SyncStore) -> None:
+    jobs = [job() for _ in range(300)] + [limited(f"key {n % 20}") for n in range(200)]
+    random.Random(1).shuffle(jobs)
+    store.enqueue(*jobs)
+
+    def work() -> int:
+        worker, ran = store.worker(), 0
+        while claims := store.claim(worker, 7):
+            store.settle(*map(Finished, claims))
+            ran += len(claims)
+        return ran
+
+    cleared, *ran = together(partial(actions.clear_queue, "default"), work, work)
+    left = counts(store.alias)
+    assert cleared + sum(ran) + sum(left.values()) == 500
+    assert count(store.alias, "job") == 500 - cleared
+    ran.append(work())
+    assert cleared + sum(ran) == 500
+    assert counts(store.alias) == {}
+
+
+def test_after_a_pause_nothing_more_is_claimed(store: SyncStore) -> None:
+    store.enqueue(*[job() for _ in range(200)])
+
+    def work() -> int:
+        worker, ran = store.worker(), 0
+        while claims := store.claim(worker, 3):
+            ran += len(claims)
+        return ran
+
+    def pause() -> int:
+        actions.pause("default")
+        return counts(store.alias).get("ready", 0)
+
+    ready, *ran = together(pause, work, work)
+    assert sum(ran) == counts(store.alias).get("claimed", 0)
+    # A claim under way when the pause was committed may still end; none begins.
+    assert ready - counts(store.alias).get("ready", 0) <= 6
+    assert store.claim(store.worker(), 9) == []
+
+
+def test_two_pauses_and_two_resumes_at_once_are_one(store: SyncStore) -> None:
+    for _ in range(ROUNDS):
+        assert True in together(*[partial(actions.pause, "mail")] * 3)
+        assert count(store.alias, "pause") == 1
+        assert True in together(*[partial(actions.resume, "mail")] * 3)
+        assert count(store.alias, "pause") == 0
+
+
+def test_two_cleanups_at_once_count_each_task_once(store: SyncStore) -> None:
+    claims = store.claimed(*[job() for _ in range(400)])
+    store.settle(*map(Finished, claims[:200]))
+    store.settle(*map(failed, claims[200:]))
+    which = cleanup.old(later())
+    assert sum(together(*[partial(cleanup.clear_finished, which, batch=40)] * 3)) == 200
+    assert sum(together(*[partial(cleanup.clear_failed, which, batch=40)] * 3)) == 200
+    assert count(store.alias, "job") == 0
+
+
+def test_everything_at_once_leaves_every_task_in_one_place(store: SyncStore) -> None:
+    jobs = [limited(f"key {n % 5}", to=1 + n % 2, priority=n % 3) for n in range(60)] + [job() for _ in range(30)]
+    store.enqueue(*jobs)
+
+    def work(seed: int) -> None:
+        chance, worker = random.Random(seed), store.worker()
+        for _ in range(15):
+            for claim in store.claim(worker, chance.randrange(1, 4)):
+                store.settle(Finished(claim) if chance.random() < 0.5 else failed(claim))
+
+    def meddle(seed: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(15):
+            some = [new.id for new in chance.sample(jobs, 6)]
+            chance.choice([actions.retry_many, actions.run_now_many, actions.discard_many])(some)
+        actions.retry_where()
+
+    together(*[partial(work, seed) for seed in range(2)], *[partial(meddle, seed) for seed in range(2)])
+    worker = store.worker()
+    actions.retry_where()
+    while claims := store.claim(worker, 20):
+        store.settle(*map(Finished, claims))
+    assert counts(store.alias) == {}
+    assert count(store.alias, "semaphore") == 0
+
+
+@pytest.mark.only_on("postgres", "mariadb")
+def test_actions_in_an_open_transaction_hold_up_no_worker_of_the_same_key(database: str, store: SyncStore) -> None:
+    bad, holder, blocked, running = limited(to=2), limited(to=2), limited(to=2), limited(to=2)
+    broken(store, bad)
+    (claim,) = store.claimed(running)
+    store.enqueue(holder, blocked)
+
+    def work() -> None:
+        store.settle(Finished(claim))
+        store.enqueue(limited(to=2))
+
+    with transaction.atomic(using=database):
+        assert actions.retry(bad.id)
+        assert actions.discard(holder.id)
+        without_waiting(database, work)
+    assert counts(database)["ready"] == 2

@@ -1,0 +1,42 @@
+"""What becomes of missed ticks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from steady_queue.catch_up import MOST, chosen
+from steady_queue.schedule import every, parse
+
+NOW = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(("policy", "hours"), [("none", []), ("last", [12]), ("all", [8, 9, 10, 11, 12])])
+def test_missed_ticks_follow_the_policy(policy: str, hours: list[int]) -> None:
+    found = chosen(parse("@hourly"), policy, NOW - 5 * HOUR, NOW)
+    assert [tick.hour for tick in found] == hours
+
+
+@pytest.mark.parametrize("policy", ["none", "last", "all"])
+def test_ticks_that_are_only_late_are_never_left_out(policy: str) -> None:
+    found = chosen(every(timedelta(seconds=20)), policy, NOW - timedelta(seconds=50), NOW)
+    assert [(NOW - tick).total_seconds() for tick in found] == [40, 20, 0]
+
+
+def test_the_last_one_is_not_added_to_those_that_are_late() -> None:
+    found = chosen(every(timedelta(seconds=30)), "last", NOW - HOUR, NOW)
+    assert [(NOW - tick).total_seconds() for tick in found] == [30, 0]
+
+
+def test_all_has_a_bound_and_keeps_the_last_ones() -> None:
+    found = chosen(every(timedelta(seconds=5)), "all", NOW - timedelta(days=400), NOW)
+    assert MOST / 3 < len(found) <= MOST
+    assert found[-1] == NOW
+    assert found[0] == NOW - timedelta(seconds=5) * (len(found) - 1)
+
+
+def test_nothing_was_missed() -> None:
+    for policy in ("none", "last", "all"):
+        assert chosen(parse("0 3 * * *"), policy, NOW - 5 * HOUR, NOW) == []

@@ -6,6 +6,7 @@ SteadyQueueError
 │   └── ArgumentError          an argument cannot be stored exactly (also a ValueError and a TypeError)
 ├── DeserializationError       stored arguments can no longer be restored (also a ValueError)
 ├── UnknownTaskError           a stored path names no registered task
+├── UnknownRecurringTask       no recurring task has this key
 ├── JobIsRunning               the action is not possible while the job is claimed
 └── StoreError                 the database said no; classified by its error code, never by its text
     ├── StoreUnavailable       connection lost, refused, shutting down, busy: retry for ever, with back-off
@@ -55,6 +56,10 @@ class DeserializationError(SteadyQueueError, ValueError):
 
 class UnknownTaskError(SteadyQueueError, LookupError):
     """The path names no task that this project may run."""
+
+
+class UnknownRecurringTask(SteadyQueueError, LookupError):
+    """There is no recurring task with this key, or none that may be removed."""
 
 
 class JobIsRunning(SteadyQueueError, ValueError):

@@ -111,6 +111,10 @@ class Dialect:
         """A portable statement to be run once for each row of parameters."""
         return Statement(spread(text, (), self.mark), rows, many=True)
 
+    def unless_there(self, text: str) -> str:
+        """An insert that leaves alone what has the same unique values, and waits for whoever is just writing it."""
+        return f"{text} ON CONFLICT DO NOTHING"
+
     def encode(self, value: Any) -> Any:
         """A parameter as the server's drivers take it."""
         if isinstance(value, UUID):

@@ -53,6 +53,9 @@ class MySQL(Dialect):
             )
             yield self.say(text, list(lock_ids), returns=".")
 
+    def unless_there(self, text: str) -> str:
+        return text.replace("INSERT", "INSERT IGNORE", 1)
+
     def ago(self, seconds: float) -> str:
         return f"UTC_TIMESTAMP(6) - INTERVAL {seconds:.6f} SECOND"
 

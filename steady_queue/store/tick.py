@@ -1,0 +1,112 @@
+"""Ticks of recurring tasks.
+
+A tick is a row `(task_key, run_at)`, unique, written in the transaction that stores its job: however many schedulers
+race or crash, there is one job for it. A tick is not enqueued once a later one of its key has been, so that only the
+last record of a key must be kept for ever. Every try has job ids of its own: a tick that is sent again after a lost
+answer meets its record and changes nothing.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from steady_queue.store.burial import BATCH
+from steady_queue.store.enqueue import enqueue
+from steady_queue.store.identity import uuid_of
+from steady_queue.store.recurring import LAST_TICK
+from steady_queue.store.statement import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from steady_queue.store.job import NewJob
+    from steady_queue.store.promote import Limits
+    from steady_queue.store.sql import Dialect
+    from steady_queue.store.statement import Flow
+
+
+class Tick(NamedTuple):
+    """A tick of an entry as it was at `updated_at`, and the job to enqueue for it."""
+
+    task_key: str
+    run_at: datetime
+    updated_at: datetime
+    job: NewJob
+
+
+class Ticked(NamedTuple):
+    """The jobs that were enqueued, and those of them that were discarded for want of a slot."""
+
+    jobs: tuple[UUID, ...] = ()
+    discarded: frozenset[UUID] = frozenset()
+
+
+def tick(sql: Dialect, ticks: Sequence[Tick], limits: Limits | None = None) -> Operation[Ticked]:
+    """Enqueue those of the ticks that nobody has enqueued, of entries that are as they were read."""
+    # In one order, so that racing schedulers wait for each other and never in a circle.
+    return Operation("tick", partial(_tick, sql, sorted(ticks, key=lambda t: (t.task_key, t.run_at)), limits))
+
+
+def clear_ticks(sql: Dialect, now: datetime, keep: timedelta) -> Operation[int]:
+    """Delete records older than `keep`, but for the last one of each entry that there is."""
+    return Operation("clear ticks", partial(_clear_ticks, sql, now, keep))
+
+
+def _tick(sql: Dialect, ticks: Sequence[Tick], limits: Limits | None) -> Flow[Ticked]:
+    keys = list(dict.fromkeys(tick.task_key for tick in ticks))
+    rows = yield sql.say(
+        f"SELECT t.task_key, t.updated_at, {LAST_TICK} FROM steady_queue_recurringtask t"
+        " WHERE t.enabled = ? AND t.task_key IN ?*",
+        True,
+        keys,
+        returns=".tt",
+    )
+    state = {row[0]: (row[1], row[2]) for row in rows}
+    new = [tick for tick in ticks if _is_new(tick, state.get(tick.task_key))]
+    if not new:
+        return Ticked()
+    text = (
+        "INSERT INTO steady_queue_recurringexecution (job_id, task_key, run_at, created_at)"
+        f" VALUES (?, ?, ?, {sql.now})"
+    )
+    yield sql.say_each(sql.unless_there(text), [(tick.job.id, tick.task_key, tick.run_at) for tick in new])
+    rows = yield sql.say(
+        "SELECT job_id FROM steady_queue_recurringexecution WHERE job_id IN ?*",
+        [tick.job.id for tick in new],
+        returns="u",
+    )
+    won = {row[0] for row in rows}
+    jobs = [tick.job for tick in new if tick.job.id in won]
+    if not jobs:
+        return Ticked()
+    done = yield from enqueue(sql, jobs, limits=limits).flow()
+    return Ticked(tuple(job.id for job in jobs), done.discarded)
+
+
+def _is_new(tick: Tick, state: tuple[datetime, datetime | None] | None) -> bool:
+    if state is None or state[0] != tick.updated_at:
+        return False
+    return state[1] is None or tick.run_at > state[1]
+
+
+def _clear_ticks(sql: Dialect, now: datetime, keep: timedelta) -> Flow[int]:
+    if not (yield from sql.try_maintenance()):
+        return 0
+    # The ids of jobs begin with their time in milliseconds.
+    before = uuid_of(int((now - keep).timestamp() * 1000) << 80)
+    rows = yield sql.say(
+        "SELECT e.job_id FROM steady_queue_recurringexecution e WHERE e.job_id < ? AND"
+        " (EXISTS (SELECT 1 FROM steady_queue_recurringexecution n WHERE n.task_key = e.task_key"
+        " AND n.run_at > e.run_at)"
+        " OR NOT EXISTS (SELECT 1 FROM steady_queue_recurringtask t WHERE t.task_key = e.task_key))"
+        " ORDER BY e.job_id LIMIT ?",
+        before,
+        BATCH,
+        returns="u",
+    )
+    if rows:
+        yield sql.say("DELETE FROM steady_queue_recurringexecution WHERE job_id IN ?*", [row[0] for row in rows])
+    return len(rows)

@@ -1,0 +1,194 @@
+"""Entries of recurring tasks and their ticks."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from steady_queue.errors import StoreError
+from steady_queue.store.recurring import Entry, NewEntry, add, edit, entries, listing, persist, remove, switch
+from steady_queue.store.tick import Tick, Ticked, clear_ticks, tick
+from tests.support.jobs import PATH, choosy, job, limited
+from tests.support.stores import SyncStore
+from tests.support.tables import count, counts, query
+from tests.support.threads import closing
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from steady_queue.store.job import NewJob
+    from tests.support.stores import Store
+
+MINUTE = timedelta(minutes=1)
+
+
+def entry(key: str = "key", **options: Any) -> NewEntry:
+    plain = NewEntry(key, PATH, "* * * * *", None, "none", "[1,[],{}]", None, None, "")
+    return plain._replace(**options)
+
+
+def stored(store: Store, *keys: str) -> list[Entry]:
+    found = store.run(entries(store.sql, keys or ("key",)))
+    return sorted(found, key=lambda entry: entry.new.task_key)
+
+
+def ticked(store: Store, run_at: datetime, *, key: str = "key", new: NewJob | None = None) -> Ticked:
+    (found,) = stored(store, key)
+    return store.run(tick(store.sql, [Tick(key, run_at, found.updated_at, new or job())]))
+
+
+def test_static_entries_become_those_of_the_code_and_dynamic_ones_stay(store: Store) -> None:
+    store.run(add(store.sql, entry("dynamic")))
+    store.run(persist(store.sql, [entry("a"), entry("b")]))
+    before = {found.new.task_key: found for found in stored(store, "a", "b", "c", "dynamic")}
+    assert before.keys() == {"a", "b", "dynamic"}
+    store.run(persist(store.sql, [entry("c"), entry("b"), entry("a", schedule="0 * * * *", priority=5)]))
+    after = {found.new.task_key: found for found in stored(store, "a", "b", "c", "dynamic")}
+    assert after["b"] == before["b"]
+    assert after["dynamic"] == before["dynamic"]
+    assert after["a"].new == entry("a", schedule="0 * * * *", priority=5)
+    store.run(persist(store.sql, []))
+    assert [found.new.task_key for found in stored(store, "a", "b", "c", "dynamic")] == ["dynamic"]
+
+
+def test_an_entry_keeps_its_key_text_and_arguments_exactly(store: Store) -> None:
+    keys = ["a", "A", "a ", "😀", "😁", "x%' OR 1=1--", "\\"]
+    store.run(persist(store.sql, [entry(key, description=f"{key}\n'") for key in keys]))
+    assert {found.new for found in stored(store, *keys)} == {entry(key, description=f"{key}\n'") for key in keys}
+
+
+def test_a_static_entry_that_a_person_switched_off_stays_off_and_a_broken_one_does_not(store: Store) -> None:
+    store.run(persist(store.sql, [entry("off"), entry("broken")]))
+    assert store.run(switch(store.sql, "off", on=False))
+    assert store.run(switch(store.sql, "broken", on=False, reason="it broke"))
+    assert stored(store, "off", "broken") == []
+    store.run(persist(store.sql, [entry("off"), entry("broken")]))
+    assert [found.new.task_key for found in stored(store, "off", "broken")] == ["broken"]
+
+
+def test_dynamic_entries_are_added_once_edited_and_removed(store: Store) -> None:
+    assert store.run(add(store.sql, entry()))
+    assert not store.run(add(store.sql, entry(schedule="0 * * * *")))
+    assert stored(store)[0].new == entry()
+    store.run(switch(store.sql, "key", on=False, reason="it broke"))
+    assert store.run(edit(store.sql, entry(schedule="0 * * * *")))
+    assert stored(store)[0].new == entry(schedule="0 * * * *")
+    assert store.run(remove(store.sql, "key"))
+    assert not store.run(remove(store.sql, "key"))
+    assert not store.run(edit(store.sql, entry()))
+    assert not store.run(switch(store.sql, "key", on=True))
+
+
+def test_a_static_entry_can_neither_be_edited_nor_removed_nor_added_again(store: Store) -> None:
+    store.run(persist(store.sql, [entry()]))
+    assert not store.run(edit(store.sql, entry()))
+    assert not store.run(remove(store.sql, "key"))
+    assert not store.run(add(store.sql, entry()))
+
+
+def test_the_listing_tells_the_time_and_what_is_enabled(store: Store) -> None:
+    store.run(persist(store.sql, [entry("on"), entry("off")]))
+    store.run(switch(store.sql, "off", on=False))
+    listed = store.run(listing(store.sql))
+    assert listed.changed.keys() == {"on"}
+    assert abs(listed.now - store.now()) < MINUTE
+
+
+def test_a_tick_stores_its_job_once(store: Store) -> None:
+    store.run(add(store.sql, entry()))
+    at = store.now()
+    first, again = job(), job()
+    assert ticked(store, at, new=first) == Ticked((first.id,))
+    assert ticked(store, at, new=again) == Ticked()
+    assert store.status(first) == ["ready"]
+    assert store.find(again) == []
+    assert stored(store)[0].last_tick == at
+
+
+def test_a_tick_is_not_enqueued_after_a_later_one(store: Store) -> None:
+    store.run(add(store.sql, entry()))
+    at = store.now()
+    ticked(store, at)
+    assert not ticked(store, at - MINUTE).jobs
+    assert ticked(store, at + MINUTE).jobs
+    assert count(store.alias, "job") == 2
+
+
+@pytest.mark.parametrize("what", ["edited", "off", "gone"])
+def test_a_tick_of_an_entry_that_is_no_longer_as_it_was_read_changes_nothing(store: Store, what: str) -> None:
+    store.run(add(store.sql, entry()))
+    (read,) = stored(store)
+    query(store.alias, "UPDATE steady_queue_recurringtask SET updated_at = %s", store.now() - MINUTE)
+    if what == "off":
+        store.run(switch(store.sql, "key", on=False))
+    elif what == "gone":
+        store.run(remove(store.sql, "key"))
+    assert store.run(tick(store.sql, [Tick("key", store.now(), read.updated_at, job())])) == Ticked()
+    assert count(store.alias, "job") == count(store.alias, "recurringexecution") == 0
+
+
+@pytest.mark.only_on("postgres", "mariadb")  # SQLite stores a name of any length
+def test_one_bad_job_stores_no_tick_of_its_transaction(store: Store) -> None:
+    store.run(add(store.sql, entry()))
+    (read,) = stored(store)
+    now = store.now()
+    jobs = [job(), job(queue_name="q" * 400)]
+    ticks = [Tick("key", now + at * MINUTE, read.updated_at, new) for at, new in enumerate(jobs)]
+    with pytest.raises(StoreError):
+        store.run(tick(store.sql, ticks))
+    assert count(store.alias, "job") == count(store.alias, "recurringexecution") == 0
+
+
+def test_ticks_of_limited_tasks_queue_for_their_slot_or_are_discarded(store: Store) -> None:
+    for key in ("limited", "choosy"):
+        store.run(add(store.sql, entry(key)))
+    now = store.now()
+    assert ticked(store, now, key="limited", new=limited("a")).jobs
+    assert ticked(store, now + MINUTE, key="limited", new=limited("a")).jobs
+    refused = choosy("a")
+    assert ticked(store, now, key="choosy", new=refused) == Ticked((refused.id,), frozenset([refused.id]))
+    assert counts(store.alias) == {"ready": 1, "blocked": 1}
+    # The tick is over all the same.
+    assert not ticked(store, now, key="choosy", new=choosy("b")).jobs
+
+
+def test_records_are_cleared_but_for_the_last_of_each_entry(store: Store) -> None:
+    for key in ("a", "b", "gone"):
+        store.run(add(store.sql, entry(key)))
+        for minutes in range(3):
+            ticked(store, store.now() + minutes * MINUTE, key=key)
+    store.run(remove(store.sql, "gone"))
+    later = store.now() + timedelta(days=3)
+    assert store.run(clear_ticks(store.sql, later, timedelta(days=4))) == 0
+    assert store.run(clear_ticks(store.sql, later, timedelta(days=1))) == 7
+    assert store.run(clear_ticks(store.sql, later, timedelta(days=1))) == 0
+    assert all(found.last_tick is not None for found in stored(store, "a", "b"))
+    assert count(store.alias, "recurringexecution") == 2
+
+
+def test_racing_schedulers_store_one_job_for_each_tick(database: str) -> None:
+    store = SyncStore(database)
+    keys = [f"key {number:03}" for number in range(40)]
+    store.run(persist(store.sql, [entry(key) for key in keys]))
+    read = {found.new.task_key: found.updated_at for found in stored(store, *keys)}
+    now = store.now()
+    won: list[int] = []
+    start = threading.Barrier(6)
+
+    def race(number: int) -> None:
+        mine = SyncStore(database)
+        start.wait()
+        for minute in range(3):
+            order = keys if number % 2 else keys[::-1]
+            ticks = [Tick(key, now + minute * MINUTE, read[key], job()) for key in order]
+            won.append(len(mine.run(tick(mine.sql, ticks)).jobs))
+
+    threads = [threading.Thread(target=closing, args=(race, number)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(won) == count(database, "job") == count(database, "recurringexecution") == 120

@@ -18,10 +18,33 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from steady_queue.bulk import aenqueue_all, enqueue_all
     from steady_queue.definition import SteadyQueueTask, task
+    from steady_queue.dynamic import (
+        adisable_recurring_task,
+        aenable_recurring_task,
+        aschedule_recurring_task,
+        aunschedule_recurring_task,
+        disable_recurring_task,
+        enable_recurring_task,
+        schedule_recurring_task,
+        unschedule_recurring_task,
+    )
 
 __version__ = "0.1.0"
 
-__all__ = ["SteadyQueueTask", "aenqueue_all", "enqueue_all", "task"]
+__all__ = [
+    "SteadyQueueTask",
+    "adisable_recurring_task",
+    "aenable_recurring_task",
+    "aenqueue_all",
+    "aschedule_recurring_task",
+    "aunschedule_recurring_task",
+    "disable_recurring_task",
+    "enable_recurring_task",
+    "enqueue_all",
+    "schedule_recurring_task",
+    "task",
+    "unschedule_recurring_task",
+]
 
 #: How often each process says that it is alive.
 process_heartbeat_interval: timedelta = timedelta(seconds=60)
@@ -53,6 +76,14 @@ _HOMES = {
     "SteadyQueueTask": "steady_queue.definition",
     "enqueue_all": "steady_queue.bulk",
     "aenqueue_all": "steady_queue.bulk",
+    "schedule_recurring_task": "steady_queue.dynamic",
+    "aschedule_recurring_task": "steady_queue.dynamic",
+    "unschedule_recurring_task": "steady_queue.dynamic",
+    "aunschedule_recurring_task": "steady_queue.dynamic",
+    "enable_recurring_task": "steady_queue.dynamic",
+    "aenable_recurring_task": "steady_queue.dynamic",
+    "disable_recurring_task": "steady_queue.dynamic",
+    "adisable_recurring_task": "steady_queue.dynamic",
 }
 
 

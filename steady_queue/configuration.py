@@ -100,7 +100,7 @@ class Options:
         if malformed := list(self.malformed()):
             yield from malformed
             return
-        if not self.workers and (self.only_work or not self.dispatchers):
+        if not self.workers and (self.only_work or not self.dispatchers) and not self.schedules:
             yield "there is nothing to run: no workers and no dispatchers"
         for number, worker in enumerate(self.workers):
             yield from (f"workers[{number}]: {problem}" for problem in worker.problems())
@@ -115,13 +115,22 @@ class Options:
         if self.log_format not in ("text", "json"):
             yield f"log_format must be 'text' or 'json', not {self.log_format!r}"
 
+    @property
+    def schedules(self) -> bool:
+        """Whether recurring tasks are enqueued."""
+        return not (self.only_work or self.skip_recurring)
+
     # -- one part of it for each process ------------------------------------------------------------------------------
 
     def per_process(self) -> list[Options]:
-        """What each process of a supervisor runs: one worker or one dispatcher."""
+        """What each process of a supervisor runs: a worker or a dispatcher, the first of which schedules too."""
         workers = [self._only(worker) for worker in self.workers for _ in range(worker.processes)]
-        dispatchers = [] if self.only_work else [replace(self, workers=[], dispatchers=[d]) for d in self.dispatchers]
-        return [*workers, *dispatchers]
+        if self.only_work:
+            return workers
+        others = [replace(self, workers=[], dispatchers=[dispatcher]) for dispatcher in self.dispatchers]
+        if self.schedules and not others:
+            others = [replace(self, workers=[])]
+        return [*workers, *others[:1], *(replace(other, skip_recurring=True) for other in others[1:])]
 
     def beside_one_loop(self) -> list[Options]:
         """What the processes beside an event loop that runs everything once run: the other copies of its workers."""

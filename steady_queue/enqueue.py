@@ -78,6 +78,17 @@ def new_jobs(calls: Sequence[TaskCall], *, limit: int = arguments.MAX_BYTES) -> 
     return jobs
 
 
+async def stored_calls(task: Task[..., Any], text: str, count: int) -> list[NewJob]:
+    """The rows of so many equal calls of a task, whose arguments have been made a text before."""
+    queue_name, path, priority, lane, backend, run_after, concurrency = _options(task)
+    limits: tuple[Any, ...] = ()
+    if concurrency is not None:
+        args, kwargs = await arguments.aloads(text)
+        limits = (concurrency.key_for(path, args, kwargs), concurrency.to, concurrency.on_conflict)
+    call = (queue_name, path, text, priority, lane, backend, _now(), run_after, _headers(), *limits)
+    return [NewJob(id_, *call) for id_ in new_job_ids(count)]
+
+
 def _options(task: Task[..., Any]) -> tuple[Any, ...]:
     return (
         task.queue_name,

@@ -24,6 +24,7 @@ from steady_queue.configuration import problems as configuration_problems
 from steady_queue.databases import is_in_memory, open_async, queue_alias
 from steady_queue.deadline import answer_of
 from steady_queue.errors import ConfigurationError
+from steady_queue.recurring_task import recurrences
 from steady_queue.store.server import describe
 
 if TYPE_CHECKING:
@@ -57,7 +58,6 @@ def examine(options: Options | None = None, more: Sequence[str] = (), named: Seq
     """
     backends = _Backends()
     database = _Database(backends)
-    # Recurring schedules are to be examined here as well, once there are any.
     found = chain(
         map(Problem, more), _configuration(options, backends, named), _tasks(), backends.problems(), database.problems()
     )
@@ -121,6 +121,7 @@ def _tasks() -> Iterator[Problem]:
         autodiscover_modules("tasks")
     except Exception as error:
         yield Problem(f"the tasks cannot be imported: {type(error).__name__}: {error}")
+    yield from map(Problem, recurrences.problems())
 
 
 class _Backends:

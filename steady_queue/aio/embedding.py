@@ -11,6 +11,7 @@ from django.utils.module_loading import autodiscover_modules
 from steady_queue.aio.process import Process
 from steady_queue.configuration import configured, problems
 from steady_queue.errors import ConfigurationError
+from steady_queue.recurring_task import recurrences
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,6 +25,8 @@ def prepared(options: Options | None = None, **parts: Any) -> Process:
     if found := list(problems(options)):
         raise ConfigurationError("; ".join(found))
     autodiscover_modules("tasks")
+    if options.schedules and (found := list(recurrences.problems())):
+        raise ConfigurationError("; ".join(found))
     return Process(options, **parts)
 
 

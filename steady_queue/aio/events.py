@@ -127,6 +127,21 @@ class JobsDispatched(Event):
     discarded: int
 
 
+class RecurringEnqueued(Event):
+    text: ClassVar[str] = "enqueued %(count)d recurring tasks, %(discarded)d discarded"
+    count: int
+    discarded: int
+
+
+class RecurringDisabled(Event):
+    """An entry that cannot fire: it stays off until it is changed or switched on."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "recurring task %(key)s was switched off: %(reason)s"
+    key: str
+    reason: str
+
+
 class ProcessPruned(Event):
     level: ClassVar[int] = logging.WARNING
     text: ClassVar[str] = "%(name)s is dead (%(reason)s): %(jobs)d of its tasks were failed"

@@ -1,7 +1,8 @@
 """Process: one OS process, one event loop, and the life of everything that services.py has built for it.
 
 The composition root, beside supervisor.py the only place that opens task groups. Upkeep (settling, heartbeat,
-maintenance) outlives the intake (workers, dispatchers, listener): what was claimed is settled under a beating heart.
+maintenance) outlives the intake (workers, dispatchers, scheduler, listener): what was claimed is settled under a
+beating heart.
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ class Process:
             for w in self.options.workers
         ]
         others = [] if self.options.only_work else [{"kind": "dispatcher"} for _ in self.options.dispatchers]
-        return [*workers, *others]
+        schedulers = [{"kind": "scheduler"}] if self.options.schedules else []
+        return [*workers, *others, *schedulers]
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -150,6 +152,8 @@ class Process:
                 intake.start_soon(worker.run)
             for dispatcher in self.services.dispatchers:
                 intake.start_soon(dispatcher.run)
+            for scheduler in self.services.schedulers:
+                intake.start_soon(scheduler.run)
             if self.services.wakeup is not None:
                 intake.start_soon(self.services.wakeup.run)
             self._tell_started()

@@ -17,6 +17,7 @@ from steady_queue.aio.lanes import OrmLanes
 from steady_queue.aio.maintenance import Maintenance
 from steady_queue.aio.pace import LISTENING, Pace
 from steady_queue.aio.queues import QueuePlan
+from steady_queue.aio.scheduler import Scheduler
 from steady_queue.aio.settler import Settler
 from steady_queue.aio.slots import Slots
 from steady_queue.aio.stopping import Stopping
@@ -26,6 +27,7 @@ from steady_queue.aio.watchdog import Watchdog
 from steady_queue.aio.worker import Worker
 from steady_queue.databases import parameters
 from steady_queue.errors import StoreError
+from steady_queue.recurring_task import recurrences
 from steady_queue.registry import registry
 from steady_queue.store.notify import notify
 
@@ -93,6 +95,7 @@ class Services:
         self.wakeup = self._listener()
         self.workers = [self._worker(number) for number in range(len(self.options.workers))]
         self.dispatchers = [] if self.options.only_work else [self._dispatcher(d) for d in self.options.dispatchers]
+        self.schedulers = [self._scheduler()] if self.options.schedules else []
         self.maintenance = Maintenance(
             process_id=self.row.id,
             worker_id=self.row.name,
@@ -176,6 +179,16 @@ class Services:
             outage=self.outage,
         )
 
+    def _scheduler(self) -> Scheduler:
+        return Scheduler(
+            static=recurrences.entries,
+            driver=self.upkeep,
+            made_ready=self.made_ready,
+            clock=self.clock,
+            events=self.events,
+            outage=self.outage,
+        )
+
     async def close(self) -> None:
         for worker in self.workers:
             worker.slots.close()
@@ -215,10 +228,11 @@ class Services:
                 await self.settling.run(notify(self.settling.sql))
 
     def polled_ago(self) -> float | None:
-        """How long ago the last of its workers looked for work; without workers, the last of its dispatchers."""
+        """How long ago the last of its workers looked for work; without workers, the last of its others."""
         if self._is_stopping():
             return 0.0  # it looks for nothing any more, however long what runs may take
-        ages = [pollster.polled_ago for pollster in self.workers or self.dispatchers]
+        others: list[Dispatcher | Scheduler] = [*self.dispatchers, *self.schedulers]
+        ages = [pollster.polled_ago for pollster in self.workers or others]
         return None if None in ages else max(filter(None, ages), default=0.0)
 
     def hears(self) -> bool:

@@ -12,6 +12,7 @@
     revision.py     retry and discard                             maintenance.py  the dead, the orphaned, the old
     sweep.py        the same for all that answer a description    cleanup.py  delete what ended long ago
     hurry.py        scheduled or blocked -> ready, by hand
+    recurring.py    entries of recurring tasks                    tick.py     a tick and its job, once
     queues.py       names, sizes and pauses of queues             notify.py   tell listeners
 
     sql/            the statements in the words of PostgreSQL, MySQL/MariaDB and SQLite

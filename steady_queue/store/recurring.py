@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from steady_queue.store.burial import BATCH
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ class Listing(NamedTuple):
     changed: dict[str, datetime]
 
 
+#: So many entries are read with one statement.
+PAGE = 200
 _COLUMNS = NewEntry._fields
 #: The last tick of an entry `t` that was enqueued.
 LAST_TICK = (
@@ -73,9 +74,19 @@ def entries(sql: Dialect, keys: Sequence[str]) -> Operation[list[Entry]]:
 
 def _listing(sql: Dialect) -> Flow[Listing]:
     now = yield from _clock(sql)
-    text = "SELECT task_key, updated_at FROM steady_queue_recurringtask WHERE enabled = ?"
-    rows = yield sql.say(text, True, returns=".t")
-    return Listing(now, {str(key): changed for key, changed in rows})
+    text = (
+        "SELECT task_key, updated_at FROM steady_queue_recurringtask WHERE task_key > ? AND enabled = ?"
+        " ORDER BY task_key LIMIT ?"
+    )
+    changed: dict[str, datetime] = {}
+    last = ""
+    # In pages: a driver decodes each without a pause.
+    while True:
+        rows = yield sql.say(text, last, True, PAGE, returns=".t")
+        changed.update((str(key), at) for key, at in rows)
+        if len(rows) < PAGE:
+            return Listing(now, changed)
+        last = rows[-1][0]
 
 
 def _clock(sql: Dialect) -> Flow[datetime]:
@@ -85,12 +96,12 @@ def _clock(sql: Dialect) -> Flow[datetime]:
 
 def _entries(sql: Dialect, keys: Sequence[str]) -> Flow[list[Entry]]:
     found: list[Entry] = []
-    for at in range(0, len(keys), BATCH):
+    for at in range(0, len(keys), PAGE):
         rows = yield sql.say(
             f"SELECT {', '.join(f't.{column}' for column in _COLUMNS)}, t.updated_at, {LAST_TICK}"
             " FROM steady_queue_recurringtask t WHERE t.enabled = ? AND t.task_key IN ?*",
             True,
-            list(keys[at : at + BATCH]),
+            list(keys[at : at + PAGE]),
             returns="." * len(_COLUMNS) + "tt",
         )
         found += [Entry(NewEntry(*row[:-2]), row[-2], row[-1]) for row in rows]

@@ -58,21 +58,18 @@ def clear_ticks(sql: Dialect, now: datetime, keep: timedelta) -> Operation[int]:
 def _tick(sql: Dialect, ticks: Sequence[Tick], limits: Limits | None) -> Flow[Ticked]:
     keys = list(dict.fromkeys(tick.task_key for tick in ticks))
     rows = yield sql.say(
-        f"SELECT t.task_key, t.updated_at, {LAST_TICK} FROM steady_queue_recurringtask t"
+        f"SELECT t.task_key, t.updated_at, {LAST_TICK}, {sql.now} FROM steady_queue_recurringtask t"
         " WHERE t.enabled = ? AND t.task_key IN ?*",
         True,
         keys,
-        returns=".tt",
+        returns=".ttt",
     )
     state = {row[0]: (row[1], row[2]) for row in rows}
     new = [tick for tick in ticks if _is_new(tick, state.get(tick.task_key))]
     if not new:
         return Ticked()
-    text = (
-        "INSERT INTO steady_queue_recurringexecution (job_id, task_key, run_at, created_at)"
-        f" VALUES (?, ?, ?, {sql.now})"
-    )
-    yield sql.say_each(sql.unless_there(text), [(tick.job.id, tick.task_key, tick.run_at) for tick in new])
+    text = "INSERT INTO steady_queue_recurringexecution (job_id, task_key, run_at, created_at) VALUES (?, ?, ?, ?)"
+    yield sql.say_each(sql.unless_there(text), [(tick.job.id, tick.task_key, tick.run_at, rows[0][3]) for tick in new])
     rows = yield sql.say(
         "SELECT job_id FROM steady_queue_recurringexecution WHERE job_id IN ?*",
         [tick.job.id for tick in new],

@@ -1,0 +1,95 @@
+"""Timetable: the entries of recurring tasks in the order of their next ticks. Pure: it neither asks nor sleeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from steady_queue import schedule
+from steady_queue.recurring_task import enqueuable, zone_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from steady_queue.compat import Task
+    from steady_queue.schedule import Schedule
+    from steady_queue.store.recurring import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """An entry, what it means, and up to when its ticks have been dealt with."""
+
+    entry: Entry
+    schedule: Schedule
+    task: Task[..., Any]
+    after: datetime
+
+
+class Timetable:
+    """Each entry that is known, and one line for it in the order of time."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Planned] = {}
+        #: Lines of plans that are no longer known stay until they are met. The number keeps plans from being compared.
+        self._lines: list[tuple[datetime, int, Planned]] = []
+        self._numbers = count()
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When the next line is due."""
+        while self._lines and not self._is_known(self._lines[0][2]):
+            heappop(self._lines)
+        return self._lines[0][0] if self._lines else None
+
+    def changed(self, listed: Mapping[str, datetime]) -> list[str]:
+        """The keys of entries that are not known as they are listed."""
+        return [
+            key
+            for key, updated_at in listed.items()
+            if key not in self._known or self._known[key].entry.updated_at != updated_at
+        ]
+
+    def keep_only(self, listed: Mapping[str, datetime]) -> None:
+        """Forget the entries that are not listed."""
+        for key in self._known.keys() - listed.keys():
+            self.drop(key)
+
+    def add(self, entry: Entry, now: datetime) -> None:
+        """Enter an entry, in place of what it was before; raises whatever is wrong with it."""
+        new = entry.new
+        self.drop(new.task_key)
+        ticks = schedule.parse(new.schedule, zone_of(new.time_zone))
+        task = enqueuable(new.task_path, new.queue_name, new.priority)
+        after = entry.updated_at if entry.last_tick is None else max(entry.updated_at, entry.last_tick)
+        self._enter(Planned(entry, ticks, task, min(after, now)))
+
+    def drop(self, key: str) -> None:
+        """Forget an entry."""
+        self._known.pop(key, None)
+
+    def due(self, now: datetime, most: int) -> list[Planned]:
+        """Those whose time has come, the longest due first; each stays due until it is moved on or dropped."""
+        lines: list[tuple[datetime, int, Planned]] = []
+        while (next_at := self.next_at) is not None and next_at <= now and len(lines) < most:
+            lines.append(heappop(self._lines))
+        for line in lines:
+            heappush(self._lines, line)
+        return [planned for _, _, planned in lines]
+
+    def move_on(self, planned: Planned, now: datetime) -> None:
+        """Its ticks up to now have been dealt with."""
+        if self._is_known(planned):
+            self._enter(Planned(planned.entry, planned.schedule, planned.task, now))
+
+    def _enter(self, planned: Planned) -> None:
+        self._known[planned.entry.new.task_key] = planned
+        tick = planned.schedule.next(planned.after)
+        if tick is not None:
+            heappush(self._lines, (tick, next(self._numbers), planned))
+
+    def _is_known(self, planned: Planned) -> bool:
+        return self._known.get(planned.entry.new.task_key) is planned

@@ -1,0 +1,121 @@
+"""Dynamic schedules: recurring tasks made, changed and removed at run time. Schedulers notice within seconds.
+
+The sync forms write on Django's connection, and so inside the caller's transaction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from asgiref.sync import sync_to_async
+
+from steady_queue import native
+from steady_queue.compat import Task
+from steady_queue.databases import django_driver, queue_alias
+from steady_queue.errors import ConfigurationError, UnknownRecurringTask
+from steady_queue.recurring_task import Recurrence
+from steady_queue.store import recurring
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import timedelta
+
+    from steady_queue.recurring_task import CatchUp
+    from steady_queue.store.recurring import NewEntry
+    from steady_queue.store.sql import Dialect
+    from steady_queue.store.statement import Operation
+
+T = TypeVar("T")
+
+
+def schedule_recurring_task(
+    task: Task[..., Any],
+    *,
+    key: str,
+    schedule: str | None = None,
+    every: timedelta | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    queue_name: str | None = None,
+    priority: int | None = None,
+    description: str = "",
+    time_zone: str | None = None,
+    catch_up: CatchUp = "none",
+    replace: bool = False,
+) -> None:
+    """Enqueue a task again and again from now on; the options are those of `@recurring`.
+
+    A key that is taken is an error. With `replace` the dynamic entry that has it is changed, and switched on.
+    """
+    options = {name: value for name, value in locals().items() if name != "replace"}
+    entry = _entry(options)
+    if replace and _run(lambda sql: recurring.edit(sql, entry)):
+        return
+    _stored(key, _run(lambda sql: recurring.add(sql, entry)))
+
+
+async def aschedule_recurring_task(task: Task[..., Any], *, key: str, replace: bool = False, **options: Any) -> None:
+    """The same from async code."""
+    entry = _entry({"task": task, "key": key, **options})
+    if replace and await _arun(lambda sql: recurring.edit(sql, entry)):
+        return
+    _stored(key, await _arun(lambda sql: recurring.add(sql, entry)))
+
+
+def unschedule_recurring_task(key: str) -> None:
+    """Remove a dynamic entry; UnknownRecurringTask when there is none with this key."""
+    _found(key, _run(lambda sql: recurring.remove(sql, key)), "no dynamic recurring task")
+
+
+async def aunschedule_recurring_task(key: str) -> None:
+    """The same from async code."""
+    _found(key, await _arun(lambda sql: recurring.remove(sql, key)), "no dynamic recurring task")
+
+
+def enable_recurring_task(key: str) -> None:
+    """Let an entry fire again, static or dynamic, from now on: what it missed meanwhile is not made up for."""
+    _found(key, _run(lambda sql: recurring.switch(sql, key, on=True)))
+
+
+async def aenable_recurring_task(key: str) -> None:
+    """The same from async code."""
+    _found(key, await _arun(lambda sql: recurring.switch(sql, key, on=True)))
+
+
+def disable_recurring_task(key: str) -> None:
+    """Keep an entry, static or dynamic, from firing; a static one stays so when processes start anew."""
+    _found(key, _run(lambda sql: recurring.switch(sql, key, on=False)))
+
+
+async def adisable_recurring_task(key: str) -> None:
+    """The same from async code."""
+    _found(key, await _arun(lambda sql: recurring.switch(sql, key, on=False)))
+
+
+def _entry(options: Mapping[str, Any]) -> NewEntry:
+    if not isinstance(options["task"], Task):
+        raise ConfigurationError(f"a task recurs, not {type(options['task']).__name__}")
+    return Recurrence(**{**options, "kwargs": options.get("kwargs") or {}}).entry()
+
+
+def _stored(key: str, is_stored: bool) -> None:
+    if not is_stored:
+        raise ConfigurationError(f"there is a recurring task {key!r} already")
+
+
+def _found(key: str, is_found: bool, what: str = "no recurring task") -> None:
+    if not is_found:
+        raise UnknownRecurringTask(f"there is {what} {key!r}")
+
+
+def _run(operation: Callable[[Dialect], Operation[T]]) -> T:
+    driver = django_driver(queue_alias())
+    return driver.run(operation(driver.sql))
+
+
+async def _arun(operation: Callable[[Dialect], Operation[T]]) -> T:
+    alias = queue_alias()
+    if native.prefers_django(alias, "auto"):
+        return await sync_to_async(_run, thread_sensitive=True)(operation)
+    driver = await native.driver(alias)
+    return await driver.run(operation(driver.sql))

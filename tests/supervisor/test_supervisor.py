@@ -69,7 +69,7 @@ async def test_each_process_is_registered_with_its_kind_its_supervisor_and_what_
         (supervisor,) = [row for row in found if row.kind == "supervisor"]
         assert supervisor.pid == process.pid
         children = [row for row in found if row.kind == "process"]
-        assert sorted(row.actors for row in children) == [["dispatcher"], ["worker"], ["worker"]]
+        assert sorted(row.actors for row in children) == [["dispatcher", "scheduler"], ["worker"], ["worker"]]
         assert len({row.supervisor_id for row in children}) == 1
         assert None not in {row.supervisor_id for row in children}
         assert all(exists(row.pid) for row in children)

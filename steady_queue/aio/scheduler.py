@@ -141,7 +141,7 @@ class Scheduler:
         asked = self._clock.monotonic()
         if self._last_clear is not None and asked - self._last_clear < CLEAR:
             return
-        keep = max(KEEP, steady_queue.clear_finished_jobs_after)
+        keep = max(KEEP, steady_queue.clear_finished_jobs_after or KEEP)
         for _ in range(20):
             if await self._driver.run(clear_ticks(self._driver.sql, now, keep)) == 0:
                 break

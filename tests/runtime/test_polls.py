@@ -132,12 +132,13 @@ async def test_a_worker_without_room_has_nothing_to_look_for(database: str, quic
 
 
 @pytest.mark.only_on("sqlite")  # nothing is connected to
-async def test_the_stalest_worker_counts_and_without_workers_the_stalest_dispatcher(database: str) -> None:
+async def test_the_stalest_worker_counts_and_without_workers_the_stalest_of_the_others(database: str) -> None:
     def pollsters(*ages: float | None) -> Any:
         return [SimpleNamespace(polled_ago=age) for age in ages]
 
     process = prepared(worker())
-    process.services.dispatchers = pollsters(99.0, 7.0)
+    process.services.dispatchers = pollsters(98.0, 7.0)
+    process.services.schedulers = pollsters(99.0)
     process.services.workers = pollsters(0.0, 5.0, 1.0)
     assert process.services.polled_ago() == 5.0
     process.services.workers = pollsters(0.0, None)

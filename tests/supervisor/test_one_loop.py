@@ -29,7 +29,7 @@ async def test_another_process_works_is_replaced_when_killed_and_stops_with_the_
         (child,) = [row for row in await aside(rows, database) if row.pid == other]
         assert child.actors == ["worker"]
         (main,) = [row for row in await aside(rows, database) if row.pid == process.pid]
-        assert main.actors == ["worker", "dispatcher"]
+        assert main.actors == ["worker", "dispatcher", "scheduler"]
 
         # One thread each: two at once means that both work.
         both = [await tasks.blocks_until_file.aenqueue(str(tmp_path / "never")) for _ in range(2)]

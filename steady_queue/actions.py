@@ -238,7 +238,9 @@ def _retry_where(which: Which) -> Errand[int]:
         count = 0
         place: Place | None = sweep.Place()
         while place is not None:
-            swept: Swept = yield sweep.retry_some(desk.sql, which, place, limits_in_force, promoting=desk.promoting)
+            swept: Swept = yield sweep.retry_some(
+                desk.sql, which, place, limits=limits_in_force, promoting=desk.promoting
+            )
             yield swept.revised
             count += len(swept.revised.ids)
             place = swept.next
@@ -255,7 +257,7 @@ def _discard_where(statuses: Iterable[Status], which: Which) -> Errand[int]:
             place: Place | None = sweep.Place()
             while place is not None:
                 swept: Swept = yield sweep.discard_some(
-                    desk.sql, status, which, place, limits_in_force, spare=promoted, promoting=desk.promoting
+                    desk.sql, status, which, place, limits=limits_in_force, spare=promoted, promoting=desk.promoting
                 )
                 yield swept.revised
                 promoted.update(swept.revised.promoted)

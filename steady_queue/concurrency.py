@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable, iscoroutine, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import steady_queue
@@ -131,6 +131,8 @@ def _as_text(value: object) -> str:
     if value is None:
         raise ConcurrencyKeyError("is None: return something that tells which tasks exclude each other")
     if isawaitable(value):
+        if iscoroutine(value):
+            value.close()
         raise ConcurrencyKeyError(f"is {type(value).__name__}, which would have to be awaited")
     if not isinstance(value, Model):
         return str(value)

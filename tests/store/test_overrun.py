@@ -175,8 +175,7 @@ def test_a_job_that_is_just_being_settled_is_left_alone(database: str) -> None:
     holder = long()
     (claim,) = store.claimed(holder)
     age(store, claim)
-    holding = ("SELECT job_id FROM steady_queue_claimedexecution FOR UPDATE", [])
-    with held(database, holding):
+    with held(database, ("SELECT job_id FROM steady_queue_claimedexecution FOR UPDATE", [])):
         assert store.run(let_go(store.sql)) == []
     assert len(store.run(let_go(store.sql))) == 1
 

@@ -19,6 +19,7 @@ from steady_queue.compat import TaskResultDoesNotExist
 from steady_queue.descriptions import a_queue, described, some_statuses
 from steady_queue.errands import arun, run
 from steady_queue.errors import JobIsRunning
+from steady_queue.registry import limits_in_force
 from steady_queue.results import parse_id
 from steady_queue.store import hurry, queues, revision, sweep
 from steady_queue.store.job import Status
@@ -204,7 +205,7 @@ def _one(revise: Revision, task: Named) -> Errand[bool]:
     job_id = _id_of(task)
 
     def errand(desk: Desk) -> Steps[bool]:
-        revised: Revised = yield revise(desk.sql, [job_id], promoting=desk.promoting)
+        revised: Revised = yield revise(desk.sql, [job_id], limits_in_force, promoting=desk.promoting)
         yield revised
         if revised.ids:
             return True
@@ -223,7 +224,7 @@ def _many(revise: Revision, tasks: Iterable[Named]) -> Errand[list[str]]:
         done: list[str] = []
         ids = iter(dict.fromkeys(_id_of(task) for task in tasks))
         while batch := list(islice(ids, BATCH)):
-            revised: Revised = yield revise(desk.sql, batch, promoting=desk.promoting)
+            revised: Revised = yield revise(desk.sql, batch, limits_in_force, promoting=desk.promoting)
             yield revised
             changed = set(revised.ids)
             done.extend(str(id_) for id_ in batch if id_ in changed)
@@ -237,7 +238,9 @@ def _retry_where(which: Which) -> Errand[int]:
         count = 0
         place: Place | None = sweep.Place()
         while place is not None:
-            swept: Swept = yield sweep.retry_some(desk.sql, which, place, promoting=desk.promoting)
+            swept: Swept = yield sweep.retry_some(
+                desk.sql, which, place, limits=limits_in_force, promoting=desk.promoting
+            )
             yield swept.revised
             count += len(swept.revised.ids)
             place = swept.next
@@ -254,7 +257,7 @@ def _discard_where(statuses: Iterable[Status], which: Which) -> Errand[int]:
             place: Place | None = sweep.Place()
             while place is not None:
                 swept: Swept = yield sweep.discard_some(
-                    desk.sql, status, which, place, spare=promoted, promoting=desk.promoting
+                    desk.sql, status, which, place, limits=limits_in_force, spare=promoted, promoting=desk.promoting
                 )
                 yield swept.revised
                 promoted.update(swept.revised.promoted)

@@ -87,23 +87,23 @@ class SteadyQueueBackend(BaseTaskBackend):
 
     def enqueue_calls(self, calls: Sequence[TaskCall]) -> Results:
         """Enqueue calls of tasks of this backend, all or none."""
-        jobs = self._new_jobs(calls)
+        made = Results(calls, self._new_jobs(calls))
         alias = queue_alias()
         driver = django_driver(alias)
         if enqueue.defers_to(self.commit_with, alias) and _all_on_commit(calls):
-            enqueue.store_on_commit(self.commit_with, driver, type(self), calls, jobs)
+            enqueue.store_on_commit(self.commit_with, driver, type(self), made)
         else:
-            enqueue.store(driver, type(self), calls, jobs)
-        return Results(calls, jobs)
+            enqueue.store(driver, type(self), made)
+        return made
 
     async def aenqueue_calls(self, calls: Sequence[TaskCall]) -> Results:
         """The same from async code."""
         alias = queue_alias()
         if native.prefers_django(alias, self.async_connection):
             return await sync_to_async(self.enqueue_calls, thread_sensitive=True)(calls)
-        jobs = self._new_jobs(calls)
-        await enqueue.astore(alias, await native.driver(alias), type(self), calls, jobs)
-        return Results(calls, jobs)
+        made = Results(calls, self._new_jobs(calls))
+        await enqueue.astore(alias, await native.driver(alias), type(self), made)
+        return made
 
     def _new_jobs(self, calls: Sequence[TaskCall]) -> list[Any]:
         for task in {id(call.task): call.task for call in calls}.values():

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def enqueue_all(calls: Iterable[Call]) -> Results:
     """Enqueue many calls, all or none: `enqueue_all([greet.bind("Ada"), greet.bind("Alan", times=2)])`.
 
-    Returns their results in order, each built when it is looked at.
+    Returns their results in order, each built when it is looked at. Tasks with `on_conflict="discard"` that found no
+    free slot are among them, and named in `discarded`; inside a transaction that is known after its commit.
     """
     bound = _bound(calls)
     return _backend(bound).enqueue_calls(bound) if bound else Results([], [])

@@ -178,6 +178,7 @@ def problems(options: Options) -> Iterator[str]:
     interval, alive = steady_queue.process_heartbeat_interval, steady_queue.process_alive_threshold
     wrong = [*_interval("process_heartbeat_interval", interval), *_interval("process_alive_threshold", alive)]
     yield from wrong
+    yield from _interval("default_concurrency_control_period", steady_queue.default_concurrency_control_period)
     yield from _span("shutdown_timeout", steady_queue.shutdown_timeout)
     for what in ("clear_finished_jobs_after", "clear_failed_jobs_after"):
         if (span := getattr(steady_queue, what)) is not None:

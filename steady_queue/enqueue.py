@@ -31,9 +31,9 @@ from steady_queue import arguments, wake
 from steady_queue.compat import InvalidTask, task_enqueued
 from steady_queue.definition import lane_of
 from steady_queue.errors import EnqueueError, StoreError
-from steady_queue.results import Results
+from steady_queue.registry import limits_in_force
 from steady_queue.signals import asend, is_heard, send
-from steady_queue.store.enqueue import admit, enqueue
+from steady_queue.store.enqueue import DISCARDED, admit, enqueue
 from steady_queue.store.identity import new_job_ids
 from steady_queue.store.job import NewJob
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from steady_queue.compat import BaseTaskBackend, Task
     from steady_queue.definition import TaskCall
+    from steady_queue.results import Results
     from steady_queue.store.drivers.django import DjangoDriver
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.enqueue import Enqueued
@@ -73,7 +74,7 @@ def new_jobs(calls: Sequence[TaskCall], *, limit: int = arguments.MAX_BYTES) -> 
             jobs.append(NewJob(id_, queue_name, path, text, priority, lane, backend, now, run_after, headers))
         else:
             key = concurrency.key_for(path, args, kwargs)
-            limits = (key, concurrency.to, concurrency.on_conflict)
+            limits = (key, concurrency.to, concurrency.on_conflict, concurrency.overrun_after)
             jobs.append(NewJob(id_, queue_name, path, text, priority, lane, backend, now, run_after, headers, *limits))
     return jobs
 
@@ -84,7 +85,8 @@ async def stored_calls(task: Task[..., Any], text: str, count: int) -> list[NewJ
     limits: tuple[Any, ...] = ()
     if concurrency is not None:
         args, kwargs = await arguments.aloads(text)
-        limits = (concurrency.key_for(path, args, kwargs), concurrency.to, concurrency.on_conflict)
+        key = concurrency.key_for(path, args, kwargs)
+        limits = (key, concurrency.to, concurrency.on_conflict, concurrency.overrun_after)
     call = (queue_name, path, text, priority, lane, backend, _now(), run_after, _headers(), *limits)
     return [NewJob(id_, *call) for id_ in new_job_ids(count)]
 
@@ -139,25 +141,23 @@ def _headers() -> str | None:
 # -- from sync code ---------------------------------------------------------------------------------------------------
 
 
-def store(
-    driver: DjangoDriver, sender: type[BaseTaskBackend], calls: Sequence[TaskCall], jobs: Sequence[NewJob]
-) -> None:
+def store(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Results) -> None:
     """Write the jobs on Django's connection; inside the caller's transaction if there is one."""
+    jobs = results.jobs
     joined = driver.in_transaction
     try:
         may_tell = None if joined else partial(wake.may_go_along, driver.alias, driver.sql)
-        stored = driver.run(enqueue(driver.sql, jobs, promoting=not joined, may_tell=may_tell))
+        stored = driver.run(enqueue(driver.sql, jobs, promoting=not joined, may_tell=may_tell, limits=limits_in_force))
     except StoreError as error:
         if joined or not _may_resend(error):
             raise _enqueue_error(error, jobs) from error
         stored = _resend(driver, jobs)
 
     def tell() -> None:
-        discarded = stored.discarded | (_admit(driver, stored) if stored.blocked else frozenset())
-        _log_discarded(discarded)
+        _discard(results, stored.discarded | (_admit(driver, stored) if stored.blocked else frozenset()))
         wake.tell(driver.alias, driver, told=stored.told)
         if is_heard(task_enqueued, sender):
-            send(task_enqueued, sender, _kept(calls, jobs, discarded))
+            send(task_enqueued, sender, results.stored)
 
     if (
         stored.blocked
@@ -168,11 +168,9 @@ def store(
         after_commit(driver, tell)
 
 
-def store_on_commit(
-    using: str, driver: DjangoDriver, sender: type[BaseTaskBackend], calls: Sequence[TaskCall], jobs: Sequence[NewJob]
-) -> None:
+def store_on_commit(using: str, driver: DjangoDriver, sender: type[BaseTaskBackend], results: Results) -> None:
     """Write the jobs when the transaction on `using`, another database, has committed."""
-    transaction.on_commit(lambda: store(driver, sender, calls, jobs), using=using)
+    transaction.on_commit(lambda: store(driver, sender, results), using=using)
 
 
 def defers_to(using: str, alias: str) -> bool:
@@ -193,24 +191,19 @@ def after_commit(driver: DjangoDriver, action: Callable[[], object]) -> None:
 
 def _admit(driver: DjangoDriver, stored: Enqueued) -> frozenset[UUID]:
     try:
-        return driver.run(admit(driver.sql, stored.blocked))
+        return driver.run(admit(driver.sql, stored.blocked, limits_in_force))
     except StoreError:
         # The jobs are stored and blocked; the next maintenance turn gives them their slots.
         logger.warning("promotion after commit failed and is left to maintenance", exc_info=True)
         return frozenset()
 
 
-def _log_discarded(discarded: frozenset[UUID]) -> None:
-    for id_ in discarded:
-        logger.info("job %s was discarded: its concurrency key had no free slot", id_)
-
-
-def _kept(calls: Sequence[TaskCall], jobs: Sequence[NewJob], discarded: frozenset[UUID]) -> Results:
-    """The results of those jobs that were not discarded."""
-    if not discarded:
-        return Results(calls, jobs)
-    kept = [at for at, job in enumerate(jobs) if job.id not in discarded]
-    return Results([calls[at] for at in kept], [jobs[at] for at in kept])
+def _discard(results: Results, discarded: frozenset[UUID]) -> None:
+    """Tell of the jobs that found no slot, with the same line as the runtime's event."""
+    if discarded:
+        results.discard(discarded)
+        for id_ in discarded:
+            logger.info(DISCARDED, {"job_id": id_}, extra={"event": "JobDiscarded"})
 
 
 def _resend(driver: DjangoDriver, jobs: Sequence[NewJob]) -> Enqueued:
@@ -219,7 +212,7 @@ def _resend(driver: DjangoDriver, jobs: Sequence[NewJob]) -> Enqueued:
         time.sleep(pause)
         driver.connection.close()
         try:
-            return driver.run(enqueue(driver.sql, jobs, again=True))
+            return driver.run(enqueue(driver.sql, jobs, again=True, limits=limits_in_force))
         except StoreError as error:
             last = error
     raise _enqueue_error(last, jobs, stored="unknown") from last
@@ -228,24 +221,20 @@ def _resend(driver: DjangoDriver, jobs: Sequence[NewJob]) -> Enqueued:
 # -- from async code --------------------------------------------------------------------------------------------------
 
 
-async def astore(
-    alias: str,
-    driver: AsyncDriver,
-    sender: type[BaseTaskBackend],
-    calls: Sequence[TaskCall],
-    jobs: Sequence[NewJob],
-) -> None:
+async def astore(alias: str, driver: AsyncDriver, sender: type[BaseTaskBackend], results: Results) -> None:
     """Write the jobs on a connection of the running loop, in a transaction of their own."""
+    jobs = results.jobs
+    may_tell = partial(wake.may_go_along, alias, driver.sql)
     try:
-        stored = await driver.run(enqueue(driver.sql, jobs, may_tell=partial(wake.may_go_along, alias, driver.sql)))
+        stored = await driver.run(enqueue(driver.sql, jobs, may_tell=may_tell, limits=limits_in_force))
     except StoreError as error:
         if not _may_resend(error):
             raise _enqueue_error(error, jobs) from error
         stored = await _aresend(driver, jobs)
-    _log_discarded(stored.discarded)
+    _discard(results, stored.discarded)
     await wake.atell(alias, driver, told=stored.told)
     if is_heard(task_enqueued, sender):
-        await asend(task_enqueued, sender, _kept(calls, jobs, stored.discarded))
+        await asend(task_enqueued, sender, results.stored)
 
 
 async def _aresend(driver: AsyncDriver, jobs: Sequence[NewJob]) -> Enqueued:
@@ -253,7 +242,7 @@ async def _aresend(driver: AsyncDriver, jobs: Sequence[NewJob]) -> Enqueued:
     for pause in RESEND_AFTER:
         await asyncio.sleep(pause)
         try:
-            return await driver.run(enqueue(driver.sql, jobs, again=True))
+            return await driver.run(enqueue(driver.sql, jobs, again=True, limits=limits_in_force))
         except StoreError as error:
             last = error
     raise _enqueue_error(last, jobs, stored="unknown") from last

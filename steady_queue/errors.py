@@ -4,6 +4,7 @@ SteadyQueueError
 ├── ConfigurationError         wrong settings or decorator options; raised before anything runs
 ├── EnqueueError               the job was not stored, or nobody can know: see `stored`
 │   └── ArgumentError          an argument cannot be stored exactly (also a ValueError and a TypeError)
+│       └── ConcurrencyKeyError    the key of a limited task cannot be made or stored
 ├── DeserializationError       stored arguments can no longer be restored (also a ValueError)
 ├── UnknownTaskError           a stored path names no registered task
 ├── UnknownRecurringTask       no recurring task has this key
@@ -48,6 +49,10 @@ class EnqueueError(SteadyQueueError):
 
 class ArgumentError(EnqueueError, ValueError, TypeError):
     """An argument cannot be stored so that it comes back exactly."""
+
+
+class ConcurrencyKeyError(ArgumentError):
+    """The concurrency key of a call cannot be made of its arguments, or cannot be stored."""
 
 
 class DeserializationError(SteadyQueueError, ValueError):

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from django.apps import apps
 
 from steady_queue.compat import Task
 from steady_queue.errors import UnknownTaskError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from steady_queue.concurrency import Limit
+
+T = TypeVar("T")
 
 
 class Registry:
@@ -49,3 +58,22 @@ def belongs_to_installed_app(module_name: str) -> bool:
 
 
 registry = Registry()
+
+
+class InForce(Generic[T]):
+    """What the limits of the tasks in the code say now, by their paths."""
+
+    def __init__(self, said: Callable[[Limit], T]) -> None:
+        self._said = said
+
+    def get(self, path: str, otherwise: T, /) -> T:
+        """For a path that is not in the code, or has no limit there any more, what a job was stored with counts."""
+        try:
+            limit: Limit | None = getattr(registry.resolve(path), "concurrency", None)
+        except Exception:  # that of a module that cannot be imported may be any
+            return otherwise
+        return otherwise if limit is None else self._said(limit)
+
+
+limits_in_force: InForce[int] = InForce(attrgetter("to"))
+durations_in_force: InForce[timedelta] = InForce(attrgetter("period"))

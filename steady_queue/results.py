@@ -25,6 +25,7 @@ from steady_queue.store.job import Status
 from steady_queue.store.outcome import Failed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from steady_queue.compat import Task
@@ -160,12 +161,13 @@ def _for_people(moment: datetime | None) -> datetime | None:
 class Results(_Results):
     """The results of a bulk enqueue, in the order of its calls, each built when it is looked at."""
 
-    def __init__(self, calls: Sequence[TaskCall], jobs: Sequence[NewJob]) -> None:
-        self._calls = calls
-        self._jobs = jobs
+    def __init__(self, calls: Sequence[TaskCall], jobs: Sequence[NewJob], discarded: set[UUID] | None = None) -> None:
+        self.calls = calls
+        self.jobs = jobs
+        self._discarded = set() if discarded is None else discarded
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self.jobs)
 
     @overload
     def __getitem__(self, index: int) -> TaskResult[Any]: ...
@@ -175,8 +177,8 @@ class Results(_Results):
 
     def __getitem__(self, index: int | slice) -> TaskResult[Any] | Results:
         if isinstance(index, slice):
-            return Results(self._calls[index], self._jobs[index])
-        return of_new(self._calls[index].task, self._jobs[index])
+            return Results(self.calls[index], self.jobs[index], self._discarded)
+        return of_new(self.calls[index].task, self.jobs[index])
 
     def __repr__(self) -> str:
         return f"<Results of {len(self)} tasks>"
@@ -184,4 +186,24 @@ class Results(_Results):
     @property
     def ids(self) -> list[str]:
         """The ids alone, without building the results."""
-        return [str(job.id) for job in self._jobs]
+        return [str(job.id) for job in self.jobs]
+
+    @property
+    def discarded(self) -> list[str]:
+        """The ids of tasks that were not stored after all, because their limit says so and they found no free slot.
+
+        Inside a transaction that is decided after its commit.
+        """
+        return [str(job.id) for job in self.jobs if job.id in self._discarded] if self._discarded else []
+
+    @property
+    def stored(self) -> Results:
+        """The results of the others."""
+        if not self._discarded:
+            return self
+        kept = [at for at, job in enumerate(self.jobs) if job.id not in self._discarded]
+        return Results([self.calls[at] for at in kept], [self.jobs[at] for at in kept])
+
+    def discard(self, ids: Iterable[UUID]) -> None:
+        """Note that these were discarded."""
+        self._discarded.update(ids)

@@ -32,7 +32,7 @@ from steady_queue.databases import django_driver, queue_alias
 from steady_queue.enqueue import defers_to
 from steady_queue.errors import ConfigurationError, DeserializationError
 from steady_queue.models import BlockedExecution, Job, Pause, ReadyExecution, ScheduledExecution
-from steady_queue.registry import registry
+from steady_queue.registry import limits_in_force, registry
 from steady_queue.store.burial import BATCH, own_claims, release
 from steady_queue.store.claim import Wanted, claim
 from steady_queue.store.dispatch import dispatch
@@ -160,7 +160,7 @@ class Drain:
         task_finished.disconnect(self._hear)
         self._leave_savepoints()
         if claims := self._run(own_claims(self._sql, self._process.id)):
-            self._run(release(self._sql, claims, NAME))
+            self._run(release(self._sql, claims, NAME, limits_in_force))
         self._run(deregister(self._sql, self._process.id))
 
     def take(self) -> Claim | None:
@@ -197,7 +197,8 @@ class Drain:
         if broken is not None and isinstance(ended, Finished):
             # It caught an error that had broken the transaction: what it wrote is lost, here if not in a worker.
             ended, raised = Failed(ended.claim, report_of(broken)), broken
-        self._run(settle(self._sql, [ended], worker_id=NAME, preserve=steady_queue.preserve_finished_jobs))
+        preserve = steady_queue.preserve_finished_jobs
+        self._run(settle(self._sql, [ended], worker_id=NAME, preserve=preserve, limits=limits_in_force))
         self.results.append(self._result(ended))
         if raised is not None and (self._raising or isinstance(raised, KeyboardInterrupt)):
             raise raised
@@ -215,10 +216,10 @@ class Drain:
 
     def _make_ready(self) -> None:
         """What the dispatcher and an enqueue's commit would have done: due jobs, and slots for blocked ones."""
-        self._run(dispatch(self._sql, BATCH))
+        self._run(dispatch(self._sql, BATCH, limits_in_force))
         blocked = Job.objects.using(self._alias).filter(blocked_execution__isnull=False).order_by("pk")
         if jobs := [NewJob._make(row) for row in blocked.values_list(*NewJob._fields)]:
-            self._run(admit(self._sql, jobs))
+            self._run(admit(self._sql, jobs, limits_in_force))
 
     def _claim(self) -> Claim | None:
         """The first of all that is ready; a claim by itself would compare the jobs of one lane only."""

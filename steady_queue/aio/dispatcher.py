@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steady_queue.aio import events
+from steady_queue.registry import limits_in_force
 from steady_queue.store.dispatch import dispatch, next_due
 
 if TYPE_CHECKING:
@@ -73,9 +74,12 @@ class Dispatcher:
 
     async def _dispatch(self) -> bool:
         """Move a batch; False when there was nothing that could be moved."""
-        done = await self._driver.run(dispatch(self._driver.sql, self._batch_size))
+        done = await self._driver.run(dispatch(self._driver.sql, self._batch_size, limits_in_force))
         if not done.moved:
             return False
-        self._events.tell(events.JobsDispatched(count=done.moved, discarded=len(done.discarded)))
+        stayed = done.moved - len(done.discarded)
+        self._events.tell(events.JobsDispatched(count=stayed, discarded=len(done.discarded)))
+        for id_ in done.discarded:
+            self._events.tell(events.JobDiscarded(job_id=id_))
         await self._made_ready()
         return True

@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, dataclass_transform
 
+from steady_queue.store.enqueue import DISCARDED
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
@@ -127,6 +129,14 @@ class JobsDispatched(Event):
     discarded: int
 
 
+class JobDiscarded(Event):
+    """Its limit says that it does not wait, and it found no free slot. Enqueuers write the same line into their log."""
+
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = DISCARDED
+    job_id: UUID
+
+
 class RecurringEnqueued(Event):
     text: ClassVar[str] = "enqueued %(count)d recurring tasks, %(discarded)d discarded"
     count: int
@@ -162,6 +172,16 @@ class SlotsRepaired(Event):
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = "%(count)d concurrency slots had no owner and were freed"
     count: int
+
+
+class JobOverran(Event):
+    """It runs for longer than its limit's duration, and has let its slot go, as its limit says."""
+
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "%(task_path)s %(job_id)s takes long: others of %(concurrency_key)s may start beside it"
+    job_id: UUID
+    task_path: str
+    concurrency_key: str
 
 
 class JobsPromoted(Event):

@@ -20,8 +20,10 @@ from steady_queue.aio.queues import expand
 from steady_queue.aio.reports import report
 from steady_queue.errors import StoreUnavailable
 from steady_queue.processes import ProcessExitError, ProcessMissingError, ProcessPrunedError
+from steady_queue.registry import durations_in_force, limits_in_force
 from steady_queue.store import burial
 from steady_queue.store import maintenance as store
+from steady_queue.store.overrun import let_go
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -63,6 +65,7 @@ class Maintenance:
         claiming: asyncio.Lock,
         made_ready: Callable[[], Awaitable[None]],
         promotes: bool,
+        at_most: float,
         events: Events,
         outage: Outage,
     ) -> None:
@@ -76,6 +79,8 @@ class Maintenance:
         self._claiming = claiming
         self._made_ready = made_ready
         self._promotes = promotes
+        #: What is asked for is an upper bound; so is the jitter's.
+        self._interval = min(INTERVAL, at_most)
         self._events = events
         self._outage = outage
         self._turns = 0
@@ -83,7 +88,7 @@ class Maintenance:
     async def run(self) -> None:
         await self._survive(self.bury_gone)
         while True:
-            await asyncio.sleep(INTERVAL * random.uniform(0.8, 1.2))
+            await asyncio.sleep(self._interval * random.uniform(0.8, 1.0 if self._interval < INTERVAL else 1.2))
             await self._survive(self.turn)
 
     async def _survive(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -108,16 +113,15 @@ class Maintenance:
         if work.orphans:
             await self._fail_orphans()
         if work.ownerless:
-            count = await self._run(store.free_ownerless(self._sql))
-            if count:
-                self._events.tell(events.SlotsRepaired(count=count))
+            await self._free_ownerless()
+        overran = await self._let_go() if work.overrun else 0
         if work.blocked and self._promotes:
             promoted = await self._promote()
         if work.old and keep is not None:
             await self._clear(partial(store.clear_finished, self._sql, keep), "finished")
         if work.old_failed and keep_failed is not None:
             await self._clear(partial(store.clear_failed, self._sql, keep_failed), "failed")
-        if promoted or work.dead or work.orphans or work.ownerless:
+        if promoted or overran or work.dead or work.orphans or work.ownerless:
             await self._made_ready()
         self._turns += 1
         if self._turns % LOOK_AROUND == 1:
@@ -132,13 +136,16 @@ class Maintenance:
             known, running = self._known_claims(), self._running_claims()
             claims = await self._run(burial.own_claims(self._sql, self._process_id))
             unknown = {claim_id: job_id for claim_id, job_id in claims.items() if claim_id not in known}
-            count = await self._run(burial.release(self._sql, unknown, self._worker_id)) if unknown else 0
+            count = await self._run(self._release(unknown)) if unknown else 0
         # What ran before and still runs has not been settled by us.
         if taken := (running & self._running_claims()) - claims.keys():
             self._taken(taken, buried)
         if count:
             self._events.tell(events.ClaimsReconciled(count=count))
             await self._made_ready()
+
+    def _release(self, claims: Mapping[UUID, UUID]) -> Operation[int]:
+        return burial.release(self._sql, claims, self._worker_id, limits_in_force)
 
     async def bury_gone(self) -> None:
         """Bury at once, at the start and in every turn, the processes of this machine that certainly no longer exist.
@@ -162,20 +169,34 @@ class Maintenance:
             return report(ProcessPrunedError, f"{process.name} was last alive at {process.last_heartbeat_at}")
 
         while True:
-            buried = await self._run(burial.bury(self._sql, me=self._process_id, report=why, alive=alive, only=only))
+            buried = await self._run(
+                burial.bury(self._sql, me=self._process_id, report=why, alive=alive, only=only, limits=limits_in_force)
+            )
             if buried is None:
                 return
             self._events.tell(events.ProcessPruned(name=buried.process.name, reason=reason, jobs=buried.jobs))
 
     async def _fail_orphans(self) -> None:
         error = report(ProcessMissingError, "the process that claimed the task is not registered")
-        while count := await self._run(burial.fail_orphans(self._sql, error)):
+        while count := await self._run(burial.fail_orphans(self._sql, error, limits_in_force)):
             self._events.tell(events.OrphansFailed(jobs=count))
+
+    async def _free_ownerless(self) -> None:
+        period = steady_queue.default_concurrency_control_period
+        operation = store.free_ownerless(self._sql, after=period, durations=durations_in_force, limits=limits_in_force)
+        if count := await self._run(operation):
+            self._events.tell(events.SlotsRepaired(count=count))
+
+    async def _let_go(self) -> int:
+        overran = await self._run(let_go(self._sql, limits_in_force))
+        for job_id, path, key in overran:
+            self._events.tell(events.JobOverran(job_id=job_id, task_path=path, concurrency_key=key))
+        return len(overran)
 
     async def _promote(self) -> int:
         total, after = 0, ""
         while True:
-            count, next_key = await self._run(store.promote_stranded(self._sql, after))
+            count, next_key = await self._run(store.promote_stranded(self._sql, after, limits_in_force))
             total += count
             if next_key is None:
                 break

@@ -17,6 +17,7 @@ from steady_queue.aio.timetable import Planned, Timetable
 from steady_queue.catch_up import LATE, chosen
 from steady_queue.enqueue import stored_calls
 from steady_queue.errors import StoreDataError
+from steady_queue.registry import limits_in_force
 from steady_queue.store import recurring
 from steady_queue.store.tick import Tick, clear_ticks, tick
 
@@ -186,12 +187,15 @@ class Scheduler:
         if not ticks:
             return
         try:
-            done = await self._driver.run(tick(self._driver.sql, ticks))
+            done = await self._driver.run(tick(self._driver.sql, ticks, limits_in_force))
         except StoreDataError as error:
             await self._one_by_one(ticks, error)
             return
         if done.jobs:
-            self._events.tell(events.RecurringEnqueued(count=len(done.jobs), discarded=len(done.discarded)))
+            stayed = len(done.jobs) - len(done.discarded)
+            self._events.tell(events.RecurringEnqueued(count=stayed, discarded=len(done.discarded)))
+            for id_ in done.discarded:
+                self._events.tell(events.JobDiscarded(job_id=id_))
             await self._made_ready()
 
     async def _one_by_one(self, ticks: Sequence[Tick], error: StoreDataError) -> None:

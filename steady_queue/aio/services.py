@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,14 @@ class Services:
             claiming=self._claiming,
             made_ready=self.made_ready,
             promotes=all(dispatcher.concurrency_maintenance for dispatcher in self.options.dispatchers),
+            at_most=min(
+                (
+                    dispatcher.concurrency_maintenance_interval.total_seconds()
+                    for dispatcher in self.options.dispatchers
+                    if dispatcher.concurrency_maintenance
+                ),
+                default=math.inf,
+            ),
             events=self.events,
             outage=self.outage,
         )

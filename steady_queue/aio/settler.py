@@ -14,6 +14,7 @@ import steady_queue
 from steady_queue.aio import events
 from steady_queue.aio.reports import report
 from steady_queue.errors import StoreDataError, StoreError
+from steady_queue.registry import limits_in_force
 from steady_queue.store.outcome import Failed, Finished, Released, Verdict
 from steady_queue.store.settle import settle
 
@@ -121,7 +122,13 @@ class Settler:
     async def _write(self, batch: Sequence[Outcome], again: bool) -> None:
         began = self._clock.monotonic()
         settlement = await self._driver.run(
-            settle(self._driver.sql, batch, worker_id=self._worker_id, preserve=steady_queue.preserve_finished_jobs)
+            settle(
+                self._driver.sql,
+                batch,
+                worker_id=self._worker_id,
+                preserve=steady_queue.preserve_finished_jobs,
+                limits=limits_in_force,
+            )
         )
         took = (self._clock.monotonic() - began) * 1000
         self._events.tell(events.JobsSettled(count=len(batch), promoted=settlement.promoted, milliseconds=took))

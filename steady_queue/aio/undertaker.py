@@ -14,6 +14,7 @@ from steady_queue.aio.child import what
 from steady_queue.aio.identity import process_name
 from steady_queue.aio.reports import report
 from steady_queue.processes import ProcessExitError
+from steady_queue.registry import limits_in_force
 from steady_queue.store.burial import end
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ class Undertaker:
         error = report(ProcessExitError, f"{name} ({what(child.options)}) {told}{ended.how}")
         while True:
             try:
-                operation = end(self._driver.sql, child.id, name, error, give_back=ended.cut_off)
+                operation = end(
+                    self._driver.sql, child.id, name, error, give_back=ended.cut_off, limits=limits_in_force
+                )
                 fates = await self._driver.run(operation)
                 break
             except Exception as failure:

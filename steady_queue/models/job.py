@@ -65,6 +65,8 @@ class Job(models.Model):
     concurrency_key = NameField(max_length=KEY_LENGTH, null=True)
     concurrency_limit = models.IntegerField(null=True)
     on_conflict = models.SmallIntegerField(choices=ON_CONFLICT, null=True)
+    #: Microseconds after its claim when its slot is let go.
+    overrun_after = models.BigIntegerField(null=True)
     unique_key = NameField(max_length=KEY_LENGTH, null=True)
     batch_id = models.UUIDField(null=True)
 

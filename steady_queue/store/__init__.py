@@ -11,7 +11,7 @@
     result.py       read jobs back                                process.py  register, beat, deregister
     revision.py     retry and discard                             maintenance.py  the dead, the orphaned, the old
     sweep.py        the same for all that answer a description    cleanup.py  delete what ended long ago
-    hurry.py        scheduled or blocked -> ready, by hand
+    hurry.py        scheduled or blocked -> ready, by hand        overrun.py  slots that long jobs let go
     recurring.py    entries of recurring tasks                    tick.py     a tick and its job, once
     queues.py       names, sizes and pauses of queues             notify.py   tell listeners
 

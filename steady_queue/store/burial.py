@@ -105,9 +105,9 @@ def own_claims(sql: Dialect, me: UUID) -> Operation[dict[UUID, UUID]]:
     return Operation("own claims", partial(_own_claims, sql, me), transaction=False)
 
 
-def release(sql: Dialect, claims: Mapping[UUID, UUID], worker_id: str) -> Operation[int]:
+def release(sql: Dialect, claims: Mapping[UUID, UUID], worker_id: str, limits: Limits | None = None) -> Operation[int]:
     """Give back claims, each given with its job's id, of which their process knows nothing: a reply was lost."""
-    return Operation("release", partial(_release, sql, claims, worker_id))
+    return Operation("release", partial(_release, sql, claims, worker_id, limits or {}))
 
 
 ORPHANED = (
@@ -214,12 +214,12 @@ def _own_claims(sql: Dialect, me: UUID) -> Flow[dict[UUID, UUID]]:
     return {row[0]: row[1] for row in rows}
 
 
-def _release(sql: Dialect, claims: Mapping[UUID, UUID], worker_id: str) -> Flow[int]:
+def _release(sql: Dialect, claims: Mapping[UUID, UUID], worker_id: str, limits: Limits) -> Flow[int]:
     ids = list(claims.values())[:BATCH]
     found = yield from _claims(sql, "c.job_id IN ?*", ids)
     lost = [Released(claim) for claim in found if claim.claim_id in claims]
     if lost:
-        yield from settle(sql, lost, worker_id=worker_id).flow()
+        yield from settle(sql, lost, worker_id=worker_id, limits=limits).flow()
     if len(found) < len(ids):
         yield from _forget_jobless(sql, ids)
     return len(lost)

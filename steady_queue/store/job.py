@@ -55,6 +55,8 @@ class NewJob(NamedTuple):
     concurrency_key: str | None = None
     concurrency_limit: int | None = None
     on_conflict: int | None = None
+    #: Microseconds after its claim when its slot is let go; None: it keeps the slot as long as it runs.
+    overrun_after: int | None = None
 
 
 class Claim(NamedTuple):

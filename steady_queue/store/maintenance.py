@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from steady_queue.store.burial import BATCH, ORPHANED
 from steady_queue.store.cleanup import Old, Place, failed_cleared, finished_cleared
 from steady_queue.store.job import Lane
+from steady_queue.store.overrun import overrun
 from steady_queue.store.promote import promote
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from datetime import timedelta
 
     from steady_queue.store.cleanup import Cleared
-    from steady_queue.store.promote import Limits
+    from steady_queue.store.promote import InForce, Limits
     from steady_queue.store.sql import Dialect
-    from steady_queue.store.statement import Flow, Row
+    from steady_queue.store.statement import Flow
 
 
 class Work(NamedTuple):
@@ -30,6 +31,7 @@ class Work(NamedTuple):
     dead: bool
     orphans: bool
     ownerless: bool
+    overrun: bool
     blocked: bool
     old: bool
     old_failed: bool
@@ -42,9 +44,14 @@ def look(
     return Operation("look", partial(_look, sql, alive, keep, keep_failed), transaction=False)
 
 
-def free_ownerless(sql: Dialect, limits: Limits | None = None) -> Operation[int]:
-    """Free slots whose job is neither ready nor claimed."""
-    return Operation("free ownerless slots", partial(_free_ownerless, sql, limits or {}))
+def free_ownerless(
+    sql: Dialect, *, after: timedelta, durations: InForce[timedelta], limits: Limits | None = None
+) -> Operation[int]:
+    """Free slots whose job is neither ready nor claimed, and which were taken longer ago than the duration of its task.
+
+    `after` serves for tasks that the code does not know.
+    """
+    return Operation("free ownerless slots", partial(_free_ownerless, sql, after, durations, limits or {}))
 
 
 def promote_stranded(sql: Dialect, after: str = "", limits: Limits | None = None) -> Operation[tuple[int, str | None]]:
@@ -85,59 +92,40 @@ def _look(sql: Dialect, alive: timedelta, keep: timedelta | None, keep_failed: t
     rows = yield sql.say(
         "SELECT EXISTS (SELECT 1 FROM steady_queue_process"
         f" WHERE last_heartbeat_at < {sql.ago(alive.total_seconds())}),"
-        f" EXISTS (SELECT 1{ORPHANED}), EXISTS (SELECT 1{_OWNERLESS}),"
+        f" EXISTS (SELECT 1{ORPHANED}), EXISTS (SELECT 1{_OWNERLESS}), EXISTS (SELECT 1{overrun(sql)}),"
         f" EXISTS (SELECT 1 FROM steady_queue_blockedexecution), {old}, {old_failed}",
-        returns="......",
+        returns=".......",
     )
     return Work(*map(bool, rows[0]))
 
 
-def _free_ownerless(sql: Dialect, limits: Limits) -> Flow[int]:
+def _free_ownerless(sql: Dialect, after: timedelta, durations: InForce[timedelta], limits: Limits) -> Flow[int]:
     if not (yield from sql.try_maintenance()):
         return 0
-    rows = yield sql.say(f"SELECT s.job_id, s.concurrency_key{_OWNERLESS} LIMIT ?", BATCH, returns="u.")
-    if not rows:
+    rows = yield sql.say(
+        "SELECT s.job_id, s.concurrency_key, s.acquired_at,"
+        f" (SELECT j.task_path FROM steady_queue_job j WHERE j.id = s.job_id), {sql.now}{_OWNERLESS}"
+        " ORDER BY s.acquired_at LIMIT ?",
+        BATCH,
+        returns="u.t.t",
+    )
+    old = [(row[0], row[1]) for row in rows if row[4] - row[2] >= durations.get(row[3], after)]
+    if not old:
         return 0
-    yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", [row[0] for row in rows])
-    yield from promote(sql, {row[1]: 1 for row in rows}, limits)
-    return len(rows)
+    yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", [job_id for job_id, _ in old])
+    yield from promote(sql, dict.fromkeys((key for _, key in old), 1), limits)
+    return len(old)
 
 
 def _promote_stranded(sql: Dialect, after: str, limits: Limits) -> Flow[tuple[int, str | None]]:
     if not (yield from sql.try_maintenance()):
         return 0, None
-    keys: list[str] = []
-    last = after
     # One step down the index for each key: the number of jobs behind a key does not matter.
-    while len(keys) < BATCH:
-        rows: Sequence[Row] = yield sql.say(
-            f"SELECT concurrency_key FROM {sql.blocked_by_key} WHERE concurrency_key > ?"
-            " ORDER BY concurrency_key LIMIT 1",
-            last,
-            returns=".",
-        )
-        if not rows:
-            break
-        last = rows[0][0]
-        keys.append(last)
-    limit_of = yield from _largest_limits(sql, keys)
-    promoted = yield from promote(sql, {key: limit_of.get(key, 1) for key in keys}, limits)
-    return len(promoted), last if len(keys) == BATCH else None
-
-
-def _largest_limits(sql: Dialect, keys: Sequence[str]) -> Flow[dict[str, int]]:
-    limits: dict[str, int] = {}
-    for key in keys:
-        rows = yield sql.say(
-            "SELECT j.concurrency_limit FROM steady_queue_job j WHERE j.id ="
-            f" (SELECT job_id FROM {sql.blocked_by_key} WHERE concurrency_key = ?"
-            " ORDER BY priority DESC, job_id LIMIT 1)",
-            key,
-            returns=".",
-        )
-        if rows:
-            limits[key] = rows[0][0] or 1
-    return limits
+    rows = yield sql.say(sql.blocked_keys, after, BATCH, returns=".")
+    keys = [str(row[0]) for row in rows]
+    # Most keys are full, and their next job is refused at once; the others ask for more until they are full as well.
+    promoted = yield from promote(sql, dict.fromkeys(keys, 1), limits)
+    return len(promoted), keys[-1] if len(keys) == BATCH else None
 
 
 def _clear(

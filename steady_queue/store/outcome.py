@@ -48,7 +48,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Handed back unstarted, or really stopped: ready again with its slot, no attempt spent."""
+    """Handed back unstarted, or really stopped: ready again with its slot, blocked if it lost it; no attempt spent."""
 
     claim: Claim
     reason: str = ""

@@ -13,24 +13,35 @@ conflicts waits for the other to end; only here, in a short transaction of our o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from zlib import crc32
 
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from uuid import UUID
 
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow, Row, Statement
 
-LOCK_IDS = 1024
+T = TypeVar("T")
 
-#: The limit in force for each task path, where the code knows it; the limit stored with the job serves for others.
-Limits: TypeAlias = Mapping[str, int]
+LOCK_IDS = 1024
+#: Keys, and jobs, in one statement: servers bound the number of values.
+KEYS_AT_ONCE = 1_000
+JOBS_AT_ONCE = 5_000
+
+
+class InForce(Protocol[T]):
+    """What the code says about each task path that it knows: a mapping is one."""
+
+    def get(self, path: str, otherwise: T, /) -> T: ...
+
+
+#: The limit in force for each task path; the limit stored with the job serves for those that the code does not know.
+Limits: TypeAlias = InForce[int]
 
 
 class Grant(NamedTuple):
@@ -56,6 +67,13 @@ def promote(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list[
     if not keys:
         return []
     yield from sql.lock_keys(sorted({lock_id(key) for key in keys}))
+    promoted: list[UUID] = []
+    for part in parts(list(keys.items()), KEYS_AT_ONCE):
+        promoted += yield from _promote(sql, dict(part), limits)
+    return promoted
+
+
+def _promote(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list[UUID]]:
     rows = yield sql.say(
         "SELECT concurrency_key, slot FROM steady_queue_semaphore WHERE concurrency_key IN ?*", list(keys), returns=".."
     )
@@ -69,8 +87,8 @@ def promote(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list[
     while wants:
         candidates = yield from _first_blocked(sql, wants)
         grants = allot(taken, candidates, limits)
-        if grants:
-            yield from give(sql, grants)
+        for part in parts(grants, JOBS_AT_ONCE):
+            yield from give(sql, part)
         granted = Counter(grant.concurrency_key for grant in grants)
         promoted.extend(grant.job_id for grant in grants)
         for grant in grants:
@@ -102,25 +120,14 @@ def allot(taken: Mapping[str, set[int]], candidates: Iterable[Row], limits: Limi
 
 def _first_blocked(sql: Dialect, wants: Mapping[str, int]) -> Flow[Sequence[Row]]:
     if sql.at_once:
-        return (yield sql.at_once.first_blocked(wants))
-    found: list[tuple[str, UUID]] = []
-    for key, count in wants.items():
+        return (yield sql.at_once.blocked_at_once(wants))
+    found = yield from sql.first_blocked(wants)
+    jobs: dict[UUID, Row] = {}
+    for part in parts([job_id for _, job_id in found], JOBS_AT_ONCE):
         rows = yield sql.say(
-            f"SELECT job_id FROM {sql.blocked_by_key} WHERE concurrency_key = ?"
-            f" ORDER BY priority DESC, job_id LIMIT ?{sql.take_free}",
-            key,
-            count,
-            returns="u",
+            "SELECT id, concurrency_limit, task_path FROM steady_queue_job WHERE id IN ?*", list(part), returns="u.."
         )
-        found.extend((key, row[0]) for row in rows)
-    if not found:
-        return []
-    rows = yield sql.say(
-        "SELECT id, concurrency_limit, task_path FROM steady_queue_job WHERE id IN ?*",
-        [job_id for _, job_id in found],
-        returns="u..",
-    )
-    jobs = {row[0]: row for row in rows}
+        jobs.update((row[0], row) for row in rows)
     return [(key, job_id, jobs[job_id][1], jobs[job_id][2]) for key, job_id in found if job_id in jobs]
 
 
@@ -157,13 +164,20 @@ def insert_blocked(sql: Dialect, rows: Sequence[tuple[Any, ...]]) -> Statement:
 
 def discard_refused(sql: Dialect, ids: Sequence[UUID]) -> Flow[frozenset[UUID]]:
     """Delete those of the jobs, all to be discarded rather than wait, that still have no slot after a promotion."""
-    if not ids:
-        return frozenset()
-    rows = yield sql.say(
-        f"SELECT job_id FROM steady_queue_blockedexecution WHERE job_id IN ?*{sql.take}", list(ids), returns="u"
-    )
-    refused = [row[0] for row in rows]
-    if refused:
-        yield sql.say("DELETE FROM steady_queue_blockedexecution WHERE job_id IN ?*", refused)
-        yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", refused)
-    return frozenset(refused)
+    discarded: set[UUID] = set()
+    for part in parts(ids, JOBS_AT_ONCE):
+        rows = yield sql.say(
+            f"SELECT job_id FROM steady_queue_blockedexecution WHERE job_id IN ?*{sql.take}", list(part), returns="u"
+        )
+        refused = [row[0] for row in rows]
+        if refused:
+            yield sql.say("DELETE FROM steady_queue_blockedexecution WHERE job_id IN ?*", refused)
+            yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", refused)
+        discarded.update(refused)
+    return frozenset(discarded)
+
+
+def parts(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The values in pieces of at most this size."""
+    for at in range(0, len(values), size):
+        yield values[at : at + size]

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from steady_queue.store.outcome import Attempt, Failed, Finished, Released, Settlement, Verdict
-from steady_queue.store.promote import make_ready, promote
+from steady_queue.store.promote import insert_blocked, make_ready, promote
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
@@ -45,14 +45,15 @@ def settle(
     limited = any(outcome.claim.concurrency_key is not None for outcome in outcomes)
     return Operation(
         "settle",
-        partial(_settle, sql, outcomes, worker_id, preserve, by_owner, limits or {}),
+        partial(_settle, sql, outcomes, worker_id, preserve, by_owner, (limits or {}) if limited else None),
         transaction=limited or sql.at_once is None,
     )
 
 
 def _settle(
-    sql: Dialect, outcomes: Sequence[Outcome], worker_id: str, preserve: bool, by_owner: bool, limits: Limits
+    sql: Dialect, outcomes: Sequence[Outcome], worker_id: str, preserve: bool, by_owner: bool, limits: Limits | None
 ) -> Flow[Settlement]:
+    """`limits` is None when none of the outcomes is limited."""
     if not outcomes:
         return Settlement({})
     if sql.at_once:
@@ -60,7 +61,10 @@ def _settle(
         applied = {row[0] for row in rows}
     else:
         applied = yield from _end_claims(sql, outcomes, worker_id, preserve, by_owner)
-    promoted = yield from promote(sql, _freed(outcomes, applied), limits)
+    promoted: Sequence[UUID] = ()
+    if limits is not None:
+        keys = _freed(outcomes, applied) | (yield from _blocked_again(sql, outcomes, applied))
+        promoted = yield from promote(sql, keys, limits)
     verdicts = dict.fromkeys(applied, Verdict.APPLIED)
     verdicts |= yield from _explain(sql, [o for o in outcomes if o.claim.claim_id not in applied])
     return Settlement(verdicts, len(promoted))
@@ -75,6 +79,29 @@ def _freed(outcomes: Sequence[Outcome], applied: set[UUID]) -> dict[str, int]:
         and (claim := outcome.claim).claim_id in applied
         and claim.concurrency_key is not None
     }
+
+
+def _blocked_again(sql: Dialect, outcomes: Sequence[Outcome], applied: set[UUID]) -> Flow[dict[str, int]]:
+    """Let jobs that were given back after they had lost their slots to others queue for one; returns their keys.
+
+    A statement of its own, after the claims were ended: before that, the slot may be just about to be lost.
+    """
+    released = {
+        claim.job_id: claim
+        for outcome in outcomes
+        if isinstance(outcome, Released)
+        and (claim := outcome.claim).claim_id in applied
+        and claim.concurrency_key is not None
+    }
+    if not released:
+        return {}
+    rows = yield sql.say("SELECT job_id FROM steady_queue_semaphore WHERE job_id IN ?*", list(released), returns="u")
+    for row in rows:
+        del released[row[0]]
+    if released:
+        yield sql.say("DELETE FROM steady_queue_readyexecution WHERE job_id IN ?*", list(released))
+        yield insert_blocked(sql, [(c.job_id, c.concurrency_key, c.priority) for c in released.values()])
+    return {str(claim.concurrency_key): claim.concurrency_limit or 1 for claim in released.values()}
 
 
 def _explain(sql: Dialect, unapplied: Sequence[Outcome]) -> Flow[dict[UUID, Verdict]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,7 +14,7 @@ from django.test import override_settings
 
 from steady_queue import aenqueue_all, enqueue_all, results
 from steady_queue.compat import FRAMEWORK, InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_enqueued
-from steady_queue.errors import ArgumentError, ConfigurationError
+from steady_queue.errors import ArgumentError, ConcurrencyKeyError, ConfigurationError
 from tests.backend.worker import Worker
 from tests.shop import framework_tasks, tasks
 from tests.support.tables import count, counts, query
@@ -109,6 +110,44 @@ def test_of_jobs_that_do_not_wait_only_as_many_as_fit_are_stored(database: str, 
         except TaskResultDoesNotExist:
             exists.append(False)
     assert exists == [True, False, True, False]
+    assert stored.discarded == [stored.ids[1], stored.ids[3]]
+    assert stored.stored.ids == [stored.ids[0], stored.ids[2]]
+    assert (len(stored), len(stored.stored), len(stored[2:].discarded)) == (4, 2, 1)
+
+
+def test_without_discarded_jobs_all_results_are_of_stored_ones(database: str, put_all: PutAll) -> None:
+    stored = put_all([tasks.charge.bind(account) for account in (1, 1)])
+    assert (stored.discarded, stored.stored.ids) == ([], stored.ids)
+
+
+def test_the_jobs_of_a_bulk_in_a_transaction_that_are_discarded_are_known_after_its_commit(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "steady_queue"):
+        with transaction.atomic(using=database):
+            stored = enqueue_all([tasks.refresh.bind(account) for account in (1, 1, 2)])
+            assert (stored.discarded, len(stored.stored)) == ([], 3)
+            assert not caplog.records
+        assert stored.discarded == [stored.ids[1]]
+    assert [(record.event, record.getMessage()) for record in caplog.records] == [  # type: ignore[attr-defined]
+        ("JobDiscarded", f"job {stored.ids[1]} was discarded: its concurrency key had no free slot")
+    ]
+
+
+def test_the_signal_of_an_enqueued_task_is_sent_for_those_only_that_were_not_discarded(
+    database: str, put_all: PutAll
+) -> None:
+    heard: list[str] = []
+
+    def hear(task_result: Any, **_: Any) -> None:
+        heard.append(task_result.id)
+
+    task_enqueued.connect(hear)
+    try:
+        stored = put_all([tasks.refresh.bind(account) for account in (1, 1, 2)])
+    finally:
+        task_enqueued.disconnect(hear)
+    assert heard == stored.stored.ids == [stored.ids[0], stored.ids[2]]
 
 
 def test_more_calls_than_one_insert_takes_are_stored(database: str, put_all: PutAll) -> None:
@@ -189,8 +228,9 @@ def test_one_bad_argument_stores_nothing_and_is_named(database: str, put_all: Pu
 
 
 def test_one_bad_key_stores_nothing(database: str, put_all: PutAll) -> None:
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ConcurrencyKeyError, match=r"tests\.shop\.tasks\.invoice could not be made") as caught:
         put_all([tasks.add.bind(1), tasks.invoice.bind(5), tasks.invoice.bind(0)])
+    assert type(caught.value.__cause__) is ZeroDivisionError
     assert count(database, "job") == 0
 
 

@@ -13,12 +13,9 @@ import pytest
 from django.test import override_settings
 from django.utils import timezone, translation
 
-from steady_queue.compat import InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_backends
-from steady_queue.concurrency import limits_concurrency
-from steady_queue.errors import ArgumentError
+from steady_queue.compat import InvalidTask, TaskResultStatus, task_backends
 from steady_queue.store.job import Lane
 from tests.shop import framework_tasks, tasks
-from tests.shop.models import Customer
 from tests.support.tables import count, counts, row
 from tests.support.threads import together
 
@@ -184,60 +181,6 @@ def test_without_time_zones_a_naive_moment_is_local_time(database: str, put: Put
         assert tasks.add.get_result(result.id).task.run_after == datetime(2040, 1, 1, 9)
         assert abs(result.enqueued_at - timezone.now()) < timedelta(minutes=1)
     assert stored(database, result)["scheduled_at"] == datetime(2040, 1, 1, tzinfo=UTC)
-
-
-# -- limits -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_limited_job_is_ready_while_its_key_is_free_and_blocked_then(database: str, put: Put) -> None:
-    first, second, other = put(tasks.charge, "ada"), put(tasks.charge, "ada"), put(tasks.charge, "alan")
-    assert counts(database) == {"ready": 2, "blocked": 1}
-    assert row(database, "blockedexecution", second.id)
-    assert stored(database, first)["concurrency_key"] == f"{tasks.charge.module_path}/ada"
-    for result in (first, second, other):
-        assert result.status == TaskResultStatus.READY
-        assert tasks.charge.get_result(result.id).status == TaskResultStatus.READY
-
-
-def test_a_limited_job_of_the_future_takes_no_slot(database: str, put: Put) -> None:
-    put(tasks.charge.using(run_after=timedelta(hours=1)), "ada")
-    assert counts(database) == {"scheduled": 1}
-    assert count(database, "semaphore") == 0
-
-
-def test_the_group_and_the_limit_are_stored_with_the_job(database: str, put: Put) -> None:
-    job = stored(database, put(tasks.export, "a"))
-    assert (job["concurrency_key"], job["concurrency_limit"]) == ("exports/export", 2)
-
-
-def test_a_job_that_does_not_wait_is_not_stored_beside_another(database: str, put: Put) -> None:
-    put(tasks.refresh, 1)
-    discarded = put(tasks.refresh, 1)
-    assert counts(database) == {"ready": 1}
-    assert count(database, "job") == 1
-    with pytest.raises(TaskResultDoesNotExist):
-        tasks.refresh.get_result(discarded.id)
-
-
-def test_a_model_instance_as_key_stands_for_its_row(database: str, put: Put) -> None:
-    ada = Customer.objects.using(database).create(name="Ada")
-    limited = limits_concurrency(key=lambda customer: customer)(tasks.anything)
-    assert stored(database, put(limited, ada))["concurrency_key"] == (
-        f"{tasks.anything.module_path}/shop.Customer/{ada.pk}"
-    )
-
-
-def test_a_key_that_raises_stores_nothing_and_is_not_hidden(database: str, put: Put) -> None:
-    with pytest.raises(ZeroDivisionError):
-        put(tasks.invoice, 0)
-    assert count(database, "job") == 0
-
-
-@pytest.mark.parametrize(("account", "reason"), [("x" * 600, "characters"), ("\x00", "NUL"), ("\ud800", "surrogate")])
-def test_a_key_that_cannot_be_stored_is_refused(database: str, put: Put, account: str, reason: str) -> None:
-    with pytest.raises(ArgumentError, match=f"concurrency key.*{reason}"):
-        put(tasks.charge, account)
-    assert count(database, "job") == 0
 
 
 # -- headers ----------------------------------------------------------------------------------------------------------

@@ -318,12 +318,43 @@ def test_limited_tasks_carry_their_limit_and_plain_ones_none() -> None:
         {"key": "k", "to": True},
         {"key": "k", "on_conflict": "explode"},
         {"key": "k", "on_conflict": None},
+        {"key": "k", "on_conflict": ["block"]},
+        {"key": "k", "on_overrun": "renew"},
+        {"key": "k", "on_overrun": None},
+        {"key": "k", "duration": 5},
+        {"key": "k", "duration": timedelta(0)},
+        {"key": "k", "duration": timedelta(seconds=-1)},
+        {"key": "k", "duration": timedelta.max},
+        {"key": "k", "group": ""},
+        {"key": "k", "group": 5},
+        {"key": "k", "group": "x" * 600},
+        {"key": "k", "group": "\x00"},
     ],
     ids=str,
 )
 def test_bad_options_of_a_limit_are_refused_and_named(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=list(options)[-1]):
         limits_concurrency(**options)
+
+
+def test_a_key_that_would_have_to_be_awaited_is_refused() -> None:
+    async def key(account: int) -> int:
+        return account
+
+    with pytest.raises(ConfigurationError, match="key must not be an async function"):
+        limits_concurrency(key=key)
+
+
+def test_all_that_is_wrong_with_a_limit_is_told_at_once() -> None:
+    with pytest.raises(ConfigurationError, match=r"key .*to .*duration .*group .*on_conflict .*on_overrun"):
+        limits_concurrency(None, 0, 0, 0, 0, 0)  # type: ignore[arg-type]
+
+
+def test_the_options_of_a_limit_come_in_the_order_of_the_seed() -> None:
+    limit = limits_concurrency("k", 2, timedelta(minutes=5), "g", "discard", "release")(tasks.add).concurrency
+    assert limit is not None
+    assert (limit.key, limit.to, limit.duration, limit.group) == ("k", 2, timedelta(minutes=5), "g")
+    assert (limit.on_conflict.name, limit.lets_go, limit.period) == ("DISCARD", True, timedelta(minutes=5))
 
 
 @pytest.mark.parametrize("given", [plain, None, 5])

@@ -7,6 +7,7 @@ import contextvars
 import threading
 import time
 from collections import Counter
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
@@ -181,6 +182,31 @@ def alone_in_thread(name: Any) -> Any:
     gate.wait(30)
     book.leave("alone")
     return name
+
+
+@limits_concurrency(key="a moment", duration=timedelta(milliseconds=1), on_overrun="release")
+@task()
+async def alone_for_a_moment(name: Any) -> Any:
+    """Another may start beside it soon."""
+    return await awaits.func(name)
+
+
+@limits_concurrency(key="a moment", duration=timedelta(milliseconds=1), on_overrun="release")
+@task()
+def alone_for_a_moment_in_thread(name: Any) -> Any:
+    return blocks.func(name)
+
+
+@limits_concurrency(key="one or none", on_conflict="discard")
+@task()
+async def alone_or_not_at_all(name: Any) -> Any:
+    return await awaits.func(name)
+
+
+@limits_concurrency(key=lambda name: 1 // name)
+@task()
+async def has_a_bad_key(name: Any) -> Any:
+    pass
 
 
 @limits_concurrency(key="one at a time")

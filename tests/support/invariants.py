@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from steady_queue.databases import django_driver
 from tests.support.tables import EXECUTIONS, query
 
 _STANDS = " UNION ALL ".join(f"SELECT job_id FROM steady_queue_{table}" for table in EXECUTIONS)
@@ -21,7 +22,9 @@ RULES = {
         SELECT job_id FROM steady_queue_semaphore WHERE job_id NOT IN (SELECT job_id FROM ({_HOLDS}) h)""",
     "limited jobs that are ready or claimed without a slot": f"""
         SELECT id FROM steady_queue_job WHERE concurrency_key IS NOT NULL AND id IN (SELECT job_id FROM ({_HOLDS}) h)
-        AND id NOT IN (SELECT job_id FROM steady_queue_semaphore)""",
+        AND id NOT IN (SELECT job_id FROM steady_queue_semaphore)
+        AND id NOT IN (SELECT c.job_id FROM steady_queue_claimedexecution c JOIN steady_queue_job o ON o.id = c.job_id
+        WHERE o.overrun_after IS NOT NULL AND c.claimed_at <= [o.overrun_after ago])""",
     "keys with more slots taken, but for those given by hand, than the largest limit of their jobs": """
         SELECT s.concurrency_key FROM steady_queue_semaphore s JOIN steady_queue_job j ON j.id = s.job_id
         WHERE s.slot <= 1073741824 GROUP BY s.concurrency_key HAVING count(*) > max(j.concurrency_limit)""",
@@ -37,7 +40,8 @@ RULES = {
 def violations(alias: str) -> list[str]:
     """Every rule that is broken, with the rows that break it."""
     found = []
+    ago = django_driver(alias).sql.given_ago.replace("?", "o.overrun_after")
     for rule, text in RULES.items():
-        if rows := query(alias, text):
+        if rows := query(alias, text.replace("[o.overrun_after ago]", ago)):
             found.append(f"{rule}: {[str(row[0]) for row in rows[:5]]}")
     return found

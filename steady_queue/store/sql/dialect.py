@@ -35,7 +35,7 @@ class AtOnce(Protocol):
     def insert_and_notify(self, job: NewJob) -> Statement: ...
     def insert_scheduled(self, jobs: Sequence[NewJob]) -> Statement: ...
     def insert_blocked(self, jobs: Sequence[NewJob]) -> Statement: ...
-    def first_blocked(self, wants: Mapping[str, int]) -> Statement: ...
+    def blocked_at_once(self, wants: Mapping[str, int]) -> Statement: ...
     def grant(self, grants: Sequence[Grant]) -> Statement: ...
     def claim(self, *wanted: Wanted) -> Statement: ...
     def end_claims(
@@ -71,6 +71,14 @@ class Dialect:
         " SELECT (SELECT min(r.queue_name) FROM steady_queue_readyexecution r WHERE r.queue_name > names.name)"
         " FROM names WHERE names.name IS NOT NULL) SELECT name FROM names WHERE name IS NOT NULL"
     )
+    #: The next keys of blocked jobs after a bound one, in order and at most a bound number of them: in such steps too.
+    blocked_keys = (
+        "WITH RECURSIVE found(name, place) AS"
+        " (SELECT min(concurrency_key), 1 FROM steady_queue_blockedexecution WHERE concurrency_key > ? UNION ALL"
+        " SELECT (SELECT min(b.concurrency_key) FROM steady_queue_blockedexecution b"
+        " WHERE b.concurrency_key > found.name), found.place + 1"
+        " FROM found WHERE found.name IS NOT NULL AND found.place < ?) SELECT name FROM found WHERE name IS NOT NULL"
+    )
     #: The server's time as many microseconds ago as a bound number says: the same text for every number.
     given_ago = ""
     #: Asks for the server's version.
@@ -83,6 +91,20 @@ class Dialect:
     def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
         """Hold these lock ids, given ascending, until the transaction ends."""
         raise NotImplementedError
+
+    def first_blocked(self, wants: Mapping[str, int]) -> Flow[list[tuple[str, UUID]]]:
+        """The first blocked jobs of each key, as many as are wanted, in their order; without those that others hold."""
+        found: list[tuple[str, UUID]] = []
+        for key, count in wants.items():
+            rows = yield self.say(
+                f"SELECT job_id FROM {self.blocked_by_key} WHERE concurrency_key = ?"
+                f" ORDER BY priority DESC, job_id LIMIT ?{self.take_free}",
+                key,
+                count,
+                returns="u",
+            )
+            found.extend((key, row[0]) for row in rows)
+        return found
 
     def ago(self, seconds: float) -> str:
         """The server's time so many seconds ago, as an expression."""

@@ -12,15 +12,19 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.errors import StoreDataError
-from steady_queue.store.promote import LOCK_IDS
+from steady_queue.store.promote import LOCK_IDS, parts
 from steady_queue.store.sql.dialect import Dialect
 from steady_queue.store.statement import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
 
     from steady_queue.store.outcome import Attempt
-    from steady_queue.store.statement import Flow
+    from steady_queue.store.statement import Flow, Row
+
+#: Keys whose first jobs are asked for together; a larger union takes the server longer to plan than it saves.
+KEYS_IN_UNION = 100
 
 
 class MySQL(Dialect):
@@ -35,6 +39,11 @@ class MySQL(Dialect):
 
     # Read as steps down the index by the server itself.
     distinct_queues = "SELECT DISTINCT queue_name FROM steady_queue_readyexecution ORDER BY queue_name"
+
+    blocked_keys = (
+        "SELECT DISTINCT concurrency_key FROM steady_queue_blockedexecution FORCE INDEX (sq_blocked_by_key)"
+        " WHERE concurrency_key > ? ORDER BY concurrency_key LIMIT ?"
+    )
 
     def say(self, text: str, *params: Any, returns: str = "") -> Statement:
         if deleted := _DELETED.match(text):
@@ -52,6 +61,20 @@ class MySQL(Dialect):
                 "INSERT IGNORE INTO steady_queue_lockbucket (id) VALUES (?)", [(id_,) for id_ in sorted(missing)]
             )
             yield self.say(text, list(lock_ids), returns=".")
+
+    def first_blocked(self, wants: Mapping[str, int]) -> Flow[list[tuple[str, UUID]]]:
+        """Many keys in one statement: each would take a round trip of its own."""
+        first = (
+            f"(SELECT concurrency_key, job_id, priority FROM {self.blocked_by_key} WHERE concurrency_key = ?"
+            f" ORDER BY priority DESC, job_id LIMIT ?{self.take_free})"
+        )
+        found: list[Row] = []
+        for part in parts(list(wants.items()), KEYS_IN_UNION):
+            text = " UNION ALL ".join([first] * len(part))
+            found += yield self.say(text, *[value for key, count in part for value in (key, count)], returns=".u.")
+        # A union has no order of its own.
+        found.sort(key=lambda row: (-row[2], row[1]))
+        return [(key, job_id) for key, job_id, _ in found]
 
     def unless_there(self, text: str) -> str:
         return text.replace("INSERT", "INSERT IGNORE", 1)

@@ -55,6 +55,7 @@ _TYPES = {
     "scheduled_at": "timestamptz",
     "concurrency_limit": "int",
     "on_conflict": "smallint",
+    "overrun_after": "bigint",
 }
 _LISTS = re.compile(r"IN \?\*")
 _FINISHED, _FAILED, _RELEASED = 0, 1, 2
@@ -119,7 +120,7 @@ class Postgres(Dialect):
 
     # -- promote ------------------------------------------------------------------------------------------------------
 
-    def first_blocked(self, wants: Mapping[str, int]) -> Statement:
+    def blocked_at_once(self, wants: Mapping[str, int]) -> Statement:
         return Statement(
             "SELECT k.key, b.job_id, j.concurrency_limit, j.task_path"
             " FROM unnest($1::text[], $2::int[]) AS k(key, count)"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
+from hypothesis.stateful import rule
 
 from steady_queue.store.burial import bury, end, fail_orphans
 from steady_queue.store.job import Status
@@ -17,7 +17,7 @@ from steady_queue.store.tick import clear_ticks
 from tests.machine.clock import HALF, HOUR, let_pass
 from tests.machine.stage import calm, some, step, which
 from tests.machine.work import Work
-from tests.support.jobs import PATH, failed, report
+from tests.support.jobs import failed, report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,27 +31,21 @@ MOST = 4
 class Care(Work):
     # -- processes ----------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.may_write and len(self.model.processes) < MOST)
-    @rule()
-    def start_a_process(self) -> None:
-        self.new_process()
-
     @step
-    @rule(number=which)
-    def beat(self, number: int) -> None:
+    @rule(number=which, what=st.sampled_from(["start", "beat", "vanish"]))
+    def live(self, number: int, what: str) -> None:
+        """One that vanishes leaves its claims without an owner."""
         process_id = self.process_at(number)
-        is_there = process_id in self.model.processes
-        assert self.store.run(heartbeat(self.sql, process_id)) is is_there
-        if is_there:
-            self.model.processes[process_id] = self.model.hour
-
-    @step
-    @rule(number=which)
-    def forget_a_process(self, number: int) -> None:
-        """Its row goes and its claims stay: orphans."""
-        process_id = self.process_at(number)
-        self.store.run(deregister(self.sql, process_id))
-        self.model.processes.pop(process_id, None)
+        if what == "start" and len(self.model.processes) < MOST:
+            self.new_process()
+        elif what == "vanish":
+            self.store.run(deregister(self.sql, process_id))
+            self.model.processes.pop(process_id, None)
+        else:
+            is_there = process_id in self.model.processes
+            assert self.store.run(heartbeat(self.sql, process_id)) is is_there
+            if is_there:
+                self.model.processes[process_id] = self.model.hour
 
     @step
     @rule(me=which)
@@ -67,21 +61,17 @@ class Care(Work):
             assert buried.jobs == self.process_ends(buried.process.id)
 
     @step
-    @rule(number=which)
-    def bury_one_that_is_gone(self, number: int) -> None:
-        gone = self.process_at(number)
-        buried = self.store.run(
-            bury(self.sql, me=uuid4(), report=lambda _: report(), only=[gone], limits=self.limits)
-        )
-        assert (buried is not None) is (gone in self.model.processes)
-        if buried is not None:
-            assert buried.jobs == self.process_ends(gone)
-
-    @step
-    @rule(number=which, numbers=some)
-    def reap(self, number: int, numbers: list[int]) -> None:
-        """Its parent knows that it has ended, and which of its tasks may be given back."""
+    @rule(number=which, numbers=some, is_parent=st.booleans())
+    def die(self, number: int, numbers: list[int], is_parent: bool) -> None:
+        """A process that certainly has ended. Its parent also knows which of its tasks may be given back."""
         process_id = self.process_at(number)
+        if not is_parent:
+            buried = self.store.run(
+                bury(self.sql, me=uuid4(), report=lambda _: report(), only=[process_id], limits=self.limits)
+            )
+            assert (buried is not None) is (process_id in self.model.processes)
+            assert buried is None or buried.jobs == self.process_ends(process_id)
+            return
         back = {claim.claim_id for claim in self.claims_at(numbers)}
         owned = self.claims_of(process_id)
         fates = self.store.run(end(self.sql, process_id, "gone", report(), give_back=back, limits=self.limits))
@@ -92,9 +82,7 @@ class Care(Work):
     @rule()
     def fail_orphans(self) -> None:
         orphans = [
-            claim
-            for claim in self.live_claims()
-            if self.model.jobs[claim.job_id].owner not in self.model.processes
+            claim for claim in self.live_claims() if self.model.jobs[claim.job_id].owner not in self.model.processes
         ]
         assert self.store.run(fail_orphans(self.sql, report(), self.limits)) == len(orphans)
         self.taken_back([failed(claim) for claim in orphans])
@@ -111,21 +99,13 @@ class Care(Work):
         self.nothing_is_stuck()
 
     @step
-    @rule(status=st.sampled_from([Status.FINISHED, Status.FAILED]))
-    def clear(self, status: Status) -> None:
-        clear = clear_finished if status is Status.FINISHED else clear_failed
-        assert self.store.run(clear(self.sql, HALF)) == len(self.model.clear(status))
-
-    @step
     @rule()
-    def clear_ticks(self) -> None:
+    def clear(self) -> None:
+        """Delete what ended in an earlier hour, and the records of old ticks."""
+        for clear, status in ((clear_finished, Status.FINISHED), (clear_failed, Status.FAILED)):
+            assert self.store.run(clear(self.sql, HALF)) == len(self.model.clear(status))
         now = self.store.now() + self.model.hour * HOUR
         assert self.store.run(clear_ticks(self.sql, now, HALF)) == self.model.clear_ticks()
-
-    @step
-    @rule(is_lower=st.booleans())
-    def change_the_limit_in_the_code(self, is_lower: bool) -> None:
-        self.limits = {PATH: 1} if is_lower else {}
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

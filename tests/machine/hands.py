@@ -18,35 +18,20 @@ from tests.machine.stage import QUEUES, some, step
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from uuid import UUID
-
-names = st.sampled_from(QUEUES)
+OPERATIONS = {"retry": revision.retry, "discard": revision.discard, "run_now": run_now}
 
 
 class Hands(Care):
     @step
-    @rule(numbers=some)
-    def retry(self, numbers: list[int]) -> None:
+    @rule(action=st.sampled_from(list(OPERATIONS)), numbers=some)
+    def act(self, action: str, numbers: list[int]) -> None:
         ids = self.jobs_at(numbers)
-        retried = self.model.retry(ids, self.limits)
-        assert set(self.store.run(revision.retry(self.sql, ids, self.limits)).ids) == retried
-        self.account.retried.update(retried)
+        done = self.store.run(OPERATIONS[action](self.sql, ids, self.limits)).ids
+        assert set(done) == getattr(self.model, action)(ids, self.limits)
+        self.note(action, done)
 
     @step
-    @rule(numbers=some)
-    def discard(self, numbers: list[int]) -> None:
-        ids = self.jobs_at(numbers)
-        discarded = self.model.discard(ids, self.limits)
-        assert set(self.store.run(revision.discard(self.sql, ids, self.limits)).ids) == discarded
-
-    @step
-    @rule(numbers=some)
-    def run_now(self, numbers: list[int]) -> None:
-        ids = self.jobs_at(numbers)
-        hurried = self.model.run_now(ids, self.limits)
-        assert set(self.store.run(run_now(self.sql, ids, self.limits)).ids) == hurried
-
-    @step
-    @rule(action=st.sampled_from(["retry", "discard", "run_now"]), numbers=some, commits=st.booleans())
+    @rule(action=st.sampled_from(list(OPERATIONS)), numbers=some, commits=st.booleans())
     def act_in_a_transaction(self, action: str, numbers: list[int], commits: bool) -> None:
         """Slots are given out after the commit; without one, nothing has happened."""
         ids = self.jobs_at(numbers)
@@ -55,20 +40,22 @@ class Hands(Care):
             transaction.set_rollback(not commits, using=self.alias)
         if commits:
             assert done == _ids(getattr(self.model, action)(ids, {}))
-            if action == "retry":
-                self.account.retried.update(id_ for id_ in ids if str(id_) in done)
+            self.note(action, [id_ for id_ in ids if str(id_) in done])
+
+    def note(self, action: str, ids: Iterable[UUID]) -> None:
+        if action == "retry":
+            self.account.retried.update(ids)
 
     @step
-    @rule(queue=names)
-    def pause(self, queue: str) -> None:
-        assert self.store.run(pause(self.sql, queue)) is (queue not in self.model.pauses)
-        self.model.pauses.add(queue)
-
-    @step
-    @rule(queue=names)
-    def resume(self, queue: str) -> None:
-        assert self.store.run(resume(self.sql, queue)) is (queue in self.model.pauses)
-        self.model.pauses.discard(queue)
+    @rule(queue=st.sampled_from(QUEUES))
+    def pause_or_resume(self, queue: str) -> None:
+        """Whichever is new; the other changes nothing."""
+        is_paused = queue in self.model.pauses
+        assert self.store.run(pause(self.sql, queue)) is not is_paused
+        if is_paused:
+            assert self.store.run(resume(self.sql, queue))
+            assert not self.store.run(resume(self.sql, queue))
+        self.model.pauses ^= {queue}
 
 
 def _ids(ids: Iterable[UUID | str]) -> set[str]:

@@ -17,6 +17,7 @@ from steady_queue.store.recurring import switch
 from steady_queue.store.tick import Tick, tick
 from tests.machine.sessions import Session
 from tests.machine.stage import ENTRIES, Pending, Stage, batches, orders, step, which
+from tests.support.jobs import PATH
 
 if TYPE_CHECKING:
     from steady_queue.store.job import NewJob
@@ -33,12 +34,8 @@ class Production(Stage):
     @rule(batch=batches, again=st.booleans())
     def enqueue(self, batch: list[Order], again: bool) -> None:
         """Perhaps twice: the answer to the first was lost."""
-        now = self.store.now()
-        jobs = [self.new_job(order, now) for order in batch]
-        stored = self.store.enqueue(*jobs, limits=self.limits)
-        assert stored.discarded == self.model.admit(self.model.store(jobs, now), self.limits)
-        # A job that was discarded is not told from one that was never stored.
-        if again and not stored.discarded:
+        jobs = self.put_in(batch)
+        if again and jobs:  # one that was discarded is not told from one that was never stored
             assert not self.store.enqueue(*jobs, again=True, limits=self.limits).discarded
 
     # -- in somebody's transaction ------------------------------------------------------------------------------------
@@ -115,8 +112,10 @@ class Production(Stage):
             assert (set(ticked.jobs), ticked.discarded) == self.model.tick(given, now, self.limits)
 
     @step
-    @rule(key=st.sampled_from(ENTRIES), on=st.booleans())
-    def switch_an_entry(self, key: str, on: bool) -> None:
+    @rule(key=st.sampled_from(ENTRIES), on=st.booleans(), is_lower=st.booleans())
+    def change_the_code(self, key: str, on: bool, is_lower: bool) -> None:
+        """Another limit, and an entry that is switched on or off."""
+        self.limits = {PATH: 1} if is_lower else {}
         assert self.store.run(switch(self.sql, key, on=on))
         (self.switched_off.discard if on else self.switched_off.add)(key)
         self.read_entries()

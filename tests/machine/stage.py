@@ -64,6 +64,7 @@ orders = st.builds(
 )
 batches = st.lists(orders, min_size=1, max_size=5)
 
+
 @dataclass(slots=True)
 class Pending:
     """What a transaction that is open means for the model, if it commits."""
@@ -103,10 +104,11 @@ class Stage(RuleBasedStateMachine):
         self.sessions: list[Session] = []
         self.pending: dict[Session, Pending] = {}
 
-    @initialize()
-    def open_for_business(self) -> None:
+    @initialize(batch=st.lists(orders, min_size=6, max_size=6))
+    def open_for_business(self, batch: list[Order]) -> None:
         for _ in range(2):
             self.new_process()
+        self.put_in(batch)
         wanted = [NewEntry(key, PATH, "* * * * *", None, "none", "[1,[],{}]", None, None, "") for key in ENTRIES]
         self.store.run(persist(self.sql, wanted))
         self.read_entries()
@@ -131,6 +133,14 @@ class Stage(RuleBasedStateMachine):
     def read_entries(self) -> None:
         for entry in self.store.run(entries(self.sql, ENTRIES)):
             self.updated[entry.new.task_key] = entry.updated_at
+
+    def put_in(self, batch: Sequence[Order]) -> list[NewJob]:
+        """Enqueue the jobs; returns them if none of them was discarded."""
+        now = self.store.now()
+        jobs = [self.new_job(order, now) for order in batch]
+        stored = self.store.enqueue(*jobs, limits=self.limits)
+        assert stored.discarded == self.model.admit(self.model.store(jobs, now), self.limits)
+        return [] if stored.discarded else jobs
 
     # -- what is acted on ---------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import precondition, rule
 
 from steady_queue.store.burial import release
 from steady_queue.store.claim import Wanted, claim
-from steady_queue.store.job import Lane
+from steady_queue.store.job import Lane, Status
 from steady_queue.store.outcome import Finished, Released, Verdict
 from tests.machine.production import Production
 from tests.machine.stage import QUEUES, some, step, which
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 lists = st.one_of(st.none(), st.lists(st.sampled_from(QUEUES), max_size=4))
 lanes = st.sampled_from([(Lane.ASYNC,), (Lane.THREAD,), (Lane.ASYNC, Lane.THREAD)])
-ways = st.lists(st.sampled_from(["finished", "failed", "given back"]), min_size=4, max_size=4)
+WAYS = ("finished", "failed", "given back")
+ways = st.lists(st.sampled_from(WAYS), min_size=4, max_size=4)
 
 
 class Work(Production):
@@ -32,7 +33,7 @@ class Work(Production):
     @rule(number=which, lanes=lanes, limit=st.integers(1, 4), queues=lists)
     def claim(self, number: int, lanes: Sequence[Lane], limit: int, queues: list[str] | None) -> None:
         """Also by a process that is taken for dead, which gets nothing."""
-        process_id = self.processes[number % len(self.processes)]
+        process_id = self.any_process(number)
         wishes = [Wanted(process_id, lane, limit, queues) for lane in lanes]
         wanted = self.model.wanted(*wishes)
         claims = self.store.run(claim(self.sql, *wishes))
@@ -47,7 +48,7 @@ class Work(Production):
         pending = self.pending[opened]
         if pending.rows:  # it would see its own jobs, which the model does not
             return
-        process_id = self.processes[number % len(self.processes)]
+        process_id = self.any_process(number)
         wish = Wanted(process_id, Lane.ASYNC, limit, queues)
         wanted = self.model.wanted(wish)
         claims = opened.do(lambda store: store.run(claim(store.sql, wish)))
@@ -57,7 +58,7 @@ class Work(Production):
         # Last of all: with an enqueue after it, it is still the claim of these jobs alone.
         pending.afterwards.append(lambda: self.claimed(claims, process_id))
 
-    @step
+    @precondition(lambda self: self.may_write and self.claims)
     @rule(numbers=some, ways=ways, preserve=st.sampled_from([True, True, False]))
     def settle(self, numbers: list[int], ways: list[str], preserve: bool) -> None:
         """Whichever claims, also those that ended long ago or were taken back: these change nothing."""
@@ -68,6 +69,26 @@ class Work(Production):
             if settled.verdicts[outcome.claim.claim_id] is Verdict.APPLIED:
                 self.account.end(outcome.claim.claim_id, way)
 
+    @precondition(lambda self: self.may_write and self.zombies())
+    @rule(number=which, way=st.sampled_from(WAYS))
+    def settle_too_late(self, number: int, way: str) -> None:
+        """A claim that was taken from its process, and another has the job: the fence."""
+        zombies = self.zombies()
+        zombie = zombies[number % len(zombies)]
+        verdict = self.store.settle(_outcome(zombie, way), limits=self.limits).verdicts[zombie.claim_id]
+        assert verdict in (Verdict.FENCED, Verdict.REPEATED)
+        assert self.model.settle([_outcome(zombie, way)], self.limits) == {zombie.claim_id: verdict}
+
+    def zombies(self) -> list[Claim]:
+        """The claims that no longer are, of jobs that somebody has claimed since."""
+        return [
+            claim
+            for claim in self.claims
+            if not self.model.is_live(claim)
+            and (job := self.model.jobs.get(claim.job_id)) is not None
+            and job.status is Status.CLAIMED
+        ]
+
     @precondition(lambda self: self.may_write and self.claims)
     @rule(numbers=some)
     def reconcile(self, numbers: list[int]) -> None:
@@ -77,8 +98,15 @@ class Work(Production):
         unknown = {claim.claim_id: claim.job_id for claim in claims}
         assert self.store.run(release(self.sql, unknown, "worker")) == len(live)
         self.model.settle([Released(claim) for claim in live], {})
-        for claim in live:
-            self.account.end(claim.claim_id, "given back")
+        for ended in live:
+            self.account.end(ended.claim_id, "given back")
+
+    def any_process(self, number: int) -> UUID:
+        """Mostly one that is registered."""
+        alive = list(self.model.processes)
+        return (
+            self.processes[number % len(self.processes)] if number % 8 == 0 or not alive else alive[number % len(alive)]
+        )
 
     def claimed(self, claims: Sequence[Claim], process_id: UUID) -> None:
         self.model.claim(claims, process_id)

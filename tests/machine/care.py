@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from steady_queue.store.burial import bury, end, fail_orphans
-from steady_queue.store.job import Status
+from steady_queue.store.job import Lane, Status
 from steady_queue.store.maintenance import clear_failed, clear_finished, free_ownerless, promote_stranded
 from steady_queue.store.outcome import Released
 from steady_queue.store.process import deregister, heartbeat
@@ -72,11 +72,18 @@ class Care(Work):
             assert (buried is not None) is (process_id in self.model.processes)
             assert buried is None or buried.jobs == self.process_ends(process_id)
             return
-        back = {claim.claim_id for claim in self.claims_at(numbers)}
-        owned = self.claims_of(process_id)
-        fates = self.store.run(end(self.sql, process_id, "gone", report(), give_back=back, limits=self.limits))
-        assert fates.given_back == sum(claim.claim_id in back for claim in owned)
-        assert fates.failed == self.process_ends(process_id, back)
+        self.reap(process_id, {claim.claim_id for claim in self.claims_at(numbers)})
+
+    @precondition(lambda self: self.may_write and self.live_claims())
+    @rule(number=which)
+    def take_over(self, number: int) -> None:
+        """What a process had is given back and claimed by another; the first may still think that it is its own."""
+        live = self.live_claims()
+        claim = live[number % len(live)]
+        owner = self.model.jobs[claim.job_id].owner
+        assert owner is not None
+        self.reap(owner, {claim.claim_id})
+        self.claim_for(self.new_process(), [Lane.ASYNC, Lane.THREAD], 100, None)
 
     @step
     @rule()
@@ -119,6 +126,12 @@ class Care(Work):
 
     def process_at(self, number: int) -> UUID:
         return self.processes[number % len(self.processes)]
+
+    def reap(self, process_id: UUID, back: set[UUID]) -> None:
+        owned = self.claims_of(process_id)
+        fates = self.store.run(end(self.sql, process_id, "gone", report(), give_back=back, limits=self.limits))
+        assert fates.given_back == sum(claim.claim_id in back for claim in owned)
+        assert fates.failed == self.process_ends(process_id, back)
 
     def live_claims(self) -> list[Claim]:
         return [claim for claim in self.claims if self.model.is_live(claim)]

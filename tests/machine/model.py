@@ -86,14 +86,14 @@ class Model:
     def _first_status(self, new: NewJob) -> Status:
         return Status.READY if new.concurrency_key is None else Status.BLOCKED
 
-    def admit(self, blocked: Sequence[NewJob], limits: Mapping[str, int]) -> set[UUID]:
+    def admit(self, blocked: Sequence[NewJob], limits: Mapping[str, int]) -> frozenset[UUID]:
         """Promote their keys, and discard those that rather do not wait; returns these."""
         self.promote({new.concurrency_key for new in blocked if new.concurrency_key is not None}, limits)
-        refused = {
+        refused = frozenset(
             new.id
             for new in blocked
             if new.on_conflict == OnConflict.DISCARD and self.jobs[new.id].status is Status.BLOCKED
-        }
+        )
         for id_ in refused:
             del self.jobs[id_]
         return refused
@@ -119,7 +119,7 @@ class Model:
     def blocked_keys(self) -> set[str]:
         return {str(job.new.concurrency_key) for job in self.those(Status.BLOCKED)}
 
-    def dispatch(self, now: datetime, limit: int, limits: Mapping[str, int]) -> tuple[int, set[UUID]]:
+    def dispatch(self, now: datetime, limit: int, limits: Mapping[str, int]) -> tuple[int, frozenset[UUID]]:
         """Returns how many were moved, and who was discarded."""
         due = [job for job in self.those(Status.SCHEDULED) if job.due is not None and job.due <= now]
         due = sorted(due, key=lambda job: (job.due, job.place))[:limit]
@@ -137,7 +137,7 @@ class Model:
 
     def tick(
         self, ticks: Iterable[tuple[str, datetime, NewJob]], now: datetime, limits: Mapping[str, int]
-    ) -> tuple[set[UUID], set[UUID]]:
+    ) -> tuple[set[UUID], frozenset[UUID]]:
         """Ticks of enabled entries; returns the jobs that were enqueued, and those of them that were discarded."""
         last = {key: max((at for k, at in self.ticks if k == key), default=None) for key, _, _ in ticks}
         won = []

@@ -38,6 +38,9 @@ class Production(Stage):
         if again and jobs:  # one that was discarded is not told from one that was never stored
             assert not self.store.enqueue(*jobs, again=True, limits=self.limits).discarded
 
+    # Under several names it comes more often than other rules.
+    enqueue_again = enqueue_more = enqueue
+
     # -- in somebody's transaction ------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.may_write and sum(s.is_open for s in self.sessions) < SESSIONS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,8 +12,8 @@ from tests.machine.hands import Hands
 
 #: Examples to try; unless told, a few that are always the same.
 EXAMPLES = int(os.environ.get("STEADY_QUEUE_MACHINE_EXAMPLES", "0"))
-STEPS = int(os.environ.get("STEADY_QUEUE_MACHINE_STEPS", "40"))
-FEW = 20
+STEPS = int(os.environ.get("STEADY_QUEUE_MACHINE_STEPS", "50"))
+FEW = 30
 #: Seconds that an example takes at most, on a busy machine, and in all for making a failing one small.
 EACH, SHRINKING = 15, 600
 
@@ -30,4 +29,9 @@ def test_whatever_is_done_to_it_the_queue_is_as_the_model_says(database: str) ->
         print_blob=True,
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(partial(Hands, database), settings=chosen)
+
+    class Machine(Hands):
+        def __init__(self) -> None:
+            super().__init__(database, is_long=EXAMPLES > 0)
+
+    run_state_machine_as_test(Machine, settings=chosen)

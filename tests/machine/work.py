@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from steady_queue.store.job import Claim
     from steady_queue.store.outcome import Outcome
 
-lists = st.one_of(st.none(), st.lists(st.sampled_from(QUEUES), max_size=4))
+lists = st.one_of(st.none(), st.lists(st.sampled_from(QUEUES), min_size=1, max_size=4))
 lanes = st.sampled_from([(Lane.ASYNC,), (Lane.THREAD,), (Lane.ASYNC, Lane.THREAD)])
 WAYS = ("finished", "failed", "given back")
 ways = st.lists(st.sampled_from(WAYS), min_size=4, max_size=4)
@@ -33,12 +33,9 @@ class Work(Production):
     @rule(number=which, lanes=lanes, limit=st.integers(1, 4), queues=lists)
     def claim(self, number: int, lanes: Sequence[Lane], limit: int, queues: list[str] | None) -> None:
         """Also by a process that is taken for dead, which gets nothing."""
-        process_id = self.any_process(number)
-        wishes = [Wanted(process_id, lane, limit, queues) for lane in lanes]
-        wanted = self.model.wanted(*wishes)
-        claims = self.store.run(claim(self.sql, *wishes))
-        assert [claim.job_id for claim in claims] == wanted
-        self.claimed(claims, process_id)
+        self.claim_for(self.any_process(number), lanes, limit, queues)
+
+    claim_again = claim_more = claim
 
     @precondition(lambda self: self.is_any_open)
     @rule(number=which, session=which, limit=st.integers(1, 4), queues=lists)
@@ -68,6 +65,8 @@ class Work(Production):
         for outcome, way in zip(outcomes, ways, strict=False):
             if settled.verdicts[outcome.claim.claim_id] is Verdict.APPLIED:
                 self.account.end(outcome.claim.claim_id, way)
+
+    settle_again = settle_more = settle
 
     @precondition(lambda self: self.may_write and self.zombies())
     @rule(number=which, way=st.sampled_from(WAYS))
@@ -107,6 +106,13 @@ class Work(Production):
         return (
             self.processes[number % len(self.processes)] if number % 8 == 0 or not alive else alive[number % len(alive)]
         )
+
+    def claim_for(self, process_id: UUID, lanes: Sequence[Lane], limit: int, queues: list[str] | None) -> None:
+        wishes = [Wanted(process_id, lane, limit, queues) for lane in lanes]
+        wanted = self.model.wanted(*wishes)
+        claims = self.store.run(claim(self.sql, *wishes))
+        assert [claim.job_id for claim in claims] == wanted
+        self.claimed(claims, process_id)
 
     def claimed(self, claims: Sequence[Claim], process_id: UUID) -> None:
         self.model.claim(claims, process_id)

@@ -39,8 +39,7 @@ class Care(Work):
         if what == "start" and len(self.model.processes) < MOST:
             self.new_process()
         elif what == "vanish":
-            self.store.run(deregister(self.sql, process_id))
-            self.model.processes.pop(process_id, None)
+            self.vanish(process_id)
         else:
             is_there = process_id in self.model.processes
             assert self.store.run(heartbeat(self.sql, process_id)) is is_there
@@ -86,11 +85,15 @@ class Care(Work):
         self.claim_for(self.new_process(), [Lane.ASYNC, Lane.THREAD], 100, None)
 
     @step
-    @rule()
-    def fail_orphans(self) -> None:
-        orphans = [
-            claim for claim in self.live_claims() if self.model.jobs[claim.job_id].owner not in self.model.processes
-        ]
+    @rule(number=which, vanishes=st.booleans())
+    def fail_orphans(self, number: int, vanishes: bool) -> None:
+        """Claims whose process has no row, perhaps since a moment ago."""
+        live = self.live_claims()
+        if vanishes and live:
+            owner = self.model.jobs[live[number % len(live)].job_id].owner
+            assert owner is not None
+            self.vanish(owner)
+        orphans = [claim for claim in live if self.model.jobs[claim.job_id].owner not in self.model.processes]
         assert self.store.run(fail_orphans(self.sql, report(), self.limits)) == len(orphans)
         self.taken_back([failed(claim) for claim in orphans])
 
@@ -126,6 +129,10 @@ class Care(Work):
 
     def process_at(self, number: int) -> UUID:
         return self.processes[number % len(self.processes)]
+
+    def vanish(self, process_id: UUID) -> None:
+        self.store.run(deregister(self.sql, process_id))
+        self.model.processes.pop(process_id, None)
 
     def reap(self, process_id: UUID, back: set[UUID]) -> None:
         owned = self.claims_of(process_id)

@@ -99,16 +99,17 @@ class Production(Stage):
     @step
     @rule(
         key=st.sampled_from(ENTRIES),
-        minutes=st.lists(st.integers(0, 9), min_size=1, max_size=3),
+        minutes=st.lists(st.integers(-1, 2), min_size=1, max_size=3),
         order=orders,
         schedulers=st.integers(1, 2),
     )
     def tick(self, key: str, minutes: list[int], order: Order, schedulers: int) -> None:
-        """Each scheduler has the same ticks, with jobs of its own."""
+        """Ticks around the last one of their entry. Each scheduler has the same, with jobs of its own."""
+        last = max((run_at for entry, run_at in self.model.ticks if entry == key), default=FIRST)
+        moments = [last + timedelta(minutes=minute) for minute in minutes]
         for _ in range(schedulers):
             now = self.store.now()
             jobs = [self.new_job(order, now) for _ in minutes]
-            moments = [FIRST + timedelta(minutes=minute) for minute in minutes]
             ticks = [Tick(key, at, self.updated[key], job) for at, job in zip(moments, jobs, strict=True)]
             ticked = self.store.run(tick(self.sql, ticks, self.limits))
             given = [] if key in self.switched_off else [(key, tick.run_at, tick.job) for tick in ticks]

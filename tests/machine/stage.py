@@ -17,7 +17,7 @@ from steady_queue.store.maintenance import promote_stranded
 from steady_queue.store.outcome import Finished
 from steady_queue.store.process import NewProcess, register
 from steady_queue.store.queues import resume
-from steady_queue.store.recurring import NewEntry, entries, persist
+from steady_queue.store.recurring import NewEntry, persist
 from tests.machine.account import Account
 from tests.machine.clock import HALF, HOUR, id_in, let_pass
 from tests.machine.model import Model
@@ -147,8 +147,9 @@ class Stage(RuleBasedStateMachine):
         return process.id
 
     def read_entries(self) -> None:
-        for entry in self.store.run(entries(self.sql, ENTRIES)):
-            self.updated[entry.new.task_key] = entry.updated_at
+        """As a scheduler has read them, also those that were switched off since."""
+        rows = self.store.ask("SELECT task_key, updated_at FROM steady_queue_recurringtask", returns=".t")
+        self.updated.update((str(key), updated_at) for key, updated_at in rows)
 
     def put_in(self, batch: Sequence[Order]) -> list[NewJob]:
         """Enqueue the jobs; returns them if none of them was discarded."""

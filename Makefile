@@ -5,6 +5,8 @@
 PYTHON ?= python3
 export PYTHON
 ARGS ?=
+# Sequences that `make machine` tries on each database.
+EXAMPLES ?= 300
 # Where the example projects are served.
 PORT ?= 8000
 # What the newest Django is tested with: the contract of the backend. Everything: make test NEXT_TESTS=
@@ -18,7 +20,7 @@ TALLY := .test-tally/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TALLY=$(TALLY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-next storm demo example-django example-asgi lint format bench bench-runtime bench-running clean packages
+.PHONY: help test test-next storm storm-limits machine demo example-django example-asgi lint format bench bench-runtime bench-running clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -36,6 +38,12 @@ test-next: .venv-next/.tests ## Run the tests on the newest Django only; NEXT_TE
 
 storm: .venv/.tests ## Kill, stop and freeze workers amid 1,500 tasks, on each database; ARGS="--seed 7 --database sqlite"
 	.venv/bin/python -m tests.storm $(ARGS)
+
+storm-limits: .venv/.tests ## Kill eight workers at random amid tasks of which 1, 2 or 10 may run at once, on each database
+	.venv/bin/python -m tests.storm --limits --seconds 60 --tasks 2400 $(ARGS)
+
+machine: .venv/.tests ## Try many sequences of operations on the store beside its model; EXAMPLES=300
+	STEADY_QUEUE_MACHINE_EXAMPLES=$(EXAMPLES) .venv/bin/python -m pytest -n $(TEST_PROCESSES) tests/machine $(ARGS)
 
 demo: .venv/.runtime ## Show it at work; needs no database server
 	@.venv/bin/python examples/demo.py

@@ -1,4 +1,7 @@
-"""The storm in its long form: `python -m tests.storm --database postgres --seed 7 --seconds 30 --tasks 1500`."""
+"""The storm in its long form: `python -m tests.storm --database postgres --seed 7 --seconds 30 --tasks 1500`.
+
+With `--limits` another one: eight workers that are only killed, amid tasks of which 1, 2 or 10 may run at once.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.storm", description=__doc__)
     parser.add_argument("--database", action="append", choices=DATABASES, help="may be repeated (default: all three)")
     parser.add_argument("--seed", type=int, help="of the tasks and the faults (default: any; it is printed)")
+    parser.add_argument("--limits", action="store_true", help="eight workers, kills alone, limits of 1, 2 and 10")
     parser.add_argument("--seconds", type=float, default=30.0, help="how long it rages")
     parser.add_argument("--tasks", type=int, default=1500, help="how many are enqueued over that time")
     parser.add_argument("--keep", type=Path, help="where to keep the ledger and what the workers said")
@@ -32,7 +36,7 @@ def main() -> int:
 
 
 def rage(aliases: list[str], seed: int, options: argparse.Namespace) -> int:
-    from tests.storm.driver import Plan  # not before Django is set up
+    from tests.storm.driver import Plan, limits_plan  # not before Django is set up
     from tests.storm.report import row, table
     from tests.storm.storm import storm
     from tests.support.aliases import pointed_at
@@ -43,7 +47,8 @@ def rage(aliases: list[str], seed: int, options: argparse.Namespace) -> int:
             directory: Path = options.keep / f"{alias}-{seed}" if options.keep else Path(temporary)
             shutil.rmtree(directory, ignore_errors=True)  # of an earlier storm with the same seed
             directory.mkdir(parents=True)
-            raged, judgement = storm(Plan(alias, seed, options.seconds, options.tasks), directory)
+            plan = (limits_plan if options.limits else Plan)(alias, seed, options.seconds, options.tasks)
+            raged, judgement = storm(plan, directory)
             rows.append(row(raged, judgement))
             wrong += [f"{alias}: {violation}" for violation in judgement.violations]
     say(table(rows))

@@ -1,4 +1,4 @@
-"""The driver: enqueues tasks over the time and does the seed's faults to two workers; then waits until all is calm."""
+"""The driver: enqueues tasks over the time and does the seed's faults to the workers; then waits until all is calm."""
 
 from __future__ import annotations
 
@@ -9,28 +9,34 @@ from contextlib import closing
 from dataclasses import dataclass
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from django.db import connections
 
 from steady_queue.bulk import enqueue_all
 from tests.storm.crew import Worker
-from tests.storm.tasks import any_call
+from tests.storm.tasks import any_call, limited_call
 from tests.storm.worker import ALIVE, TRUST
-from tests.support.tables import query
+from tests.support.tables import count, query
 from tests.support.threads import closing as closing_connections
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from steady_queue.definition import TaskCall
     from tests.storm.crew import Life
 
-#: Seconds within which all must have ended after the last fault.
+#: Seconds within which all must have ended after the last fault, and within which a worker must have started.
 CALM_WITHIN = 30.0
+START_WITHIN = 15.0
 #: How long SQLite's lock for writing is waited for before the frozen process is taken to hold it.
 LOCK_WITHIN = 0.5
 LOOK_EVERY = 0.02
+
+Fault: TypeAlias = Literal["kill", "tell", "freeze"]
+#: How often each is done, beside the others.
+WEIGHTS: dict[Fault, int] = {"kill": 5, "tell": 4, "freeze": 2}
 
 UNENDED = """SELECT count(*) FROM steady_queue_job
     WHERE finished_at IS NULL AND id NOT IN (SELECT job_id FROM steady_queue_failedexecution)"""
@@ -44,6 +50,15 @@ class Plan:
     seed: int
     seconds: float
     tasks: int
+    workers: int = 2
+    #: What befalls the workers.
+    faults: tuple[Fault, ...] = ("kill", "tell", "freeze")
+    call: Callable[[Random], TaskCall] = any_call
+
+
+def limits_plan(alias: str, seed: int, seconds: float, tasks: int) -> Plan:
+    """Eight workers that are killed amid tasks of which 1, 2 or 10 may run at once."""
+    return Plan(alias, seed, seconds, tasks, workers=8, faults=("kill",), call=limited_call)
 
 
 class Storm:
@@ -60,13 +75,16 @@ class Storm:
         self.spared = 0
         self._directory = directory
         self._random = Random(f"{plan.seed}/faults")
-        self._crew = [self._start(), self._start()]
+        self._crew = [self._start() for _ in range(plan.workers)]
         #: Each does what its name says, and tells whether it could.
-        self._faults: list[Callable[[Worker], bool]] = [self._kill, self._tell, self._freeze]
+        faults: dict[Fault, Callable[[Worker], bool]] = {"kill": self._kill, "tell": self._tell, "freeze": self._freeze}
+        self._faults = [faults[name] for name in plan.faults]
+        self._weights = [WEIGHTS[name] for name in plan.faults]
 
     def run(self) -> None:
         try:
-            self._until(lambda: all(worker.is_up for worker in self._crew), "both workers have started")
+            within = START_WITHIN * self.plan.workers
+            self._until(lambda: all(worker.is_up for worker in self._crew), "all workers have started", within=within)
             with ThreadPoolExecutor(1) as thread:
                 # Aside: a frozen process may hold what an enqueue waits for, and it is thawed by this thread.
                 enqueueing = thread.submit(closing_connections, self._enqueue)
@@ -76,7 +94,7 @@ class Storm:
                     for worker in self._crew:
                         worker.thaw()
                 enqueueing.result()
-            self._until(self._all_ended, "all tasks have ended", may_fail=True)
+            self._until(self._is_calm, "all tasks have ended and the dead are buried", may_fail=True)
             self._close()
         finally:
             for worker in self._crew:
@@ -102,8 +120,10 @@ class Storm:
             self._revive()
             time.sleep(LOOK_EVERY)
 
-    def _until(self, condition: Callable[[], bool], what: str, *, may_fail: bool = False) -> None:
-        deadline = time.monotonic() + CALM_WITHIN
+    def _until(
+        self, condition: Callable[[], bool], what: str, *, within: float = CALM_WITHIN, may_fail: bool = False
+    ) -> None:
+        deadline = time.monotonic() + within
         while not condition():
             if time.monotonic() > deadline:
                 assert may_fail, f"waited in vain until {what}"
@@ -114,7 +134,7 @@ class Storm:
 
     def _enqueue(self) -> None:
         random = Random(f"{self.plan.seed}/tasks")
-        calls = [any_call(random) for _ in range(self.plan.tasks)]
+        calls = [self.plan.call(random) for _ in range(self.plan.tasks)]
         began = time.monotonic()
         while calls:
             some = [calls.pop() for _ in range(min(len(calls), random.randint(1, 8)))]
@@ -122,8 +142,11 @@ class Storm:
             share = len(self.enqueued) / self.plan.tasks
             time.sleep(max(0.0, began + share * self.plan.seconds * 0.9 - time.monotonic()))
 
-    def _all_ended(self) -> bool:
-        return bool(query(self.plan.alias, UNENDED)[0][0] == 0)
+    def _is_calm(self) -> bool:
+        """Whether all tasks have ended, and of all processes only those are registered that are there."""
+        if query(self.plan.alias, UNENDED)[0][0] or not all(worker.is_up for worker in self._crew):
+            return False
+        return count(self.plan.alias, "process") == len(self._crew)
 
     def _close(self) -> None:
         self.closed = time.monotonic()
@@ -141,7 +164,7 @@ class Storm:
         while faults or time.monotonic() < end:
             worker = self._some_worker()
             self._pause(self._random.uniform(0.2, 0.8))
-            fault = faults[-1] if faults else self._random.choices(self._faults, [5, 4, 2])[0]
+            fault = faults[-1] if faults else self._random.choices(self._faults, self._weights)[0]
             if fault(worker) and faults:
                 faults.pop()
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
-from tests.storm.limits import exceeded
+from tests.storm.limits import peaks
 from tests.storm.worker import SHUTDOWN, TRUST
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Judgement:
     reported: float = 0.0
     #: The longest from TERM to the end of a process, in seconds.
     stop: float = 0.0
+    #: For each limit, the most that ran at once of a key that has it.
+    at_once: dict[int, int] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
 
 
@@ -89,13 +91,19 @@ class Judge:
             self._attempts[record.id] = attempts
         for job in self._attempts.keys() - self._records.keys():
             yield f"{job} ran and is in no table"
-        yield from exceeded(
+        yield from self._limits()
+        for life in self._lives.values():
+            yield from (f"process {life.pid} {what}" for what in self._process(life))
+
+    def _limits(self) -> Iterator[str]:
+        for peak in peaks(
             (record, attempt, self._held_until(record, attempt))
             for record in self._records.values()
             for attempt in self._attempts[record.id]
-        )
-        for life in self._lives.values():
-            yield from (f"process {life.pid} {what}" for what in self._process(life))
+        ):
+            self._sums.at_once[peak.limit] = max(self._sums.at_once.get(peak.limit, 0), len(peak.running))
+            if peak.violation:
+                yield peak.violation
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tests.storm.ledger import Attempt
     from tests.storm.records import Record
@@ -15,19 +15,33 @@ if TYPE_CHECKING:
     Held = tuple[Record, Attempt, float]
 
 
-def exceeded(held: Iterable[Held]) -> Iterator[str]:
-    """The keys of which more ran at once than their limit, each with the jobs of that moment."""
+class Peak(NamedTuple):
+    """The moment at which most of a key ran at once."""
+
+    key: str
+    limit: int
+    running: Sequence[Held]
+
+    @property
+    def violation(self) -> str | None:
+        if len(self.running) <= self.limit:
+            return None
+        jobs = ", ".join(f"{record.id} in {attempt.pid}" for record, attempt, _ in self.running)
+        return f"{len(self.running)} of the key {self.key} ran at once, {self.limit} may: {jobs}"
+
+
+def peaks(held: Iterable[Held]) -> list[Peak]:
+    """The peak of each key."""
     by_key: dict[str, list[Held]] = defaultdict(list)
     for one in held:
         if one[0].key is not None:
             by_key[one[0].key].append(one)
-    for key, ones in by_key.items():
-        limit = ones[0][0].limit
-        for _, attempt, _ in ones:
-            at = attempt.began
-            # Who ends at the very moment at which another begins has made room for it.
-            running = [other for other in ones if other[1].began <= at < other[2]]
-            if len(running) > limit:
-                jobs = ", ".join(f"{record.id} in {other.pid}" for record, other, _ in running)
-                yield f"{len(running)} of the key {key} ran at once, {limit} may: {jobs}"
-                break
+    return [Peak(key, ones[0][0].limit, max(_moments(ones), key=len)) for key, ones in by_key.items()]
+
+
+def _moments(ones: Sequence[Held]) -> Iterator[list[Held]]:
+    """Who ran whenever one more began, which is when most did."""
+    for _, attempt, _ in ones:
+        at = attempt.began
+        # Who ends at the very moment at which another begins has made room for it.
+        yield [other for other in ones if other[1].began <= at < other[2]]

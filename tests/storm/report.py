@@ -33,6 +33,7 @@ def row(storm: Storm, judgement: Judgement) -> dict[str, str]:
         "ran on": f"{judgement.ran_on:.2f} s",
         "reported": f"{judgement.reported:.2f} s",
         "stop": f"{judgement.stop:.2f} s",
+        "at once": ", ".join(f"{most} of {limit}" for limit, most in sorted(judgement.at_once.items())),
         "violations": str(len(judgement.violations)),
     }
 

@@ -74,6 +74,22 @@ async def waits_in_threes(context: TaskContext, seconds: float, account: int) ->
     return await _wait(context, "async, 3 at once", seconds)
 
 
+@limits_concurrency(key="all", to=10)
+@task(takes_context=True)
+async def waits_in_tens(context: TaskContext, seconds: float) -> str:
+    return await _wait(context, "async, 10 at once", seconds)
+
+
+def limited_call(random: Random) -> TaskCall:
+    """A call of a task of which 1, 2 or 10 may run at once: so many and so long that the limits are reached."""
+    kind = random.choices(["alone", "pairs", "tens"], [25, 25, 50])[0]
+    if kind == "alone":
+        return waits_alone.bind(random.uniform(0.0, 0.1), account=random.randrange(4))
+    if kind == "pairs":
+        return blocks_in_pairs.bind(random.uniform(0.0, 0.2), account=random.randrange(3))
+    return waits_in_tens.bind(random.uniform(0.2, 0.9))
+
+
 def any_call(random: Random) -> TaskCall:
     """A call of one of the tasks: mostly short, some so long that a fault is sure to meet them."""
     kind = random.choices(["short", "long", "sync", "alone", "pairs", "threes"], [35, 10, 20, 12, 10, 13])[0]

@@ -1,0 +1,262 @@
+"""The model: what must be where after each operation, said without a database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from steady_queue.store.job import OnConflict, Status
+from steady_queue.store.outcome import Finished, Released, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from steady_queue.store.claim import Wanted
+    from steady_queue.store.job import Claim, NewJob
+    from steady_queue.store.outcome import Outcome
+
+#: Where a job can still be discarded.
+DISCARDABLE = (Status.SCHEDULED, Status.BLOCKED, Status.READY, Status.FAILED)
+
+
+@dataclass(slots=True)
+class Job:
+    """A job that is committed."""
+
+    new: NewJob
+    status: Status
+    #: When it is due, while it is scheduled.
+    due: datetime | None = None
+    claim_id: UUID | None = None
+    owner: UUID | None = None
+    #: Written by the owner's settle alone.
+    last_claim_id: UUID | None = None
+    attempts: int = 0
+    #: Whether its slot was given by hand.
+    by_hand: bool = False
+    #: The hour in which it ended.
+    ended: int = 0
+
+    @property
+    def place(self) -> tuple[int, UUID]:
+        return -self.new.priority, self.new.id
+
+    @property
+    def holds(self) -> str | None:
+        """The key of which it has a slot."""
+        return self.new.concurrency_key if self.status in (Status.READY, Status.CLAIMED) else None
+
+
+@dataclass(slots=True)
+class Model:
+    """The whole queue."""
+
+    jobs: dict[UUID, Job] = field(default_factory=dict)
+    #: Each process that is registered, with the hour of its last heartbeat.
+    processes: dict[UUID, int] = field(default_factory=dict)
+    pauses: set[str] = field(default_factory=set)
+    #: The record of each tick: its job, and the hour in which it was made.
+    ticks: dict[tuple[str, datetime], tuple[UUID, int]] = field(default_factory=dict)
+    hour: int = 0
+    #: Jobs that a transaction still open has claimed.
+    held: set[UUID] = field(default_factory=set)
+
+    def those(self, *statuses: Status) -> list[Job]:
+        """The jobs that stand there, as they come: by priority, then age."""
+        return sorted((job for job in self.jobs.values() if job.status in statuses), key=lambda job: job.place)
+
+    # -- in ---------------------------------------------------------------------------------------------------------
+
+    def store(self, jobs: Iterable[NewJob], now: datetime) -> list[NewJob]:
+        """Insert the jobs; returns those that queue for a slot."""
+        blocked = []
+        for new in jobs:
+            assert new.id not in self.jobs
+            is_early = new.scheduled_at is not None and new.scheduled_at > now
+            job = self.jobs[new.id] = Job(new, Status.SCHEDULED if is_early else self._first_status(new))
+            if is_early:
+                job.due = new.scheduled_at
+            elif job.status is Status.BLOCKED:
+                blocked.append(new)
+        return blocked
+
+    def _first_status(self, new: NewJob) -> Status:
+        return Status.READY if new.concurrency_key is None else Status.BLOCKED
+
+    def admit(self, blocked: Sequence[NewJob], limits: Mapping[str, int]) -> frozenset[UUID]:
+        """Promote their keys, and discard those that rather do not wait; returns these."""
+        self.promote({new.concurrency_key for new in blocked if new.concurrency_key is not None}, limits)
+        refused = frozenset(
+            new.id
+            for new in blocked
+            if new.on_conflict == OnConflict.DISCARD and self.jobs[new.id].status is Status.BLOCKED
+        )
+        for id_ in refused:
+            del self.jobs[id_]
+        return refused
+
+    def promote(self, keys: Collection[str], limits: Mapping[str, int]) -> set[UUID]:
+        """Give out free slots; returns who got one."""
+        promoted = set()
+        for key in keys:
+            taken = sum(job.holds == key for job in self.jobs.values())
+            for job in self.those(Status.BLOCKED):
+                if job.new.concurrency_key != key:
+                    continue
+                if taken >= self.limit_of(job, limits):
+                    break
+                job.status = Status.READY
+                promoted.add(job.new.id)
+                taken += 1
+        return promoted
+
+    def limit_of(self, job: Job, limits: Mapping[str, int]) -> int:
+        return limits.get(job.new.task_path, job.new.concurrency_limit or 1)
+
+    def blocked_keys(self) -> set[str]:
+        return {str(job.new.concurrency_key) for job in self.those(Status.BLOCKED)}
+
+    def dispatch(self, now: datetime, limit: int, limits: Mapping[str, int]) -> tuple[int, frozenset[UUID]]:
+        """Returns how many were moved, and who was discarded."""
+        due = [job for job in self.those(Status.SCHEDULED) if job.due is not None and job.due <= now]
+        due = sorted(due, key=lambda job: (job.due, job.place))[:limit]
+        self._made_new(due)
+        return len(due), self.admit([job.new for job in due if job.status is Status.BLOCKED], limits)
+
+    def _made_new(self, jobs: Iterable[Job]) -> set[str]:
+        """Ready, or queueing for a slot; returns the keys to be promoted."""
+        keys = set()
+        for job in jobs:
+            job.status, job.due = self._first_status(job.new), None
+            if job.status is Status.BLOCKED:
+                keys.add(str(job.new.concurrency_key))
+        return keys
+
+    def tick(
+        self, ticks: Iterable[tuple[str, datetime, NewJob]], now: datetime, limits: Mapping[str, int]
+    ) -> tuple[set[UUID], frozenset[UUID]]:
+        """Ticks of enabled entries; returns the jobs that were enqueued, and those of them that were discarded."""
+        last = {key: max((at for k, at in self.ticks if k == key), default=None) for key, _, _ in ticks}
+        won = []
+        for key, run_at, new in sorted(ticks, key=lambda tick: tick[:2]):
+            before = last[key]
+            if (before is None or run_at > before) and (key, run_at) not in self.ticks:
+                self.ticks[key, run_at] = new.id, self.hour
+                won.append(new)
+        return {new.id for new in won}, self.admit(self.store(won, now), limits)
+
+    # -- out --------------------------------------------------------------------------------------------------------
+
+    def wanted(self, *wishes: Wanted) -> list[UUID]:
+        """Who is to be claimed, in order."""
+        found: list[UUID] = []
+        for wish in wishes:
+            if wish.process_id in self.processes:
+                found += self._wanted(wish)
+        return found
+
+    def _wanted(self, wish: Wanted) -> list[UUID]:
+        fit = [
+            job
+            for job in self.those(Status.READY)
+            if job.new.lane == wish.lane and job.new.queue_name not in self.pauses and job.new.id not in self.held
+        ]
+        if wish.queues is not None:
+            order = list(wish.queues)
+            fit = [job for job in fit if job.new.queue_name in order]
+            fit.sort(key=lambda job: order.index(job.new.queue_name))
+        return [job.new.id for job in fit][: wish.limit]
+
+    def claim(self, claims: Iterable[Claim], process_id: UUID) -> None:
+        for claim in claims:
+            job = self.jobs[claim.job_id]
+            assert job.status is Status.READY
+            job.status, job.claim_id, job.owner = Status.CLAIMED, claim.claim_id, process_id
+
+    def is_live(self, claim: Claim) -> bool:
+        job = self.jobs.get(claim.job_id)
+        return job is not None and job.status is Status.CLAIMED and job.claim_id == claim.claim_id
+
+    def settle(
+        self, outcomes: Sequence[Outcome], limits: Mapping[str, int], *, preserve: bool = True, by_owner: bool = True
+    ) -> dict[UUID, Verdict]:
+        verdicts: dict[UUID, Verdict] = {}
+        freed: set[str] = set()
+        for outcome in outcomes:
+            claim = outcome.claim
+            if not self.is_live(claim):
+                continue
+            verdicts[claim.claim_id] = Verdict.APPLIED
+            if claim.concurrency_key is not None and not isinstance(outcome, Released):
+                freed.add(claim.concurrency_key)
+            self._settled(self.jobs[claim.job_id], outcome, preserve, by_owner)
+        self.promote(freed, limits)
+        for claim in (outcome.claim for outcome in outcomes if outcome.claim.claim_id not in verdicts):
+            job = self.jobs.get(claim.job_id)
+            is_repeated = job is None or job.last_claim_id == claim.claim_id
+            verdicts[claim.claim_id] = Verdict.REPEATED if is_repeated else Verdict.FENCED
+        return verdicts
+
+    def _settled(self, job: Job, outcome: Outcome, preserve: bool, by_owner: bool) -> None:
+        if isinstance(outcome, Released):
+            job.status = Status.READY
+        elif isinstance(outcome, Finished) and not preserve:
+            del self.jobs[job.new.id]
+        else:
+            job.status = Status.FINISHED if isinstance(outcome, Finished) else Status.FAILED
+            job.attempts, job.ended, job.by_hand = job.attempts + 1, self.hour, False
+            if by_owner:
+                job.last_claim_id = job.claim_id
+        job.claim_id = job.owner = None
+
+    # -- by hand ----------------------------------------------------------------------------------------------------
+
+    def retry(self, ids: Iterable[UUID], limits: Mapping[str, int]) -> set[UUID]:
+        failed = self._found(ids, Status.FAILED)
+        self.promote(self._made_new(failed), limits)
+        return {job.new.id for job in failed}
+
+    def discard(self, ids: Iterable[UUID], limits: Mapping[str, int]) -> set[UUID]:
+        gone = self._found(ids, *DISCARDABLE)
+        freed = {job.holds for job in gone if job.holds is not None}
+        for job in gone:
+            del self.jobs[job.new.id]
+        self.promote(freed, limits)
+        return {job.new.id for job in gone}
+
+    def run_now(self, ids: Iterable[UUID], limits: Mapping[str, int]) -> set[UUID]:
+        scheduled, blocked = self._found(ids, Status.SCHEDULED), self._found(ids, Status.BLOCKED)
+        keys = self._made_new(scheduled)
+        for job in blocked:
+            job.status, job.by_hand = Status.READY, True
+        self.promote(keys, limits)
+        return {job.new.id for job in (*scheduled, *blocked)}
+
+    def _found(self, ids: Iterable[UUID], *statuses: Status) -> list[Job]:
+        return [self.jobs[id_] for id_ in ids if id_ in self.jobs and self.jobs[id_].status in statuses]
+
+    # -- in the course of time ----------------------------------------------------------------------------------------
+
+    def pass_by(self, hours: int) -> None:
+        self.hour += hours
+        for job in self.those(Status.SCHEDULED):
+            if job.due is not None:
+                job.due -= timedelta(hours=hours)
+
+    def clear(self, status: Status) -> set[UUID]:
+        """Delete what ended in an earlier hour."""
+        old = {job.new.id for job in self.those(status) if job.ended < self.hour}
+        for id_ in old:
+            del self.jobs[id_]
+        return old
+
+    def clear_ticks(self) -> int:
+        """Delete the records of earlier hours, but for the last one of each key."""
+        last = {key: max(at for k, at in self.ticks if k == key) for key, _ in self.ticks}
+        old = [(key, at) for (key, at), (_, made) in self.ticks.items() if made < self.hour and at != last[key]]
+        for tick in old:
+            del self.ticks[tick]
+        return len(old)

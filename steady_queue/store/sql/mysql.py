@@ -78,7 +78,7 @@ class MySQL(Dialect):
         rows = [row for row in rows if row[1] is not None]
         found: dict[tuple[str, int], None] = {}
         while True:
-            found.update(dict.fromkeys(rows))
+            found.update({(str(name), int(lane)): None for name, lane in rows})
             if len(rows) < _STRIDE:
                 return list(found), resting
             name, lane = rows[-1]

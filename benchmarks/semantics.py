@@ -1,6 +1,6 @@
 """What limits, recurring tasks and queues cost: `python -m benchmarks.semantics`.
 
-Each part compares its figures with what the same machine does in the same run, or with a fixed bar. The status is 1 when
+Each part compares its figures with what the machine does in the same run, or with a fixed bar. The status is 1 when
 a bar is missed.
 """
 

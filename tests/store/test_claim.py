@@ -281,6 +281,40 @@ def test_a_pause_compares_names_byte_by_byte(store: Store) -> None:
     assert ids(store.claim(store.worker())) == [new.id]
 
 
+def test_all_queues_give_nothing_while_any_is_paused_and_say_so(store: Store) -> None:
+    new = job(queue_name="working")
+    store.enqueue(new)
+    worker = store.worker()
+    wanted = [Wanted(worker, lane, 5) for lane in Lane]
+    pause(store, "nowhere")
+    assert store.run(claim_from_all(store.sql, *wanted)) == ([], True)
+    query(store.alias, "DELETE FROM steady_queue_pause")
+    taken = store.run(claim_from_all(store.sql, *wanted))
+    assert (ids(taken.claims), taken.is_paused) == ([new.id], False)
+
+
+def test_each_lane_may_name_queues_of_its_own(store: Store) -> None:
+    jobs = {(lane, name): job(lane=lane, queue_name=name) for lane in (Lane.ASYNC, Lane.THREAD) for name in "abc"}
+    store.enqueue(*jobs.values())
+    pause(store, "c")
+    worker = store.worker()
+    wanted = [Wanted(worker, Lane.ASYNC, 9, ["c", "b"]), Wanted(worker, Lane.THREAD, 1, ["b", "a"])]
+    assert ids(store.run(claim(store.sql, *wanted))) == of([jobs[Lane.ASYNC, "b"], jobs[Lane.THREAD, "b"]])
+
+
+STRANGE = ["x%' OR 1=1--", "_", "%", "\\", "🐎", "a*b", "A", "a ", "?", "$1", "%s", ""]
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_any_name_of_a_queue_means_itself_alone(store: Store, name: str) -> None:
+    jobs = {its: job(queue_name=its) for its in [*STRANGE, "a", "🐢", "x"]}
+    store.enqueue(*jobs.values())
+    worker = store.worker()
+    assert ids(store.claim(worker, 99, queues=[name])) == [jobs[name].id]
+    pause(store, "🐢")
+    assert {got.queue_name for got in store.claim(worker, 99)} == {*STRANGE, "a", "x"} - {name}
+
+
 # -- others -----------------------------------------------------------------------------------------------------------
 
 

@@ -299,7 +299,8 @@ def test_each_lane_may_name_queues_of_its_own(store: Store) -> None:
     pause(store, "c")
     worker = store.worker()
     wanted = [Wanted(worker, Lane.ASYNC, 9, ["c", "b"]), Wanted(worker, Lane.THREAD, 1, ["b", "a"])]
-    assert ids(store.run(claim(store.sql, *wanted))) == of([jobs[Lane.ASYNC, "b"], jobs[Lane.THREAD, "b"]])
+    claims = store.run(claim(store.sql, *wanted))
+    assert ids(claims) == of([jobs[Lane.ASYNC, "b"], jobs[Lane.THREAD, "b"]])
 
 
 STRANGE = ["x%' OR 1=1--", "_", "%", "\\", "🐎", "a*b", "A", "a ", "?", "$1", "%s", ""]

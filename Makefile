@@ -20,11 +20,11 @@ TALLY := .test-tally/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TALLY=$(TALLY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-next storm storm-limits machine demo example-django example-asgi lint format bench bench-runtime bench-running clean packages
+.PHONY: help test test-next storm storm-limits machine demo example-django example-asgi lint format bench bench-runtime bench-running bench-semantics clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 test: .venv/.tests lint ## Run everything: packages, environments, lint, all tests on both Djangos
 	@rm -rf .test-tally
@@ -72,6 +72,9 @@ bench-runtime: .venv/.bench ## Measure the runtime beside its bars and its peers
 
 bench-running: .venv/.tests ## Measure starts, stops and recoveries of the command, beside their bars
 	.venv/bin/python -m benchmarks.running $(ARGS)
+
+bench-semantics: .venv/.tests ## Measure claims, limits and recurring tasks, beside their bars
+	.venv/bin/python -m benchmarks.semantics $(ARGS)
 
 clean: ## Remove environments, caches, tallies and the databases of the examples
 	rm -rf .venv .venv-next .test-tally .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist

@@ -33,7 +33,12 @@ settings.py      Django's settings with these tasks
 scene.py         what every section is given
 figures.py       what is printed: each figure beside its bar
 
-Both
+What limits, recurring tasks and queues cost: `python -m benchmarks.semantics`
+
+semantics.py     the parts, one after the other
+claims.py        claims amid many rows, paused queues and names
+
+All of them
 
 servers.py       private, durable servers with the queue's schema
 """

@@ -26,7 +26,8 @@ class Worker:
     """Takes ready tasks from queues and runs them.
 
     It runs up to `coroutines` async tasks in its event loop and up to `threads` sync functions in threads, each in
-    `processes` processes. `queues` are taken in order: a name, a `prefix*`, or `*` for all.
+    `processes` processes. `queues` are taken in order: a name, a `prefix*`, or `*` for all. One may stand without a
+    list; None is all.
     """
 
     queues: Sequence[str] | str = ("*",)
@@ -37,6 +38,11 @@ class Worker:
     polling_interval: timedelta = timedelta(seconds=0.1)
     #: Threads, and so database connections, that the ORM calls of all async tasks share.
     orm_lanes: int = 8
+
+    def __post_init__(self) -> None:
+        given: object = self.queues
+        if given is None or isinstance(given, str):
+            object.__setattr__(self, "queues", ("*" if given is None else given,))
 
     def problems(self) -> Iterator[str]:
         if not isinstance(self.queues, (list, tuple)) or not self.queues:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from django.utils import timezone
+from django.utils.timesince import timesince
 
 from steady_queue import actions
 from steady_queue.descriptions import a_queue
@@ -11,14 +15,15 @@ from steady_queue.errands import arun, run
 from steady_queue.store import queues
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from steady_queue.errands import Desk, Errand, Steps
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Queue:
-    """A queue by its name; it need not have any tasks. What begins with `a` is for async code."""
+    """A queue by its name; it need not have any tasks. What begins with `a` is for async code.
+
+    Every property asks the database anew: nothing is remembered that may have changed.
+    """
 
     name: str
 
@@ -54,6 +59,14 @@ class Queue:
         return await arun(_latency(self.name))
 
     @property
+    def human_latency(self) -> str:
+        """The latency in words, in the language that is active; empty when none is ready."""
+        return _in_words(self.latency)
+
+    async def ahuman_latency(self) -> str:
+        return _in_words(await self.alatency())
+
+    @property
     def is_paused(self) -> bool:
         """Whether workers take nothing from it."""
         return run(_is_paused(self.name))
@@ -84,6 +97,15 @@ class Queue:
 
     def __str__(self) -> str:
         return self.name
+
+
+def _in_words(latency: timedelta | None) -> str:
+    if latency is None:
+        return ""
+    if latency < timedelta(minutes=1):
+        return f"{latency.total_seconds():.0f} s"
+    now = timezone.now()
+    return timesince(now - latency, now)
 
 
 def _names(desk: Desk) -> Steps[list[str]]:

@@ -4,7 +4,7 @@
     ../backend.py          the framework hands over a call of it
     ../enqueue.py          the call becomes a job row and its first execution row, in the caller's transaction
     ../wake.py             workers are told                               wakeup.py    a process hears it
-    worker.py              claims ready jobs for the room there is        queues.py, pace.py
+    worker.py              claims ready jobs for the room there is        queues.py, turns.py, pace.py
     slots.py               starts them: in the loop or in a thread        lanes.py, threads.py
     executor.py            runs one and returns what became of it         reports.py
     settler.py             writes it, in batches that form by themselves

@@ -1,19 +1,30 @@
-"""Which queues a worker takes from, in which order."""
+"""Which queues a worker takes from, in which order.
+
+The names behind `prefix*` are asked for at most once a second while claims find jobs, and instead of a claim after one
+that found none. So are those behind `*` while a queue is paused: queues are then served in turn, and priorities
+count inside each. While none is paused, `*` needs no names.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from steady_queue.store.queues import queue_names
+from steady_queue.aio.turns import MOST, InOrder, InTurn
+from steady_queue.store.queues import waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from steady_queue.aio.clock import Clock
     from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.job import Claim, Lane
 
-#: How long the names behind a `prefix*` are taken as known, in seconds.
-NAMES_LAST = 1.0
+    #: The names to claim from, in order, for each lane; None for all of them, as if they were one.
+    Queues = dict[Lane, list[str]] | None
+
+#: How long names are taken as known, in seconds, and in multiples of the time that it took to learn them.
+NAMES_LAST, NAMES_ARE_WORTH = 1.0, 20
 
 
 class QueuePlan:
@@ -22,27 +33,56 @@ class QueuePlan:
     def __init__(self, patterns: Sequence[str], *, driver: AsyncDriver, clock: Clock) -> None:
         self.patterns = [pattern.strip() for pattern in patterns]
         self.takes_all = "*" in self.patterns
-        self._has_prefixes = any(pattern.endswith("*") for pattern in self.patterns)
+        has_prefixes = any(pattern.endswith("*") for pattern in self.patterns)
+        in_order = InOrder(partial(expand, self.patterns), most=MOST if has_prefixes else None)
+        self._line: InTurn | InOrder = InTurn() if self.takes_all else in_order
+        #: Whether names must be known.
+        self._needs_names = has_prefixes and not self.takes_all
         self._driver = driver
         self._clock = clock
-        self._names: list[str] = []
         self._known_until = 0.0
         self._is_fresh = False
 
-    async def queues(self) -> list[str] | None:
-        """The names to claim from, in order; None for all of them."""
-        if self.takes_all:
-            return None
-        self._is_fresh = self._has_prefixes and self._clock.monotonic() >= self._known_until
+    async def queues(self, lanes: Iterable[Lane]) -> Queues:
+        """What to claim from for these lanes."""
+        self._is_fresh = self._needs_names and self._clock.monotonic() >= self._known_until
         if self._is_fresh:
-            self._names = await self._driver.run(queue_names(self._driver.sql))
-            self._known_until = self._clock.monotonic() + NAMES_LAST
-        return expand(self.patterns, self._names)
+            await self._learn()
+        if self.takes_all and not self._needs_names:
+            return None
+        return {lane: self._line.next(lane) for lane in lanes}
 
-    def forget(self) -> bool:
-        """Look for names anew next time; True when the last answer came from memory, and may have missed a queue."""
+    async def _learn(self) -> None:
+        began = self._clock.monotonic()
+        found = await self._driver.run(waiting(self._driver.sql))
+        now = self._clock.monotonic()
+        self._known_until = now + max(NAMES_LAST, NAMES_ARE_WORTH * (now - began))
+        self._line.learn(found.names)
+        if self.takes_all:
+            self._needs_names = found.is_paused
+
+    def name_them(self) -> None:
+        """Something is paused: all queues cannot be asked as if they were one."""
+        self._needs_names = True
         self._known_until = 0.0
-        return self._has_prefixes and not self.takes_all and not self._is_fresh
+
+    def took(self, asked: Mapping[Lane, Sequence[str]], claims: Sequence[Claim], free: Mapping[Lane, int]) -> bool:
+        """Note what a claim brought; True when queues are left that were not asked."""
+        found: dict[int, list[str]] = {lane: [] for lane in asked}
+        for claim in claims:
+            found.setdefault(claim.lane, []).append(claim.queue_name)
+        left = [
+            self._line.took(lane, its, set(found[lane]), filled=len(found[lane]) >= free[lane])
+            for lane, its in asked.items()
+        ]
+        if not claims and not any(left):
+            self._known_until = 0.0
+        return any(left)
+
+    @property
+    def may_miss(self) -> bool:
+        """Whether the last names came from memory: there may be a queue that they lack."""
+        return self._needs_names and not self._is_fresh
 
 
 def expand(patterns: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from anyio import CancelScope, current_time
 
 from steady_queue.aio import events
-from steady_queue.store.claim import Wanted, claim
+from steady_queue.store.claim import Wanted, claim, claim_from_all
 from steady_queue.store.queues import change_marker
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.events import Events
     from steady_queue.aio.outage import Outage
     from steady_queue.aio.pace import Pace
-    from steady_queue.aio.queues import QueuePlan
+    from steady_queue.aio.queues import QueuePlan, Queues
     from steady_queue.aio.slots import Slots
     from steady_queue.aio.trust import Trust
     from steady_queue.store.drivers.pool import AsyncDriver
@@ -76,6 +76,7 @@ class Worker:
         self._marker: int | None = None
         self._round_trip = 0.0
         self._is_unsure = False
+        self._is_more_left = False
         self._scope = CancelScope()
         self._deadline = inf
 
@@ -94,6 +95,7 @@ class Worker:
             free = self.slots.free(self._round_trip) if self._may_claim() else {}
             self.slots.is_wanted = len(free) < self.slots.lanes_in_use
             claims: list[Claim] = []
+            self._is_more_left = False
             try:
                 if self._is_unsure:
                     await self._reconcile()
@@ -107,7 +109,7 @@ class Worker:
                 await self._outage.wait(self.name, error)
                 continue
             self._outage.over(self.name)
-            if _is_full(claims, free):
+            if _is_full(claims, free) or self._is_more_left:
                 rang = True  # there may be more
                 continue
             rang = await self.bell.wait(self._pause(bool(claims)))
@@ -127,28 +129,37 @@ class Worker:
         return self._pace.after(found=found) if free else FULL
 
     async def _turn(self, free: dict[Lane, int]) -> list[Claim]:
-        queues = await self.plan.queues()
+        queues = await self.plan.queues(free)
         began = self._clock.monotonic()
         async with self._claiming:
-            wanted = [Wanted(self.process_id, lane, room, queues) for lane, room in free.items()]
-            claims = await self._claim(wanted)
+            claims = await self._claim(free, queues)
             if self._trust.is_held:
                 self.slots.start(claims)
             else:
                 self.slots.decline(claims, "the process slept past its time")
         self._last_claim = self._last_poll = ended = self._clock.monotonic()
         self._round_trip = ended - began
-        if len(claims) < sum(free.values()) and self.plan.forget():
+        if len(claims) < sum(free.values()) and self.plan.may_miss:
             self._marker = None
         if claims:
             self._events.tell(events.JobsClaimed(count=len(claims), milliseconds=self._round_trip * 1000))
         return claims
 
-    async def _claim(self, wanted: Sequence[Wanted]) -> list[Claim]:
+    async def _claim(self, free: Mapping[Lane, int], queues: Queues) -> list[Claim]:
         # Not to be interrupted by a stop between the claim and the start: the reply would be lost. A server that does
         # not answer cannot hold up the stop for ever, though: then the claims are found by their process id.
         with CancelScope(shield=True, deadline=self._deadline) as self._scope:
-            return await self._driver.run(claim(self._driver.sql, *wanted))
+            if queues is None:
+                wanted = [Wanted(self.process_id, lane, room) for lane, room in free.items()]
+                taken = await self._driver.run(claim_from_all(self._driver.sql, *wanted))
+                self._is_more_left = taken.is_paused
+                if taken.is_paused:
+                    self.plan.name_them()
+                return taken.claims
+            wanted = [Wanted(self.process_id, lane, free[lane], names) for lane, names in queues.items() if names]
+            claims = await self._driver.run(claim(self._driver.sql, *wanted)) if wanted else []
+            self._is_more_left = self.plan.took(queues, claims, free)
+            return claims
         return []
 
     def hurry(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.store.job import Lane
 from steady_queue.store.statement import Operation
@@ -21,7 +21,21 @@ if TYPE_CHECKING:
 
 def queue_names(sql: Dialect) -> Operation[list[str]]:
     """The names of the queues that have ready jobs, in order: one step down the index for each name."""
-    return Operation("queue names", partial(_queue_names, sql), transaction=False)
+    return Operation("queue names", sql.queue_names, transaction=False)
+
+
+class Waiting(NamedTuple):
+    """Where jobs wait that may be claimed."""
+
+    #: The names of the queues that are not paused and have ready jobs, in order, by lane.
+    names: dict[int, list[str]]
+    #: Whether any queue is paused.
+    is_paused: bool
+
+
+def waiting(sql: Dialect) -> Operation[Waiting]:
+    """The queues that a worker may find jobs in: a few steps down the index for each name, and one round trip."""
+    return Operation("waiting queues", partial(_waiting, sql), transaction=False)
 
 
 def change_marker(sql: Dialect) -> Operation[int | None]:
@@ -57,9 +71,17 @@ def paused(sql: Dialect, queue: str | None = None) -> Operation[list[str]]:
     return Operation("paused queues", partial(_paused, sql, queue), transaction=False)
 
 
-def _queue_names(sql: Dialect) -> Flow[list[str]]:
-    rows = yield sql.say(sql.distinct_queues, returns=".")
-    return [row[0] for row in rows]
+def _waiting(sql: Dialect) -> Flow[Waiting]:
+    rows = yield from sql.waiting_queues()
+    names: dict[int, list[str]] = {lane: [] for lane in Lane}
+    is_paused = False
+    for name, lane in rows:
+        if name is None:
+            is_paused = True
+        else:
+            names[lane].append(name)
+    # Python puts texts into the order of their code points, which is that of their bytes.
+    return Waiting({lane: sorted(its) for lane, its in names.items()}, is_paused)
 
 
 def _change_marker(sql: Dialect) -> Flow[int | None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue.queues import Queue
-from tests.support.jobs import job, later, limited
+from tests.support.jobs import failed, job, later, limited
 from tests.support.tables import counts
 
 if TYPE_CHECKING:
@@ -39,6 +39,38 @@ def test_the_latency_is_the_longest_wait_of_those_next_in_line(store: SyncStore,
     store.enqueue(job(queue_name="mail", priority=-4, lane=1, enqueued_at=long_ago))
     store.enqueue(job(queue_name="other", enqueued_at=now - timedelta(days=9)))
     assert timedelta(hours=3) <= hand.ask("mail", "latency") < timedelta(hours=4)
+
+
+@pytest.mark.parametrize(
+    ("ago", "words"),
+    [
+        (timedelta(seconds=-30), "0 s"),
+        (timedelta(minutes=5, seconds=20), "5\xa0minutes"),
+        (timedelta(hours=3, minutes=7, seconds=20), "3\xa0hours, 7\xa0minutes"),
+    ],
+)
+def test_the_latency_can_be_told_in_words(store: SyncStore, hand: Hand, ago: timedelta, words: str) -> None:
+    assert hand.ask("mail", "human_latency") == ""
+    store.enqueue(job(queue_name="mail", enqueued_at=store.now() - ago))
+    assert hand.ask("mail", "human_latency") == words
+
+
+def test_what_is_asked_of_a_queue_is_asked_anew(store: SyncStore, hand: Hand) -> None:
+    queue = Queue("mail")
+    assert queue.size == 0
+    store.enqueue(job(queue_name="mail"))
+    assert queue.size == 1
+
+
+def test_clearing_a_queue_leaves_what_is_not_ready_and_other_queues_alone(store: SyncStore, hand: Hand) -> None:
+    store.claimed(job(queue_name="mail"))
+    (broken,) = store.claimed(job(queue_name="mail"))
+    store.settle(failed(broken))
+    kept = [limited(queue_name="other"), limited(queue_name="mail"), job(queue_name="mail", scheduled_at=later())]
+    store.enqueue(*kept, job(queue_name="mail"), job(queue_name="mail", priority=5, lane=1))
+    assert hand("clear_queue", "mail") == 2
+    assert store.status(*kept) == ["ready", "blocked", "scheduled"]
+    assert counts(store.alias) == {"ready": 1, "blocked": 1, "scheduled": 1, "claimed": 1, "failed": 1}
 
 
 def test_a_scheduled_task_waits_since_its_time(store: SyncStore, hand: Hand) -> None:

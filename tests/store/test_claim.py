@@ -9,7 +9,7 @@ import pytest
 from django.db import connections, transaction
 
 from steady_queue.databases import django_driver
-from steady_queue.store.claim import Wanted, claim
+from steady_queue.store.claim import Wanted, claim, claim_from_all
 from steady_queue.store.job import Claim, Lane
 from steady_queue.store.outcome import Finished, Released
 from steady_queue.store.process import deregister, heartbeat
@@ -225,7 +225,8 @@ def test_one_claim_for_several_lanes_keeps_the_limit_of_each(store: Store, queue
     store.enqueue(*(new for its in jobs.values() for new in its))
     worker = store.worker()
     rooms = {Lane.THREAD: 2, Lane.ASYNC: 1, Lane.PROCESS: 0}
-    got = store.run(claim(store.sql, *(Wanted(worker, lane, room, queues) for lane, room in rooms.items())))
+    wanted = [Wanted(worker, lane, room, queues or ()) for lane, room in rooms.items()]
+    got = store.run(claim(store.sql, *wanted)) if queues else store.run(claim_from_all(store.sql, *wanted)).claims
     assert sorted(ids(got)) == sorted(of([*jobs[Lane.THREAD][:2], *jobs[Lane.ASYNC][:1]]))
     assert counts(store.alias) == {"ready": 6, "claimed": 3}
 
@@ -278,6 +279,41 @@ def test_a_pause_compares_names_byte_by_byte(store: Store) -> None:
     store.enqueue(new)
     pause(store, "Mail", "mail ", "maïl")
     assert ids(store.claim(store.worker())) == [new.id]
+
+
+def test_all_queues_give_nothing_while_any_is_paused_and_say_so(store: Store) -> None:
+    new = job(queue_name="working")
+    store.enqueue(new)
+    worker = store.worker()
+    wanted = [Wanted(worker, lane, 5) for lane in Lane]
+    pause(store, "nowhere")
+    assert store.run(claim_from_all(store.sql, *wanted)) == ([], True)
+    query(store.alias, "DELETE FROM steady_queue_pause")
+    taken = store.run(claim_from_all(store.sql, *wanted))
+    assert (ids(taken.claims), taken.is_paused) == ([new.id], False)
+
+
+def test_each_lane_may_name_queues_of_its_own(store: Store) -> None:
+    jobs = {(lane, name): job(lane=lane, queue_name=name) for lane in (Lane.ASYNC, Lane.THREAD) for name in "abc"}
+    store.enqueue(*jobs.values())
+    pause(store, "c")
+    worker = store.worker()
+    wanted = [Wanted(worker, Lane.ASYNC, 9, ["c", "b"]), Wanted(worker, Lane.THREAD, 1, ["b", "a"])]
+    claims = store.run(claim(store.sql, *wanted))
+    assert ids(claims) == of([jobs[Lane.ASYNC, "b"], jobs[Lane.THREAD, "b"]])
+
+
+STRANGE = ["x%' OR 1=1--", "_", "%", "\\", "🐎", "a*b", "A", "a ", "?", "$1", "%s", ""]
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_any_name_of_a_queue_means_itself_alone(store: Store, name: str) -> None:
+    jobs = {its: job(queue_name=its) for its in [*STRANGE, "a", "🐢", "x"]}
+    store.enqueue(*jobs.values())
+    worker = store.worker()
+    assert ids(store.claim(worker, 99, queues=[name])) == [jobs[name].id]
+    pause(store, "🐢")
+    assert {got.queue_name for got in store.claim(worker, 99)} == {*STRANGE, "a", "x"} - {name}
 
 
 # -- others -----------------------------------------------------------------------------------------------------------
@@ -339,7 +375,7 @@ def test_a_claim_holds_up_neither_heartbeats_nor_pauses(store: Store) -> None:
     store.enqueue(job())
     driver = django_driver(store.alias)
     with transaction.atomic(using=store.alias):
-        assert len(driver.run(claim(driver.sql, Wanted(worker, Lane.ASYNC, 10)))) == 1
+        assert len(driver.run(claim_from_all(driver.sql, Wanted(worker, Lane.ASYNC, 10))).claims) == 1
 
         def beat_and_pause() -> bool:
             with connections[store.alias].cursor() as cursor:

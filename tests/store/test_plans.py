@@ -15,7 +15,7 @@ from django.core.management import call_command
 from django.db import connections
 
 from steady_queue.errors import StoreDataError
-from steady_queue.store.claim import Wanted, claim
+from steady_queue.store.claim import Wanted, claim, claim_from_all
 from steady_queue.store.dispatch import dispatch
 from steady_queue.store.enqueue import enqueue
 from steady_queue.store.hurry import run_now
@@ -23,7 +23,7 @@ from steady_queue.store.job import Lane, Status
 from steady_queue.store.outcome import Finished, Released
 from steady_queue.store.process import NewProcess, deregister, heartbeat, register
 from steady_queue.store.promote import promotion
-from steady_queue.store.queues import latency, size
+from steady_queue.store.queues import latency, pause, size, waiting
 from steady_queue.store.result import find_jobs
 from steady_queue.store.revision import discard, retry
 from steady_queue.store.settle import settle
@@ -64,6 +64,8 @@ WAYS: dict[str, dict[str, Explain]] = {
 STEPS: dict[str, set[tuple[str, str]]] = {
     "enqueue again": {("job", "primary")},
     "claim from all queues": {("readyexecution", "sq_ready_all"), ("job", "primary")},
+    "claim while something is paused": set(),
+    "waiting queues": {("readyexecution", "sq_ready_by_queue")},
     "claim from some queues": {("readyexecution", "sq_ready_by_queue"), ("job", "primary")},
     "settle": {("claimedexecution", "primary"), ("job", "primary")},
     "settle finished": {("claimedexecution", "primary"), ("job", "primary")},
@@ -192,7 +194,12 @@ def day(sql: Dialect, observer: Observer) -> Flow[None]:
     )
     step = observer.step
     yield from step("enqueue again", enqueue(sql, plain, again=True))
-    claims = yield from step("claim from all queues", claim(sql, Wanted(process.id, Lane.ASYNC, 4)))
+    claims, _ = yield from step("claim from all queues", claim_from_all(sql, Wanted(process.id, Lane.ASYNC, 4)))
+    yield from pause(sql, "nowhere").flow()
+    assert (yield from step("claim while something is paused", claim_from_all(sql, Wanted(process.id, Lane.ASYNC, 4))))[
+        1
+    ]
+    assert "own" in (yield from step("waiting queues", waiting(sql))).names[Lane.ASYNC]
     wanted = Wanted(process.id, Lane.ASYNC, 4, ["nowhere", "own"])
     claims += yield from step("claim from some queues", claim(sql, wanted))
     assert [claim.job_id for claim in claims] == [new.id for new in (*plain, *key[:2])]

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
 from steady_queue.databases import django_driver, open_async
-from steady_queue.store.claim import Wanted, claim
+from steady_queue.store.claim import Wanted, claim, claim_from_all
 from steady_queue.store.enqueue import enqueue
 from steady_queue.store.job import Lane
 from steady_queue.store.process import NewProcess, register
 from steady_queue.store.promote import promotion
+from steady_queue.store.queues import waiting
 from steady_queue.store.result import find_jobs
 from steady_queue.store.revision import discard, retry
 from steady_queue.store.settle import settle
@@ -62,6 +63,12 @@ class Store(ABC):
     def claim(
         self, process_id: UUID, limit: int = 1, *, lane: Lane = Lane.ASYNC, queues: Sequence[str] | None = None
     ) -> list[Claim]:
+        """From these queues, or from all: by their names while something is paused, as a worker does."""
+        if queues is None:
+            claims, is_paused = self.run(claim_from_all(self.sql, Wanted(process_id, lane, limit)))
+            if not is_paused:
+                return claims
+            queues = self.run(waiting(self.sql)).names[lane]
         return self.run(claim(self.sql, Wanted(process_id, lane, limit, queues)))
 
     def claimed(self, *jobs: NewJob, process_id: UUID | None = None) -> list[Claim]:

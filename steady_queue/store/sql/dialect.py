@@ -27,6 +27,13 @@ _PLACEHOLDER = re.compile(r"\?\*?")
 #: Values of these types, most of all, are the same for every driver.
 _PLAIN = frozenset((str, int, bytes, type(None)))
 
+#: The names of queues, one step down the index for each, and a NULL after the last.
+NAMES = (
+    "WITH RECURSIVE names(name) AS (SELECT min(queue_name) FROM steady_queue_readyexecution UNION ALL"
+    " SELECT (SELECT min(r.queue_name) FROM steady_queue_readyexecution r WHERE r.queue_name > names.name)"
+    " FROM names WHERE names.name IS NOT NULL)"
+)
+
 
 class AtOnce(Protocol):
     """The hot operations, each as one statement: no transaction, no second round trip."""
@@ -38,6 +45,7 @@ class AtOnce(Protocol):
     def blocked_at_once(self, wants: Mapping[str, int]) -> Statement: ...
     def grant(self, grants: Sequence[Grant]) -> Statement: ...
     def claim(self, *wanted: Wanted) -> Statement: ...
+    def claim_from_all(self, *wanted: Wanted) -> Statement: ...
     def end_claims(
         self, outcomes: Sequence[Outcome], *, worker_id: str, preserve: bool, by_owner: bool
     ) -> Statement: ...
@@ -65,13 +73,7 @@ class Dialect:
     ready_all = "steady_queue_readyexecution r"
     blocked_by_key = "steady_queue_blockedexecution"
     scheduled_due = "steady_queue_scheduledexecution"
-    #: The names of the queues in order, by steps down the index.
-    distinct_queues = (
-        "WITH RECURSIVE names(name) AS (SELECT min(queue_name) FROM steady_queue_readyexecution UNION ALL"
-        " SELECT (SELECT min(r.queue_name) FROM steady_queue_readyexecution r WHERE r.queue_name > names.name)"
-        " FROM names WHERE names.name IS NOT NULL) SELECT name FROM names WHERE name IS NOT NULL"
-    )
-    #: The next keys of blocked jobs after a bound one, in order and at most a bound number of them: in such steps too.
+    #: The next keys of blocked jobs after a bound one, in order and at most a bound number of them, by steps too.
     blocked_keys = (
         "WITH RECURSIVE found(name, place) AS"
         " (SELECT min(concurrency_key), 1 FROM steady_queue_blockedexecution WHERE concurrency_key > ? UNION ALL"
@@ -87,6 +89,15 @@ class Dialect:
     has_table = "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = ?"
     #: Asks for a number that changes with other connections' writes, where there is one.
     change_marker = ""
+
+    def queue_names(self) -> Flow[list[str]]:
+        """The names of the queues that have ready jobs, in order, by steps down the index."""
+        rows = yield self.say(f"{NAMES} SELECT name FROM names WHERE name IS NOT NULL", returns=".")
+        return [row[0] for row in rows]
+
+    def waiting_queues(self) -> Flow[list[Row]]:
+        """The queues that are not paused, with each lane that they have ready jobs for; a NULL when any is paused."""
+        raise NotImplementedError
 
     def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
         """Hold these lock ids, given ascending, until the transaction ends."""

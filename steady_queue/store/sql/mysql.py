@@ -37,9 +37,6 @@ class MySQL(Dialect):
     blocked_by_key = "steady_queue_blockedexecution FORCE INDEX (sq_blocked_by_key)"
     scheduled_due = "steady_queue_scheduledexecution FORCE INDEX (sq_scheduled_due)"
 
-    # Read as steps down the index by the server itself.
-    distinct_queues = "SELECT DISTINCT queue_name FROM steady_queue_readyexecution ORDER BY queue_name"
-
     blocked_keys = (
         "SELECT DISTINCT concurrency_key FROM steady_queue_blockedexecution FORCE INDEX (sq_blocked_by_key)"
         " WHERE concurrency_key > ? ORDER BY concurrency_key LIMIT ?"
@@ -75,6 +72,40 @@ class MySQL(Dialect):
         # A union has no order of its own.
         found.sort(key=lambda row: (-row[2], row[1]))
         return [(key, job_id) for key, job_id, _ in found]
+
+    def queue_names(self) -> Flow[list[str]]:
+        pairs, _ = yield from self._walk()
+        return list(dict.fromkeys(name for name, _ in pairs))
+
+    def waiting_queues(self) -> Flow[list[Row]]:
+        pairs, resting = yield from self._walk()
+        waiting: list[Row] = [pair for pair in pairs if pair[0] not in resting]
+        return [*waiting, (None, None)] if resting else waiting
+
+    def _walk(self) -> Flow[tuple[list[tuple[str, int]], set[str]]]:
+        """The queues and lanes of ready jobs, and the queues that are paused, which the first step tells as well.
+
+        Steps of our own: neither server goes down this index in steps, for its third column is descending.
+        """
+        step = (
+            "SELECT r.queue_name, r.lane FROM steady_queue_readyexecution r FORCE INDEX (sq_ready_by_queue)"
+            " WHERE r.queue_name > ? OR (r.queue_name = ? AND r.lane > ?)"
+            f" ORDER BY r.queue_name, r.lane LIMIT {_STRIDE}"
+        )
+        rows = yield self.say(
+            f"SELECT * FROM ({step}) t UNION ALL SELECT p.queue_name, NULL FROM steady_queue_pause p",
+            *("", "", -1),
+            returns="..",
+        )
+        resting = {name for name, lane in rows if lane is None}
+        rows = [row for row in rows if row[1] is not None]
+        found: dict[tuple[str, int], None] = {}
+        while True:
+            found.update({(str(name), int(lane)): None for name, lane in rows})
+            if len(rows) < _STRIDE:
+                return list(found), resting
+            name, lane = rows[-1]
+            rows = yield self.say(step, name, name, lane, returns="..")
 
     def unless_there(self, text: str) -> str:
         return text.replace("INSERT", "INSERT IGNORE", 1)
@@ -117,6 +148,9 @@ class MySQL(Dialect):
             return value.astimezone(UTC).replace(tzinfo=None)
         return super().encode(value)
 
+
+#: How many ready jobs are looked at in one step from queue to queue.
+_STRIDE = 200
 
 #: What the drivers write as two characters in a text.
 _ESCAPED = "\x00\n\r\x1a\"'\\"

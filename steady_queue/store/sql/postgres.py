@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from steady_queue.store.claim import ANY_PRIORITY, CLAIM_TYPES, JOB_COLUMNS
+from steady_queue.store.claim import A_PAUSE, ANY_PRIORITY, CLAIM_TYPES, JOB_COLUMNS
 from steady_queue.store.enqueue import FULL, NOTHING_MORE, PLAIN
 from steady_queue.store.notify import CHANNEL
 from steady_queue.store.outcome import Failed, Finished
@@ -20,6 +20,7 @@ from steady_queue.store.statement import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from uuid import UUID
 
     from steady_queue.store.claim import Wanted
     from steady_queue.store.job import NewJob
@@ -85,6 +86,20 @@ class Postgres(Dialect):
     def ago(self, seconds: float) -> str:
         return f"statement_timestamp() - interval '{seconds:.6f} seconds'"
 
+    def waiting_queues(self) -> Flow[list[Row]]:
+        rows = yield Statement(
+            "WITH RECURSIVE steps(name, lane) AS ((SELECT r.queue_name::text, r.lane FROM steady_queue_readyexecution r"
+            " WHERE r.queue_name >= '' ORDER BY r.queue_name, r.lane LIMIT 1)"
+            " UNION ALL SELECT n.queue_name::text, n.lane FROM steps s"
+            " CROSS JOIN LATERAL (SELECT r.queue_name, r.lane FROM steady_queue_readyexecution r"
+            " WHERE (r.queue_name, r.lane) > (s.name, s.lane) ORDER BY r.queue_name, r.lane LIMIT 1) n)"
+            " SELECT name, lane FROM steps"
+            " WHERE NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = steps.name)"
+            f" UNION ALL (SELECT NULL, NULL {A_PAUSE})",
+            returns="..",
+        )
+        return rows
+
     def try_maintenance(self) -> Flow[bool]:
         rows = yield Statement(
             "SELECT pg_try_advisory_xact_lock($1::int, $2::int)", (LOCK_SPACE, LOCK_IDS), returns="."
@@ -145,11 +160,19 @@ class Postgres(Dialect):
     # -- claim --------------------------------------------------------------------------------------------------------
 
     def claim(self, *wanted: Wanted) -> Statement:
-        first = wanted[0]
-        params = (first.process_id, [wish.lane for wish in wanted], [wish.limit for wish in wanted])
-        if first.queues is None:
-            return Statement(_CLAIM_ALL, params, CLAIM_TYPES)
-        return Statement(_CLAIM_BY_QUEUE, (*params, list(first.queues)), CLAIM_TYPES)
+        names: list[str] = []
+        parts: list[tuple[int, int]] = []
+        for wish in wanted:
+            # Mostly all lanes want the same.
+            if wish.queues != wanted[0].queues or not parts:
+                names.extend(wish.queues)
+                parts.append((len(names) - len(wish.queues) + 1, len(names)))
+            else:
+                parts.append(parts[0])
+        return Statement(_CLAIM_BY_QUEUE, (*_rooms(wanted), *map(list, zip(*parts, strict=True)), names), CLAIM_TYPES)
+
+    def claim_from_all(self, *wanted: Wanted) -> Statement:
+        return Statement(_CLAIM_FROM_ALL, _rooms(wanted), CLAIM_TYPES)
 
     # -- settle -------------------------------------------------------------------------------------------------------
 
@@ -212,6 +235,10 @@ def _insert_many(table: str, columns: tuple[str, ...], common: frozenset[str]) -
     )
 
 
+def _rooms(wanted: Sequence[Wanted]) -> tuple[UUID, list[int], list[int]]:
+    return wanted[0].process_id, [wish.lane for wish in wanted], [wish.limit for wish in wanted]
+
+
 def _claim_text(candidates: str) -> str:
     """`candidates` selects the job ids to take, in order, held against other workers."""
     job_columns = ", ".join(f"j.{name}" for name in JOB_COLUMNS)
@@ -226,23 +253,31 @@ def _claim_text(candidates: str) -> str:
     )
 
 
-_MAY_CLAIM = (
-    " AND NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = r.queue_name)"
-    " AND EXISTS (SELECT 1 FROM steady_queue_process o WHERE o.id = $1::uuid)"
-)
+def _or_sign(text: str) -> str:
+    """The statement with one more row, of nothing but NULL, when some queue is paused."""
+    place = text.rindex(" SELECT p.job_id")
+    nothing = ", ".join(["NULL"] * len(CLAIM_TYPES))
+    return f"{text[:place]} ({text[place + 1 :]}) UNION ALL (SELECT {nothing} {A_PAUSE})"
+
+
+_IS_KNOWN = "EXISTS (SELECT 1 FROM steady_queue_process o WHERE o.id = $1::uuid)"
 _IN_ORDER = " ORDER BY r.priority DESC, r.job_id LIMIT l.room FOR UPDATE OF r SKIP LOCKED"
-_LANES = "unnest($2::smallint[], $3::int[]) AS l(lane, room)"
-_CLAIM_ALL = _claim_text(
-    f"SELECT t.job_id FROM {_LANES} CROSS JOIN LATERAL ("
-    f"SELECT r.job_id FROM steady_queue_readyexecution r WHERE r.lane = l.lane AND {ANY_PRIORITY}"
-    f"{_MAY_CLAIM}{_IN_ORDER}) t"
+_CLAIM_FROM_ALL = _or_sign(
+    _claim_text(
+        "SELECT t.job_id FROM unnest($2::smallint[], $3::int[]) AS l(lane, room) CROSS JOIN LATERAL ("
+        f"SELECT r.job_id FROM steady_queue_readyexecution r WHERE r.lane = l.lane AND {ANY_PRIORITY}"
+        f" AND NOT EXISTS (SELECT 1 FROM steady_queue_pause) AND {_IS_KNOWN}{_IN_ORDER}) t"
+    )
 )
 # The limit around the queues ends their scan as soon as there is enough: later queues are neither read nor locked.
+# Whether a queue is paused is asked of its name, once: about its rows it would be asked as often as there are any.
 _CLAIM_BY_QUEUE = _claim_text(
-    f"SELECT t.job_id FROM {_LANES} CROSS JOIN LATERAL (SELECT u.job_id"
-    " FROM unnest($4::text[]) WITH ORDINALITY AS q(name, place) CROSS JOIN LATERAL ("
+    "SELECT t.job_id FROM unnest($2::smallint[], $3::int[], $4::int[], $5::int[]) AS l(lane, room, first, last)"
+    " CROSS JOIN LATERAL (SELECT u.job_id"
+    " FROM unnest(($6::text[])[l.first:l.last]) WITH ORDINALITY AS q(name, place) CROSS JOIN LATERAL ("
     "SELECT r.job_id FROM steady_queue_readyexecution r WHERE r.queue_name = q.name AND r.lane = l.lane"
-    f"{_MAY_CLAIM}{_IN_ORDER}) u LIMIT l.room) t"
+    " AND NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = q.name)"
+    f" AND {_IS_KNOWN}{_IN_ORDER}) u LIMIT l.room) t"
 )
 
 

@@ -6,13 +6,15 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from steady_queue.store.sql.dialect import Dialect
+from steady_queue.store.claim import A_PAUSE
+from steady_queue.store.job import Lane
+from steady_queue.store.sql.dialect import NAMES, Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steady_queue.store.outcome import Attempt
-    from steady_queue.store.statement import Flow
+    from steady_queue.store.statement import Flow, Row
 
 
 class SQLite(Dialect):
@@ -34,6 +36,17 @@ class SQLite(Dialect):
 
     def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
         yield from ()  # the transaction itself is the lock
+
+    def waiting_queues(self) -> Flow[list[Row]]:
+        lanes = " UNION ALL SELECT ".join(f"{lane:d} AS lane" for lane in Lane)
+        rows = yield self.say(
+            f"{NAMES} SELECT q.name, l.lane FROM names q CROSS JOIN (SELECT {lanes}) l"
+            f" WHERE EXISTS (SELECT 1 FROM {self.ready_by_queue} WHERE r.queue_name = q.name AND r.lane = l.lane)"
+            " AND NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = q.name)"
+            f" UNION ALL SELECT * FROM (SELECT NULL, NULL {A_PAUSE}) s",
+            returns="..",
+        )
+        return rows
 
     def ago(self, seconds: float) -> str:
         return f"strftime('%Y-%m-%d %H:%M:%f', 'now', '{-seconds:+.3f} seconds')"

@@ -49,9 +49,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def static(monkeypatch: pytest.MonkeyPatch) -> Recurrences:
     """What the code wants to recur, for this test alone."""
-    kept = Recurrences()
-    for module in ("aio.services", "aio.embedding", "preflight"):
-        monkeypatch.setattr(f"steady_queue.{module}.recurrences", kept)
+    monkeypatch.setattr("steady_queue.recurring_task.recurrences", kept := Recurrences())
     return kept
 
 

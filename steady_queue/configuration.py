@@ -152,12 +152,9 @@ class Options:
             return
         if not self.workers and (self.only_work or not self.dispatchers) and not self.schedules:
             yield "there is nothing to run: no workers and no dispatchers"
-        for number, worker in enumerate(self.workers):
-            yield from (f"workers[{number}]: {problem}" for problem in worker.problems())
-        for number, dispatcher in enumerate(self.dispatchers):
-            yield from (f"dispatchers[{number}]: {problem}" for problem in dispatcher.problems())
-        for number, recurring in enumerate(self.recurring_tasks or ()):
-            yield from (f"recurring_tasks[{number}]: {problem}" for problem in recurring.problems())
+        for what in ("workers", "dispatchers", "recurring_tasks"):
+            for number, part in enumerate(getattr(self, what) or ()):
+                yield from (f"{what}[{number}]: {problem}" for problem in part.problems())
         for what in ("only_work", "skip_recurring"):
             if not isinstance(getattr(self, what), bool):
                 yield f"{what} must be True or False, not {getattr(self, what)!r}"

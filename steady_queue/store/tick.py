@@ -105,7 +105,8 @@ def _clear_ticks(sql: Dialect, now: datetime, keep: timedelta) -> Flow[int]:
         "SELECT e.job_id FROM steady_queue_recurringexecution e WHERE e.job_id < ? AND"
         " (EXISTS (SELECT 1 FROM steady_queue_recurringexecution n WHERE n.task_key = e.task_key"
         " AND n.run_at > e.run_at)"
-        " OR NOT EXISTS (SELECT 1 FROM steady_queue_recurringtask t WHERE t.task_key = e.task_key))"
+        # Counted: of NOT EXISTS the servers make a list of all entries.
+        " OR (SELECT count(*) FROM steady_queue_recurringtask t WHERE t.task_key = e.task_key) = 0)"
         " ORDER BY e.job_id LIMIT ?",
         before,
         BATCH,

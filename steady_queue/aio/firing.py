@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from anyio import CancelScope
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: So many ticks are enqueued in one transaction.
 BATCH = 250
+#: How long another backend may take to enqueue a task, in seconds: the other ticks wait for it.
+WITHIN = 10.0
 
 
 class Firing:
@@ -65,7 +68,9 @@ class Firing:
             ticks += made
             elsewhere.update((tick.id, planned) for tick in made if tick.job is None)
         for at in range(0, len(ticks), BATCH):
-            await self._enqueue(ticks[at : at + BATCH], elsewhere)
+            # A stop between the record of a tick and its task in another backend would lose the task.
+            with CancelScope(shield=bool(elsewhere)):
+                await self._enqueue(ticks[at : at + BATCH], elsewhere)
         return done
 
     async def _made(self, planned: Planned, moments: Sequence[datetime]) -> list[Tick]:
@@ -112,7 +117,8 @@ class Firing:
         try:
             args, kwargs = await arguments.aloads(new.arguments)
             await sync_to_async(close_old_connections, thread_sensitive=True)()
-            await planned.task.aenqueue(*args, **kwargs)
+            async with asyncio.timeout(WITHIN):
+                await planned.task.aenqueue(*args, **kwargs)
         except Exception as error:  # of somebody else's backend
             self._not_enqueued(new.task_key, error)
 

@@ -143,11 +143,9 @@ async def test_a_process_that_refuses_when_another_has_worked_is_tried_again(dat
     with started(tmp_path, "garden") as process:
         await fires(database, "water")
         (tmp_path / "garden" / "tasks.py").write_text(TASKS + BAD)
-        ((pid,),) = await aside(
-            query, database, "SELECT pid FROM steady_queue_process WHERE kind = 'process'"
-        )
+        ((pid,),) = await aside(query, database, "SELECT pid FROM steady_queue_process WHERE kind = 'process'")
         os.kill(pid, 9)
-        await prints(process, "did not start: recurring task 'cron'")
+        await prints(process, "did not start: recurring task")
         (tmp_path / "garden" / "tasks.py").write_text(TASKS + GOOD.format(key="water", name="water"))
         await fires(database, "water")
         await stopped(process)

@@ -33,7 +33,11 @@ settings.py      Django's settings with these tasks
 scene.py         what every section is given
 figures.py       what is printed: each figure beside its bar
 
-Both
+Thousands of recurring tasks that are due at once: `python -m benchmarks.recurring`
+
+recurring.py     how soon they are enqueued, and who waits meanwhile
+
+All
 
 servers.py       private, durable servers with the queue's schema
 """

@@ -172,8 +172,8 @@ def fill(store: Store, count: int) -> None:
         store.run(tick(store.sql, [Tick(key, at, read[key], new_job_id(), None) for key in keys]))
 
 
-def recurs(key: str, **options: str) -> NewEntry:
-    return NewEntry(key, PATH, "* * * * *", None, "none", "[1,[],{}]", None, None, "")._replace(**options)
+def recurs(key: str) -> NewEntry:
+    return NewEntry(key, PATH, "* * * * *", None, "none", "[1,[],{}]", None, None, "")
 
 
 def analyze(alias: str) -> None:

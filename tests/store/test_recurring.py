@@ -10,6 +10,7 @@ import pytest
 
 from steady_queue.errors import StoreError
 from steady_queue.store import recurring
+from steady_queue.store.identity import new_job_id
 from steady_queue.store.recurring import Entry, NewEntry, add, edit, entries, listing, remove, switch
 from steady_queue.store.tick import Tick, Ticked, clear_ticks, tick
 from tests.support.jobs import PATH, choosy, job, limited
@@ -62,6 +63,34 @@ def test_static_entries_become_those_of_the_code_and_dynamic_ones_stay(store: St
     assert after["a"].new == entry("a", schedule="0 * * * *", priority=5)
     persist(store, [])
     assert [found.new.task_key for found in stored(store, "a", "b", "c", "dynamic")] == ["dynamic"]
+
+
+def test_entries_of_other_projects_are_neither_deleted_nor_taken_over(store: Store) -> None:
+    theirs = [entry(key, task_path=f"other.tasks.{key}") for key in ("a", "b")]
+    persist(store, theirs)
+    assert persist(store, [entry("b"), entry("c")]) == {"b": "other.tasks.b"}
+    assert [found.new for found in stored(store, "a", "b", "c")] == [*theirs, entry("c")]
+    # The same task may have come from another project that shares the app.
+    assert persist(store, [entry("c", schedule="0 * * * *")]) == {}
+    assert [found.new.schedule for found in stored(store, "c")] == ["0 * * * *"]
+
+
+def test_a_thousand_entries_of_the_code_are_stored_in_few_statements(store: Store) -> None:
+    wanted = [entry(f"key {number:04}") for number in range(1_000)]
+    persist(store, wanted)
+    assert count(store.alias, "recurringtask") == 1_000
+    persist(store, wanted[:10])
+    assert count(store.alias, "recurringtask") == 10
+
+
+def test_a_tick_without_a_job_is_recorded_once(store: Store) -> None:
+    store.run(add(store.sql, entry()))
+    (read,) = stored(store)
+    at = store.now()
+    first, second = new_job_id(), new_job_id()
+    for id_, won in ((first, (first,)), (second, ())):
+        assert store.run(tick(store.sql, [Tick("key", at, read.updated_at, id_, None)])).ids == won
+    assert (count(store.alias, "recurringexecution"), count(store.alias, "job")) == (1, 0)
 
 
 def test_an_entry_keeps_its_key_text_and_arguments_exactly(store: Store) -> None:

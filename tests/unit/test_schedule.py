@@ -133,7 +133,7 @@ def test_an_interval_is_the_same_for_everybody_and_is_written_as_text() -> None:
     ("text", "says"),
     [
         ("", "0 fields"),
-        ("0 1 * * *; 0 2 * * *", "9 fields"),
+        ("0 1 * * *; 0 2 * * *", "10 fields"),
         ("0 1 * * *|0 2 * * *", "9 fields"),
         ("* * * *", "4 fields"),
         ("* * * * * * *", "7 fields"),

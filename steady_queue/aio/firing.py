@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from steady_queue.aio.timetable import Planned
     from steady_queue.store.drivers.pool import AsyncDriver
 
-#: So many ticks are enqueued in one transaction.
-BATCH = 250
+#: So many ticks are enqueued in one transaction: the drivers write each statement of it without a pause.
+BATCH = 100
 #: How long another backend may take to enqueue a task, in seconds: the other ticks wait for it.
 WITHIN = 10.0
 

@@ -37,6 +37,8 @@ What limits, recurring tasks and queues cost: `python -m benchmarks.semantics`
 
 semantics.py     the parts, one after the other
 claims.py        claims amid many rows, paused queues and names
+limits.py        limited tasks beside unlimited ones, and a release beside many that wait
+recurring.py     thousands of recurring tasks that are due at once, and who waits meanwhile
 
 All of them
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from os import PathLike
@@ -13,9 +15,9 @@ from steady_queue.errors import ConfigurationError
 from steady_queue.store.limits import NAME_LENGTH, unstorable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-_Actor = TypeVar("_Actor", "Worker", "Dispatcher", "Options")
+_Actor = TypeVar("_Actor", "Worker", "Dispatcher", "RecurringTask", "Options")
 
 #: More threads or processes than that are a slip of the keyboard.
 MOST = 1000
@@ -78,11 +80,54 @@ class Dispatcher:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecurringTask:
+    """A task that recurs, named by its path: for settings.py, which cannot import tasks. Elsewhere use `@recurring`."""
+
+    key: str
+    class_name: str
+    schedule: str
+    #: A list of positional arguments, or a dictionary with `args` and `kwargs`; all of them plain JSON.
+    arguments: Sequence[Any] | Mapping[str, Any] | None = None
+    queue_name: str | None = None
+    priority: int | None = None
+    description: str | None = None
+    time_zone: str | None = None
+    catch_up: str = "none"
+    command: str | None = None
+
+    @property
+    def args(self) -> Sequence[Any]:
+        given = self.arguments
+        return (given.get("args") or ()) if isinstance(given, Mapping) else (given or ())
+
+    @property
+    def kwargs(self) -> Mapping[str, Any]:
+        return (self.arguments.get("kwargs") or {}) if isinstance(self.arguments, Mapping) else {}
+
+    def problems(self) -> Iterator[str]:
+        """What can be told without importing the task."""
+        if self.command is not None:
+            yield "a command cannot recur, only a task can: put what it does into a task, and name that in class_name"
+        given = self.arguments
+        if isinstance(given, Mapping) and (unknown := set(given) - {"args", "kwargs"}):
+            yield f"arguments has {', '.join(sorted(map(repr, unknown)))}; a dictionary has 'args' and 'kwargs' only"
+        elif given is not None and not isinstance(given, (list, tuple, Mapping)):
+            yield f"arguments must be a list, or a dictionary with 'args' and 'kwargs', not {given!r}"
+        else:
+            try:
+                json.dumps(given, allow_nan=False)
+            except (TypeError, ValueError, RecursionError) as error:
+                yield f"arguments must be plain JSON in settings.py ({error}): use @recurring for others"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Everything that one installation runs. What is left out runs with its defaults."""
 
     workers: Sequence[Worker] = field(default_factory=lambda: [Worker()])
     dispatchers: Sequence[Dispatcher] = field(default_factory=lambda: [Dispatcher()])
+    #: What recurs; None for what the code says with `@recurring`.
+    recurring_tasks: Sequence[RecurringTask] | None = None
     only_work: bool = False
     skip_recurring: bool = False
     #: A process is replaced when it has ended so many tasks, or has so many MiB of memory.
@@ -93,7 +138,12 @@ class Options:
 
     def malformed(self) -> Iterator[str]:
         """What is not even of the right kind, so that nothing else can be asked of it."""
-        for what, actors, kind in (("workers", self.workers, Worker), ("dispatchers", self.dispatchers, Dispatcher)):
+        parts: list[tuple[str, object, type[object]]] = [
+            ("workers", self.workers, Worker),
+            ("dispatchers", self.dispatchers, Dispatcher),
+            ("recurring_tasks", [] if self.recurring_tasks is None else self.recurring_tasks, RecurringTask),
+        ]
+        for what, actors, kind in parts:
             if not isinstance(actors, (list, tuple)):
                 yield f"{what} must be a list, not {actors!r}"
             else:
@@ -108,10 +158,9 @@ class Options:
             return
         if not self.workers and (self.only_work or not self.dispatchers) and not self.schedules:
             yield "there is nothing to run: no workers and no dispatchers"
-        for number, worker in enumerate(self.workers):
-            yield from (f"workers[{number}]: {problem}" for problem in worker.problems())
-        for number, dispatcher in enumerate(self.dispatchers):
-            yield from (f"dispatchers[{number}]: {problem}" for problem in dispatcher.problems())
+        for what in ("workers", "dispatchers", "recurring_tasks"):
+            for number, part in enumerate(getattr(self, what) or ()):
+                yield from (f"{what}[{number}]: {problem}" for problem in part.problems())
         for what in ("only_work", "skip_recurring"):
             if not isinstance(getattr(self, what), bool):
                 yield f"{what} must be True or False, not {getattr(self, what)!r}"
@@ -157,7 +206,9 @@ class Options:
     def from_dict(cls, values: Mapping[str, Any]) -> Options:
         workers = [_made(Worker, worker) for worker in values["workers"]]
         dispatchers = [_made(Dispatcher, dispatcher) for dispatcher in values["dispatchers"]]
-        return _made(cls, {**values, "workers": workers, "dispatchers": dispatchers})
+        recurs = values.get("recurring_tasks")
+        recurring = None if recurs is None else [_made(RecurringTask, task) for task in recurs]
+        return _made(cls, {**values, "workers": workers, "dispatchers": dispatchers, "recurring_tasks": recurring})
 
 
 class Configuration:
@@ -166,6 +217,7 @@ class Configuration:
     Options = Options
     Worker = Worker
     Dispatcher = Dispatcher
+    RecurringTask = RecurringTask
 
 
 def configured() -> Options:

@@ -24,7 +24,7 @@ from steady_queue.configuration import problems as configuration_problems
 from steady_queue.databases import is_in_memory, open_async, queue_alias
 from steady_queue.deadline import answer_of
 from steady_queue.errors import ConfigurationError
-from steady_queue.recurring_task import recurrences
+from steady_queue.recurring_task import wanted
 from steady_queue.store.server import describe
 
 if TYPE_CHECKING:
@@ -59,7 +59,11 @@ def examine(options: Options | None = None, more: Sequence[str] = (), named: Seq
     backends = _Backends()
     database = _Database(backends)
     found = chain(
-        map(Problem, more), _configuration(options, backends, named), _tasks(), backends.problems(), database.problems()
+        map(Problem, more),
+        _configuration(options, backends, named),
+        _tasks(options),
+        backends.problems(),
+        database.problems(),
     )
     return _findings(found, lambda: ("configuration", *database.subjects))
 
@@ -116,12 +120,17 @@ def _queues(options: Options, known: list[str] | None, named: Sequence[str]) -> 
                 yield Problem(text, is_warning=name not in named)
 
 
-def _tasks() -> Iterator[Problem]:
+def _tasks(options: Options | None) -> Iterator[Problem]:
     try:
         autodiscover_modules("tasks")
     except Exception as error:
         yield Problem(f"the tasks cannot be imported: {type(error).__name__}: {error}")
-    yield from map(Problem, recurrences.problems())
+    try:
+        options = options or configured()
+    except ConfigurationError:
+        return  # told of before
+    if options.schedules and not any(options.malformed()):
+        yield from map(Problem, wanted(options).problems())
 
 
 class _Backends:

@@ -12,7 +12,7 @@ from django.conf import settings
 
 from steady_queue import arguments, schedule
 from steady_queue.catch_up import POLICIES
-from steady_queue.compat import Task
+from steady_queue.compat import Task, task_backends
 from steady_queue.definition import SteadyQueueTask
 from steady_queue.errors import ConfigurationError
 from steady_queue.registry import registry
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import timedelta
 
+    from steady_queue.configuration import Options
     from steady_queue.schedule import Schedule
 
 P = ParamSpec("P")
@@ -158,10 +159,12 @@ def recurring(
 
 
 class Recurrences:
-    """What the code of the project wants to recur, as far as it has been imported."""
+    """What the code of the project wants to recur, as far as it has been imported; or its settings."""
 
-    def __init__(self) -> None:
+    def __init__(self, unknown: Sequence[str] = ()) -> None:
         self._all: list[Recurrence] = []
+        #: What is wrong with those that have no task.
+        self._unknown = unknown
 
     def add(self, new: Recurrence) -> None:
         path, function = new.task.module_path, new.task.func
@@ -171,6 +174,7 @@ class Recurrences:
 
     def problems(self) -> Iterator[str]:
         """Everything that is wrong with any of them."""
+        yield from self._unknown
         for recurrence in self._all:
             yield from recurrence.problems()
         times = Counter(str(recurrence.key) for recurrence in self._all)
@@ -186,14 +190,45 @@ class Recurrences:
 recurrences = Recurrences()
 
 
+def wanted(options: Options) -> Recurrences:
+    """What is to recur: what the options list, or else what the code says."""
+    if options.recurring_tasks is None:
+        return recurrences
+    unknown: list[str] = []
+    listed = Recurrences(unknown)
+    for given in options.recurring_tasks:
+        try:
+            task = registry.resolve(given.class_name)
+        except Exception as error:  # of whatever stands there, and of the module it leads to
+            unknown.append(f"recurring task {given.key!r:.100}: {error}")
+            continue
+        listed.add(
+            Recurrence(
+                task=task,
+                key=given.key,
+                schedule=given.schedule,
+                args=given.args,
+                kwargs=given.kwargs,
+                queue_name=given.queue_name,
+                priority=given.priority,
+                description=given.description or "",
+                time_zone=given.time_zone,
+                catch_up=given.catch_up,
+            )
+        )
+    return listed
+
+
 def zone_of(name: str | None) -> str:
     """The name of the zone in which an entry is evaluated."""
     return name if name is not None else settings.TIME_ZONE
 
 
-def enqueuable(path: str, queue_name: str | None, priority: int | None) -> SteadyQueueTask[..., Any]:
+def enqueuable(path: str, queue_name: str | None, priority: int | None) -> Task[..., Any]:
     """The task at this path with an entry's own queue and priority, checked by its backend."""
-    task = registry.resolve(path)
-    if not isinstance(task, SteadyQueueTask):
-        raise ConfigurationError(f"{path} belongs to a backend that is not Steady Queue's")
-    return task.using(queue_name=queue_name, priority=priority)
+    return registry.resolve(path).using(queue_name=queue_name, priority=priority)
+
+
+def is_elsewhere(task: Task[..., Any]) -> bool:
+    """Whether the task belongs to a backend that is not Steady Queue's."""
+    return not issubclass(task_backends[task.backend].task_class, SteadyQueueTask)

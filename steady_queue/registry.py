@@ -57,6 +57,12 @@ def belongs_to_installed_app(module_name: str) -> bool:
     )
 
 
+def may_be_ours(path: str) -> bool:
+    """Whether a path could name a task of this project: several may share a database."""
+    module_name = path.rpartition(".")[0]
+    return module_name in sys.modules or belongs_to_installed_app(module_name)
+
+
 registry = Registry()
 
 

@@ -17,8 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 from zoneinfo import ZoneInfo
 
-from croniter import CroniterBadDateError, CroniterError, croniter
-
+from steady_queue.crontab import Crontab
 from steady_queue.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 #: How an interval is written where schedules are stored as text.
 EVERY = "@every "
-#: The longest time between two ticks that is looked into: 29 February is missing for eight years around 2100.
-YEARS = 9
 #: Offsets of a zone are compared over so long at once: none changes and changes back sooner.
 STRIDE = timedelta(days=6)
 
@@ -42,8 +39,6 @@ NAMES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_FIELDS = ("minute", "hour", "day", "month", "weekday", "second")
-_NOT_FIXED = re.compile(r"(?<![A-Za-z])[hr](?![A-Za-z])", re.IGNORECASE)
 
 
 class Ticks(Protocol):
@@ -58,10 +53,15 @@ class Schedule:
     def __init__(self, text: str, ticks: Ticks) -> None:
         self.text = text
         self._ticks = ticks
+        #: The last question and its answer: entries with equal schedules share one, and ask the same.
+        self._answered: tuple[datetime, datetime | None] | None = None
 
     def next(self, after: datetime) -> datetime | None:
         """The first tick after this instant."""
-        return self._ticks.next(after.astimezone(UTC))
+        answered = self._answered
+        if answered is None or answered[0] != after:
+            answered = self._answered = (after, self._ticks.next(after.astimezone(UTC)))
+        return answered[1]
 
     def due(self, after: datetime, until: datetime) -> Iterator[datetime]:
         """The ticks in (after, until], in order."""
@@ -101,29 +101,21 @@ def parse(text: str, zone: str = "UTC") -> Schedule:
     """The schedule that a text describes, by the clocks of a time zone."""
     if not isinstance(text, str):
         raise ConfigurationError(f"the schedule must be a text, not {text!r}")
+    if not isinstance(zone, str):
+        raise ConfigurationError(f"there is no time zone {zone!r}")
+    return _parsed(text, zone)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str, zone: str) -> Schedule:
     clock = named_zone(zone)
     if text.startswith(EVERY):
         return every(_interval(text))
     expression = NAMES.get(text.strip().lower(), text)
     if expression.startswith("@"):
         raise ConfigurationError(f"the schedule {text!r} is not a name: there are {', '.join(NAMES)}")
-    fields = expression.split()
-    if len(fields) not in (5, 6):
-        raise ConfigurationError(f"the schedule {text!r} has {len(fields)} fields; it takes 5, or 6 with seconds")
-    for name, field in zip(_FIELDS, fields, strict=False):
-        if _NOT_FIXED.search(field):
-            raise ConfigurationError(f"the schedule {text!r} leaves its {name} to chance: {field!r}")
-    try:
-        cron = croniter(" ".join(fields), 0.0, max_years_between_matches=YEARS)
-    except (CroniterError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise ConfigurationError(f"the schedule {text!r} is invalid: {error}") from None
-    wall = _Wall(cron)
-    # A clock on the wall has no zone.
-    if wall.next(datetime(2020, 1, 1)) is None:  # noqa: DTZ001
-        raise ConfigurationError(f"the schedule {text!r} never comes: no such day is in the calendar")
-    hours = cron.expanded[1]
-    is_hourly = hours == ["*"] or len(hours) == 24
-    return Schedule(text, (_EveryHour if is_hourly else _NamedHours)(wall, clock))
+    wall = Crontab(expression, text)
+    return Schedule(text, (_EveryHour if wall.is_hourly else _NamedHours)(wall, clock))
 
 
 @lru_cache(maxsize=1024)
@@ -158,25 +150,10 @@ class _Interval:
             return None
 
 
-class _Wall:
-    """What an expression means to a clock on the wall, which has no zone and never changes."""
-
-    def __init__(self, cron: croniter) -> None:
-        self._cron = cron
-
-    def next(self, after: datetime) -> datetime | None:
-        try:
-            seconds = (after.replace(microsecond=0, tzinfo=UTC) - EPOCH).total_seconds()
-            found: float = self._cron.get_next(float, start_time=seconds)
-            return (EPOCH + timedelta(seconds=round(found))).replace(tzinfo=None)
-        except (CroniterBadDateError, OverflowError, ValueError):
-            return None
-
-
 class _NamedHours:
     """Each time on the wall once."""
 
-    def __init__(self, wall: _Wall, zone: tzinfo) -> None:
+    def __init__(self, wall: Crontab, zone: tzinfo) -> None:
         self._wall = wall
         self._zone = zone
 
@@ -211,7 +188,7 @@ class _NamedHours:
 class _EveryHour:
     """Every time that the wall shows it."""
 
-    def __init__(self, wall: _Wall, zone: tzinfo) -> None:
+    def __init__(self, wall: Crontab, zone: tzinfo) -> None:
         self._wall = wall
         self._zone = zone
 

@@ -9,11 +9,11 @@
     executor.py            runs one and returns what became of it         reports.py
     settler.py             writes it, in batches that form by themselves
 
-Around it: dispatcher.py (jobs whose time has come), scheduler.py and timetable.py (recurring tasks), maintenance.py
-(dead processes, lost slots, old jobs), heartbeat.py and trust.py (is this process still believed alive), watchdog.py
-(is its loop still going), stopping.py (what becomes of running tasks), outage.py (the database is away), events.py
-(what is told of all this), connections.py, starting.py and admission.py (before it works). services.py builds them,
-process.py runs them; `running()` in embedding.py puts that into any loop.
+Around it: dispatcher.py (jobs whose time has come), scheduler.py, timetable.py and firing.py (recurring tasks),
+maintenance.py (dead processes, lost slots, old jobs), heartbeat.py and trust.py (is this process still believed alive),
+watchdog.py (is its loop still going), stopping.py (what becomes of running tasks), outage.py (the database is away),
+events.py (what is told of all this), connections.py, starting.py and admission.py (before it works). services.py builds
+them, process.py runs them; `running()` in embedding.py puts that into any loop.
 
 Processes of our own, in the order of their lives:
 

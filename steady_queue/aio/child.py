@@ -173,7 +173,15 @@ class End(NamedTuple):
         return {UUID(claim) for claim in self.child.running_still} if self.was_told else set()
 
     @property
+    def refusal(self) -> str | None:
+        """Why it did not start to work."""
+        refusal: str | None = self.child.state.get("refusal")
+        return refusal
+
+    @property
     def how(self) -> str:
+        if self.refusal is not None:
+            return f"did not start: {self.refusal}"
         if self.status >= 0:
             return f"exited with status {self.status}"
         try:

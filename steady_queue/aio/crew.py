@@ -47,6 +47,8 @@ class Post:
     child: Child | None = None
     #: One that finishes its last tasks while another has its post already. Never two: that would be no bound at all.
     retired: Child | None = None
+    #: Whether any of its children has worked.
+    has_worked: bool = False
     #: How many children in a row died young, and when the next may start.
     died_young: int = 0
     not_before: float = 0.0
@@ -64,6 +66,7 @@ class Crew:
         alive: float,
         shutdown_timeout: float,
         ended: Callable[[End], None],
+        refused: Callable[[str], None],
         bell: Bell,
         clock: Clock,
         events: Events,
@@ -77,6 +80,8 @@ class Crew:
         self._alive = alive
         self._shutdown_timeout = shutdown_timeout
         self._ended = ended
+        #: Told why the very first child of a post did not start: the others would not either.
+        self._refused = refused
         self._clock = clock
         self._events = events
         self._loop = asyncio.get_running_loop()
@@ -182,6 +187,7 @@ class Crew:
         )
         pause = 0.0
         post = next(post for post in self.posts if child in (post.child, post.retired))
+        post.has_worked = post.has_worked or "running" in child.state
         if child is post.retired:
             post.retired = None
         else:
@@ -191,6 +197,9 @@ class Crew:
             if post.died_young > 1:
                 pause = min(LONGEST, SHORTEST * 2 ** (post.died_young - 2))
             post.not_before = now + pause
+        if end.refusal is not None and not post.has_worked:
+            self._refused(end.refusal)
+            return
         who: dict[str, Any] = {"pid": child.pid, "what": what(child.options), "how": end.how, "lived": lived}
         self._events.tell(events.ChildLeft(**who) if end.was_told else events.ChildDied(**who, pause=pause))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope, create_task_group
@@ -11,7 +12,7 @@ from django.utils.module_loading import autodiscover_modules
 from steady_queue.aio.process import Process
 from steady_queue.configuration import configured, problems
 from steady_queue.errors import ConfigurationError
-from steady_queue.recurring_task import recurrences
+from steady_queue.recurring_task import wanted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,10 +25,19 @@ def prepared(options: Options | None = None, **parts: Any) -> Process:
     options = options or configured()
     if found := list(problems(options)):
         raise ConfigurationError("; ".join(found))
-    autodiscover_modules("tasks")
-    if options.schedules and (found := list(recurrences.problems())):
-        raise ConfigurationError("; ".join(found))
+    _import_tasks()
+    if options.schedules and (found := list(wanted(options).problems())):
+        raise ConfigurationError("\n".join(found))
     return Process(options, **parts)
+
+
+def _import_tasks() -> None:
+    try:
+        autodiscover_modules("tasks")
+    except Exception as error:  # of the project's code
+        place = extract_tb(error.__traceback__)[-1]
+        where = f"{place.filename}, line {place.lineno}"
+        raise ConfigurationError(f"the tasks cannot be imported: {type(error).__name__}: {error} ({where})") from error
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from steady_queue.store.enqueue import DISCARDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
     from uuid import UUID
 
 logger = logging.getLogger("steady_queue")
@@ -141,6 +142,24 @@ class RecurringEnqueued(Event):
     text: ClassVar[str] = "enqueued %(count)d recurring tasks, %(discarded)d discarded"
     count: int
     discarded: int
+
+
+class RecurringDiscarded(Event):
+    """A tick whose task found its concurrency key full, and was to be discarded then."""
+
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = "recurring task %(key)s was discarded at %(run_at)s: its concurrency key had no free slot"
+    key: str
+    run_at: datetime
+
+
+class RecurringLeft(Event):
+    """An entry that this process cannot enqueue, and others perhaps can: of another project, or of newer code."""
+
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = "recurring task %(key)s is left to others: %(reason)s"
+    key: str
+    reason: str
 
 
 class RecurringDisabled(Event):

@@ -18,6 +18,7 @@ from steady_queue.aio.retirement import Retirement
 from steady_queue.aio.signals import obeyed
 from steady_queue.aio.status import Facts, Status
 from steady_queue.aio.tally import Tally
+from steady_queue.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,8 +72,8 @@ async def _alone(resolved: Resolved, shows_status: bool, before_exit: Callable[[
         process.companions.append(_status(supervisor, process, tally).run)
     with obeyed(stop=main.stop_by_signal, quit_now=main.quit_by_signal, for_good=before_exit is not None):
         await main.run()
-    if process.refusal is not None:
-        raise process.refusal
+    if refusal := process.refusal or (supervisor.refusal if supervisor else None):
+        raise refusal
 
 
 async def _child(given: Orders) -> None:
@@ -93,14 +94,19 @@ async def _child(given: Orders) -> None:
         os._exit(status)
 
     tether = Tether(line_of(given), every=given.every, state=state)
-    process = prepared(
-        given.options,
-        process_id=given.id,
-        supervisor_id=given.supervisor_id,
-        leave_to_supervisor=tether.hand_over,
-        events=Events([log, tally]),
-        leave=leave,
-    )
+    try:
+        process = prepared(
+            given.options,
+            process_id=given.id,
+            supervisor_id=given.supervisor_id,
+            leave_to_supervisor=tether.hand_over,
+            events=Events([log, tally]),
+            leave=leave,
+        )
+    except ConfigurationError as error:
+        # The supervisor tells it: once, and not for each of its children.
+        tether.say(refusal=str(error), within=1.0)
+        raise SystemExit(1) from None
 
     def leaving() -> None:
         process.services.told_of_end = tether.over

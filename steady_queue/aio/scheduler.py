@@ -1,7 +1,8 @@
 """Scheduler: enqueues recurring tasks at their times. Any number of them may run: each tick is enqueued once.
 
 The database's clock says what is due: ticks in (last, now], never "does now match". An entry that cannot fire is
-switched off with the reason, and the others fire.
+switched off with the reason, and the others fire. But projects may share a database, and while a new version is brought
+out its schedulers run beside the old ones: what another may know better is left alone.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ from typing import TYPE_CHECKING
 
 import steady_queue
 from steady_queue.aio import events
-from steady_queue.aio.reports import report_of
-from steady_queue.aio.timetable import Planned, Timetable
-from steady_queue.catch_up import LATE, chosen
-from steady_queue.enqueue import stored_calls
-from steady_queue.errors import StoreDataError
-from steady_queue.registry import limits_in_force
+from steady_queue.aio.breath import Breath
+from steady_queue.aio.firing import BATCH, Firing
+from steady_queue.aio.timetable import Timetable
+from steady_queue.errors import UnknownTaskError
+from steady_queue.registry import may_be_ours
 from steady_queue.store import recurring
-from steady_queue.store.tick import Tick, clear_ticks, tick
+from steady_queue.store.tick import clear_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -29,17 +29,13 @@ if TYPE_CHECKING:
     from steady_queue.aio.events import Events
     from steady_queue.aio.outage import Outage
     from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.recurring import NewEntry
+    from steady_queue.store.recurring import Entry, NewEntry
 
 #: How soon edits are noticed, in seconds.
 LOOK = 3.0
 #: How often old records are cleared, in seconds, and how long they are kept at least.
 CLEAR = 60.0
 KEEP = timedelta(days=1)
-#: So many entries fire in one transaction.
-BATCH = 250
-#: After so much computing others may go on, in seconds.
-BREATH = 0.005
 
 
 class Scheduler:
@@ -59,12 +55,17 @@ class Scheduler:
     ) -> None:
         self._static = static
         self._driver = driver
-        self._made_ready = made_ready
         self._clock = clock
         self._events = events
         self._outage = outage
         self._timetable = Timetable()
-        self._asked = self._breath = 0.0
+        self._breath = Breath(clock)
+        self._firing = Firing(
+            driver=driver, switch_off=self._disable, made_ready=made_ready, breath=self._breath, events=events
+        )
+        self._asked = 0.0
+        #: When the entries of the code were stored, by the database's clock.
+        self._persisted_at: datetime | None = None
         self._last_look: float | None = None
         self._last_clear: float | None = None
         self._last_turn: float | None = None
@@ -75,13 +76,10 @@ class Scheduler:
         return None if self._last_turn is None else self._clock.monotonic() - self._last_turn
 
     async def run(self) -> None:
-        is_persisted = False
         while True:
             try:
-                if not is_persisted:
-                    static = await asyncio.to_thread(self._static)
-                    await self._driver.run(recurring.persist(self._driver.sql, static))
-                    is_persisted = True
+                if self._persisted_at is None:
+                    await self._persist()
                 pause = await self.turn()
             except Exception as error:
                 await self._outage.wait(self.name, error)
@@ -90,22 +88,26 @@ class Scheduler:
             self._outage.over(self.name)
             await asyncio.sleep(pause)
 
+    async def _persist(self) -> None:
+        """Store the entries of the code: once, so that an old version does not undo what a newer one has stored."""
+        static = await asyncio.to_thread(self._static)
+        taken = await self._driver.run(recurring.persist(self._driver.sql, static, may_be_ours))
+        self._persisted_at = await self._driver.run(recurring.clock(self._driver.sql))
+        for key, path in taken.items():
+            fault = f"recurring task {key!r} is not enqueued: another project has an entry with this key, of {path}"
+            self._events.tell(events.RuntimeFault(where=self.name, error=fault))
+
     async def turn(self) -> float:
         """Enqueue what is due; returns how long to sleep, in seconds."""
         now = await self._look()
         await self._clear(now)
-        is_behind = await self._fire(now)
-        if is_behind:
-            return 0.0
+        fired = self._timetable.due(now, BATCH)
+        for planned, until in await self._firing.fire(fired, now):
+            await self._breath.take()
+            self._timetable.move_on(planned, until)
         due = self._timetable.next_at
         # A little more than the time that is left: due by the database's clock, which has moved on by then.
         return LOOK if due is None else min(LOOK, max(0.0, (due - now).total_seconds() - self._spent()) + 0.001)
-
-    async def _breathe(self) -> None:
-        """Let others go on, if they have waited for a while."""
-        if self._clock.monotonic() - self._breath > BREATH:
-            await asyncio.sleep(0)
-            self._breath = self._clock.monotonic()
 
     def _spent(self) -> float:
         return self._clock.monotonic() - self._asked
@@ -123,13 +125,23 @@ class Scheduler:
         if changed:
             found = await self._driver.run(recurring.entries(self._driver.sql, changed))
             for entry in found:
-                await self._breathe()
+                await self._breath.take()
                 try:
                     self._timetable.add(entry, listed.now)
                 except Exception as error:  # of its schedule, its task, its queue: all of them data
-                    await self._disable(entry.new.task_key, error)
+                    await self._cannot_fire(entry, error)
         self._last_look = asked
         return listed.now
+
+    async def _cannot_fire(self, entry: Entry, error: Exception) -> None:
+        """Switch it off, unless others may be able to: those with other code than this process."""
+        is_new = self._persisted_at is None or entry.updated_at > self._persisted_at
+        is_unknown = isinstance(error, UnknownTaskError) and (is_new or not may_be_ours(entry.new.task_path))
+        if entry.is_static or is_unknown:
+            self._timetable.leave(entry)
+            self._events.tell(events.RecurringLeft(key=entry.new.task_key, reason=str(error)))
+        else:
+            await self._disable(entry.new.task_key, error)
 
     async def _disable(self, key: str, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"[:2000].replace("\x00", "")
@@ -147,62 +159,3 @@ class Scheduler:
             if await self._driver.run(clear_ticks(self._driver.sql, now, keep)) == 0:
                 break
         self._last_clear = asked
-
-    # -- firing -------------------------------------------------------------------------------------------------------
-
-    async def _fire(self, now: datetime) -> bool:
-        """Enqueue a batch of what is due; True when there may be more."""
-        due = self._timetable.due(now, BATCH)
-        if not due:
-            return False
-        ticks: list[Tick] = []
-        for planned in due:
-            await self._breathe()
-            ticks += await self._ticks(planned, now)
-        for at in range(0, len(ticks), BATCH):
-            await self._enqueue(ticks[at : at + BATCH])
-        for planned in due:
-            await self._breathe()
-            self._timetable.move_on(planned, now)
-        return len(due) == BATCH
-
-    async def _ticks(self, planned: Planned, now: datetime) -> list[Tick]:
-        entry, after = planned.entry, planned.after
-        choice = (planned.schedule, entry.new.catch_up, after, now)
-        # To look at all that was missed takes its time.
-        is_long = entry.new.catch_up == "all" and now - after > LATE
-        moments = await asyncio.to_thread(chosen, *choice) if is_long else chosen(*choice)
-        try:
-            jobs = await stored_calls(planned.task, entry.new.arguments, len(moments))
-        except Exception as error:
-            # What its concurrency key is made of fails now, and perhaps not the next time.
-            fault = f"recurring task {entry.new.task_key!r} was not enqueued: {report_of(error).traceback}"
-            self._events.tell(events.RuntimeFault(where=self.name, error=fault))
-            return []
-        return [
-            Tick(entry.new.task_key, moment, entry.updated_at, job) for moment, job in zip(moments, jobs, strict=True)
-        ]
-
-    async def _enqueue(self, ticks: Sequence[Tick]) -> None:
-        if not ticks:
-            return
-        try:
-            done = await self._driver.run(tick(self._driver.sql, ticks, limits_in_force))
-        except StoreDataError as error:
-            await self._one_by_one(ticks, error)
-            return
-        if done.jobs:
-            stayed = len(done.jobs) - len(done.discarded)
-            self._events.tell(events.RecurringEnqueued(count=stayed, discarded=len(done.discarded)))
-            for id_ in done.discarded:
-                self._events.tell(events.JobDiscarded(job_id=id_))
-            await self._made_ready()
-
-    async def _one_by_one(self, ticks: Sequence[Tick], error: StoreDataError) -> None:
-        """Something in them cannot be stored: find it, so that the others fire."""
-        if len(ticks) == 1:
-            await self._disable(ticks[0].task_key, error)
-            return
-        middle = len(ticks) // 2
-        await self._enqueue(ticks[:middle])
-        await self._enqueue(ticks[middle:])

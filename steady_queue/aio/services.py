@@ -28,7 +28,7 @@ from steady_queue.aio.watchdog import Watchdog
 from steady_queue.aio.worker import Worker
 from steady_queue.databases import parameters
 from steady_queue.errors import StoreError
-from steady_queue.recurring_task import recurrences
+from steady_queue.recurring_task import wanted
 from steady_queue.registry import registry
 from steady_queue.store.notify import notify
 
@@ -190,7 +190,7 @@ class Services:
 
     def _scheduler(self) -> Scheduler:
         return Scheduler(
-            static=recurrences.entries,
+            static=wanted(self.options).entries,
             driver=self.upkeep,
             made_ready=self.made_ready,
             clock=self.clock,

@@ -100,6 +100,7 @@ class Supervisor:
             alive=alive,
             shutdown_timeout=steady_queue.shutdown_timeout.total_seconds(),
             ended=self.undertaker.put,
+            refused=self._refuse,
             bell=Bell(),
             clock=clock,
             events=self.events,
@@ -125,6 +126,12 @@ class Supervisor:
         self.refusal = await admit(self.driver, self.alias, self.outage)
         if self.refusal is not None:
             self.stop()
+
+    def _refuse(self, why: str) -> None:
+        """A child found, when it imported the tasks, that it cannot start: then this is no start at all."""
+        if self.refusal is None:
+            self.refusal = ConfigurationError(why)
+        self.stop()
 
     async def _supervise(self) -> None:
         async with create_task_group() as upkeep:

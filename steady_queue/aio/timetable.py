@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """An entry, what it means, and up to when its ticks have been dealt with."""
+    """An entry, what it means, up to when its ticks have been dealt with, and the first one after that."""
 
     entry: Entry
     schedule: Schedule
     task: Task[..., Any]
     after: datetime
+    tick: datetime | None
 
 
 class Timetable:
@@ -34,6 +35,8 @@ class Timetable:
 
     def __init__(self) -> None:
         self._known: dict[str, Planned] = {}
+        #: Entries that are left to others, as they were when that was found.
+        self._left: dict[str, datetime] = {}
         #: Lines of plans that are no longer known stay until they are met. The number keeps plans from being compared.
         self._lines: list[tuple[datetime, int, Planned]] = []
         self._numbers = count()
@@ -47,15 +50,15 @@ class Timetable:
 
     def changed(self, listed: Mapping[str, datetime]) -> list[str]:
         """The keys of entries that are not known as they are listed."""
-        return [
-            key
-            for key, updated_at in listed.items()
-            if key not in self._known or self._known[key].entry.updated_at != updated_at
-        ]
+        return [key for key, updated_at in listed.items() if self._seen(key) != updated_at]
+
+    def _seen(self, key: str) -> datetime | None:
+        planned = self._known.get(key)
+        return self._left.get(key) if planned is None else planned.entry.updated_at
 
     def keep_only(self, listed: Mapping[str, datetime]) -> None:
         """Forget the entries that are not listed."""
-        for key in self._known.keys() - listed.keys():
+        for key in (self._known.keys() | self._left.keys()) - listed.keys():
             self.drop(key)
 
     def add(self, entry: Entry, now: datetime) -> None:
@@ -65,11 +68,17 @@ class Timetable:
         ticks = schedule.parse(new.schedule, zone_of(new.time_zone))
         task = enqueuable(new.task_path, new.queue_name, new.priority)
         after = entry.updated_at if entry.last_tick is None else max(entry.updated_at, entry.last_tick)
-        self._enter(Planned(entry, ticks, task, min(after, now)))
+        self._enter(entry, ticks, task, min(after, now))
 
     def drop(self, key: str) -> None:
         """Forget an entry."""
         self._known.pop(key, None)
+        self._left.pop(key, None)
+
+    def leave(self, entry: Entry) -> None:
+        """Leave an entry to others until it is changed."""
+        self.drop(entry.new.task_key)
+        self._left[entry.new.task_key] = entry.updated_at
 
     def due(self, now: datetime, most: int) -> list[Planned]:
         """Those whose time has come, the longest due first; each stays due until it is moved on or dropped."""
@@ -80,16 +89,16 @@ class Timetable:
             heappush(self._lines, line)
         return [planned for _, _, planned in lines]
 
-    def move_on(self, planned: Planned, now: datetime) -> None:
-        """Its ticks up to now have been dealt with."""
+    def move_on(self, planned: Planned, after: datetime) -> None:
+        """Its ticks up to then have been dealt with."""
         if self._is_known(planned):
-            self._enter(Planned(planned.entry, planned.schedule, planned.task, now))
+            self._enter(planned.entry, planned.schedule, planned.task, after)
 
-    def _enter(self, planned: Planned) -> None:
-        self._known[planned.entry.new.task_key] = planned
-        tick = planned.schedule.next(planned.after)
-        if tick is not None:
-            heappush(self._lines, (tick, next(self._numbers), planned))
+    def _enter(self, entry: Entry, schedule: Schedule, task: Task[..., Any], after: datetime) -> None:
+        planned = Planned(entry, schedule, task, after, schedule.next(after))
+        self._known[entry.new.task_key] = planned
+        if planned.tick is not None:
+            heappush(self._lines, (planned.tick, next(self._numbers), planned))
 
     def _is_known(self, planned: Planned) -> bool:
         return self._known.get(planned.entry.new.task_key) is planned

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from steady_queue.store.sql import Dialect
@@ -33,6 +33,7 @@ class Entry(NamedTuple):
     """An entry that is to fire, with the last of its ticks that was enqueued."""
 
     new: NewEntry
+    is_static: bool
     updated_at: datetime
     last_tick: datetime | None
 
@@ -98,35 +99,39 @@ def _entries(sql: Dialect, keys: Sequence[str]) -> Flow[list[Entry]]:
     found: list[Entry] = []
     for at in range(0, len(keys), PAGE):
         rows = yield sql.say(
-            f"SELECT {', '.join(f't.{column}' for column in _COLUMNS)}, t.updated_at, {LAST_TICK}"
+            f"SELECT {', '.join(f't.{column}' for column in _COLUMNS)}, t.static, t.updated_at, {LAST_TICK}"
             " FROM steady_queue_recurringtask t WHERE t.enabled = ? AND t.task_key IN ?*",
             True,
             list(keys[at : at + PAGE]),
-            returns="." * len(_COLUMNS) + "tt",
+            returns="." * len(_COLUMNS) + ".tt",
         )
-        found += [Entry(NewEntry(*row[:-2]), row[-2], row[-1]) for row in rows]
+        found += [Entry(NewEntry(*row[:-3]), bool(row[-3]), row[-2], row[-1]) for row in rows]
     return found
 
 
 # -- writing entries --------------------------------------------------------------------------------------------------
 
 
-def persist(sql: Dialect, wanted: Sequence[NewEntry]) -> Operation[None]:
-    """Make the static entries these, and leave alone what has not changed.
+def persist(sql: Dialect, wanted: Sequence[NewEntry], is_ours: Callable[[str], bool]) -> Operation[dict[str, str]]:
+    """Make the static entries these, and leave alone what has not changed, or is of others.
 
-    An entry that was switched off by a person stays off; one that was found broken gets another chance.
+    `is_ours` tells of the path of a task whether it may be one of this project: others may share the database, and
+    their entries are neither deleted nor taken over; returned are the keys that they have already, with the tasks of
+    theirs. An entry that was switched off by a person stays off; one that
+    was found broken gets another chance.
     """
-    return Operation("persist recurring", partial(_persist, sql, sorted(wanted, key=lambda entry: entry.task_key)))
+    ordered = sorted(wanted, key=lambda entry: entry.task_key)
+    return Operation("persist recurring", partial(_persist, sql, ordered, is_ours))
 
 
 def add(sql: Dialect, entry: NewEntry) -> Operation[bool]:
     """Add a dynamic entry; False when there is one with its key."""
-    return Operation("add recurring", partial(_add, sql, entry, False))
+    return Operation("add recurring", partial(_add, sql, entry))
 
 
 def edit(sql: Dialect, entry: NewEntry) -> Operation[bool]:
     """Change a dynamic entry, and switch it on; False when there is none with its key."""
-    return Operation("edit recurring", partial(_edit, sql, entry, False))
+    return Operation("edit recurring", partial(_edit, sql, entry))
 
 
 def remove(sql: Dialect, key: str) -> Operation[bool]:
@@ -139,21 +144,49 @@ def switch(sql: Dialect, key: str, *, on: bool, reason: str | None = None) -> Op
     return Operation("switch recurring", partial(_switch, sql, key, on, reason))
 
 
-def _persist(sql: Dialect, wanted: Sequence[NewEntry]) -> Flow[None]:
-    rows = yield sql.say(
-        f"SELECT {', '.join(_COLUMNS)}, static, disabled_reason FROM steady_queue_recurringtask",
-        returns="." * len(_COLUMNS) + "..",
-    )
-    stored = {row[0]: row for row in rows}
+def _persist(sql: Dialect, wanted: Sequence[NewEntry], is_ours: Callable[[str], bool]) -> Flow[dict[str, str]]:
+    stored = yield from _stored(sql)
+    missing = [entry for entry in wanted if entry.task_key not in stored]
+    for at in range(0, len(missing), PAGE):
+        rows = [(*entry, True, True) for entry in missing[at : at + PAGE]]
+        yield sql.say_each(sql.unless_there(_insertion(sql)), rows)
+    taken: dict[str, str] = {}
     for entry in wanted:
         row = stored.get(entry.task_key)
         if row is None:
-            yield from _add(sql, entry, True)
-        elif not row[-2] or NewEntry(*row[:-2]) != entry or row[-1] is not None:
-            yield from _take_over(sql, entry, is_broken=row[-1] is not None)
+            continue
+        if entry.task_path != row.new.task_path and not is_ours(row.new.task_path):
+            taken[entry.task_key] = row.new.task_path
+        elif not row.is_static or row.new != entry or row.is_broken:
+            yield from _take_over(sql, entry, is_broken=row.is_broken)
     kept = {entry.task_key for entry in wanted}
-    for key in sorted(row[0] for row in rows if row[-2] and row[0] not in kept):
-        yield sql.say("DELETE FROM steady_queue_recurringtask WHERE task_key = ? AND static = ?", key, True)
+    for key, row in stored.items():
+        if row.is_static and key not in kept and is_ours(row.new.task_path):
+            yield sql.say("DELETE FROM steady_queue_recurringtask WHERE task_key = ? AND static = ?", key, True)
+    return taken
+
+
+class _Stored(NamedTuple):
+    new: NewEntry
+    is_static: bool
+    is_broken: bool
+
+
+def _stored(sql: Dialect) -> Flow[dict[str, _Stored]]:
+    """All entries, by their keys in order."""
+    text = (
+        f"SELECT {', '.join(_COLUMNS)}, static, disabled_reason FROM steady_queue_recurringtask WHERE task_key > ?"
+        " ORDER BY task_key LIMIT ?"
+    )
+    found: dict[str, _Stored] = {}
+    last = ""
+    while True:
+        rows = yield sql.say(text, last, PAGE, returns="." * len(_COLUMNS) + "..")
+        for row in rows:
+            found[row[0]] = _Stored(NewEntry(*row[:-2]), bool(row[-2]), row[-1] is not None)
+        if len(rows) < PAGE:
+            return found
+        last = rows[-1][0]
 
 
 def _take_over(sql: Dialect, entry: NewEntry, *, is_broken: bool) -> Flow[None]:
@@ -168,14 +201,10 @@ def _take_over(sql: Dialect, entry: NewEntry, *, is_broken: bool) -> Flow[None]:
     )
 
 
-def _add(sql: Dialect, entry: NewEntry, is_static: bool) -> Flow[bool]:
+def _add(sql: Dialect, entry: NewEntry) -> Flow[bool]:
     if (yield from _held(sql, entry.task_key)) is not None:
         return False
-    text = (
-        f"INSERT INTO steady_queue_recurringtask ({', '.join(_COLUMNS)}, static, enabled, created_at, updated_at)"
-        f" VALUES ({', '.join('?' * len(_COLUMNS))}, ?, ?, {sql.now}, {sql.now})"
-    )
-    yield sql.say(sql.unless_there(text), *entry, is_static, True)
+    yield sql.say(sql.unless_there(_insertion(sql)), *entry, False, True)
     # Whoever else added it at the same moment was first if what is there is not the same.
     rows = yield sql.say(
         f"SELECT {', '.join(_COLUMNS)} FROM steady_queue_recurringtask WHERE task_key = ?",
@@ -185,8 +214,15 @@ def _add(sql: Dialect, entry: NewEntry, is_static: bool) -> Flow[bool]:
     return bool(rows) and NewEntry(*rows[0]) == entry
 
 
-def _edit(sql: Dialect, entry: NewEntry, is_static: bool) -> Flow[bool]:
-    if (yield from _held(sql, entry.task_key)) is not is_static:
+def _insertion(sql: Dialect) -> str:
+    return (
+        f"INSERT INTO steady_queue_recurringtask ({', '.join(_COLUMNS)}, static, enabled, created_at, updated_at)"
+        f" VALUES ({', '.join('?' * len(_COLUMNS))}, ?, ?, {sql.now}, {sql.now})"
+    )
+
+
+def _edit(sql: Dialect, entry: NewEntry) -> Flow[bool]:
+    if (yield from _held(sql, entry.task_key)) is not False:
         return False
     yield sql.say(
         f"UPDATE steady_queue_recurringtask SET {', '.join(f'{column} = ?' for column in _COLUMNS[1:])},"

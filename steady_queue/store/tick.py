@@ -4,6 +4,8 @@ A tick is a row `(task_key, run_at)`, unique, written in the transaction that st
 race or crash, there is one job for it. A tick is not enqueued once a later one of its key has been, so that only the
 last record of a key must be kept for ever. Every try has job ids of its own: a tick that is sent again after a lost
 answer meets its record and changes nothing.
+
+The task of another backend is enqueued by that backend when the record is committed: a crash in between loses it.
 """
 
 from __future__ import annotations
@@ -29,18 +31,22 @@ if TYPE_CHECKING:
 
 
 class Tick(NamedTuple):
-    """A tick of an entry as it was at `updated_at`, and the job to enqueue for it."""
+    """A tick of an entry as it was at `updated_at`, and the job to enqueue for it, which has its id.
+
+    Without a job it is only recorded: the task is another backend's.
+    """
 
     task_key: str
     run_at: datetime
     updated_at: datetime
-    job: NewJob
+    id: UUID
+    job: NewJob | None
 
 
 class Ticked(NamedTuple):
-    """The jobs that were enqueued, and those of them that were discarded for want of a slot."""
+    """The ticks that nobody had recorded, and those whose jobs were discarded for want of a slot."""
 
-    jobs: tuple[UUID, ...] = ()
+    ids: tuple[UUID, ...] = ()
     discarded: frozenset[UUID] = frozenset()
 
 
@@ -69,18 +75,19 @@ def _tick(sql: Dialect, ticks: Sequence[Tick], limits: Limits | None) -> Flow[Ti
     if not new:
         return Ticked()
     text = "INSERT INTO steady_queue_recurringexecution (job_id, task_key, run_at, created_at) VALUES (?, ?, ?, ?)"
-    yield sql.say_each(sql.unless_there(text), [(tick.job.id, tick.task_key, tick.run_at, rows[0][3]) for tick in new])
+    yield sql.say_each(sql.unless_there(text), [(tick.id, tick.task_key, tick.run_at, rows[0][3]) for tick in new])
     rows = yield sql.say(
         "SELECT job_id FROM steady_queue_recurringexecution WHERE job_id IN ?*",
-        [tick.job.id for tick in new],
+        [tick.id for tick in new],
         returns="u",
     )
     won = {row[0] for row in rows}
-    jobs = [tick.job for tick in new if tick.job.id in won]
+    ids = tuple(tick.id for tick in new if tick.id in won)
+    jobs = [tick.job for tick in new if tick.id in won and tick.job is not None]
     if not jobs:
-        return Ticked()
+        return Ticked(ids)
     done = yield from enqueue(sql, jobs, limits=limits).flow()
-    return Ticked(tuple(job.id for job in jobs), done.discarded)
+    return Ticked(ids, done.discarded)
 
 
 def _is_new(tick: Tick, state: tuple[datetime, datetime | None] | None) -> bool:
@@ -98,7 +105,8 @@ def _clear_ticks(sql: Dialect, now: datetime, keep: timedelta) -> Flow[int]:
         "SELECT e.job_id FROM steady_queue_recurringexecution e WHERE e.job_id < ? AND"
         " (EXISTS (SELECT 1 FROM steady_queue_recurringexecution n WHERE n.task_key = e.task_key"
         " AND n.run_at > e.run_at)"
-        " OR NOT EXISTS (SELECT 1 FROM steady_queue_recurringtask t WHERE t.task_key = e.task_key))"
+        # Counted: of NOT EXISTS the servers make a list of all entries.
+        " OR (SELECT count(*) FROM steady_queue_recurringtask t WHERE t.task_key = e.task_key) = 0)"
         " ORDER BY e.job_id LIMIT ?",
         before,
         BATCH,

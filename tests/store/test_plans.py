@@ -7,6 +7,7 @@ and analyzed, emptied and analyzed, and refilled behind the back of those statis
 from __future__ import annotations
 
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -15,24 +16,28 @@ from django.core.management import call_command
 from django.db import connections
 
 from steady_queue.errors import StoreDataError
+from steady_queue.store import recurring
 from steady_queue.store.claim import Wanted, claim, claim_from_all
 from steady_queue.store.dispatch import dispatch
 from steady_queue.store.enqueue import enqueue
 from steady_queue.store.hurry import run_now
+from steady_queue.store.identity import new_job_id
 from steady_queue.store.job import Lane, Status
 from steady_queue.store.outcome import Finished, Released
 from steady_queue.store.process import NewProcess, deregister, heartbeat, register
 from steady_queue.store.promote import promotion
 from steady_queue.store.queues import latency, pause, size, waiting
+from steady_queue.store.recurring import NewEntry
 from steady_queue.store.result import find_jobs
 from steady_queue.store.revision import discard, retry
 from steady_queue.store.settle import settle
 from steady_queue.store.statement import Operation
 from steady_queue.store.sweep import Place, Which, discard_some, retry_some
+from steady_queue.store.tick import Tick, clear_ticks, tick
 from tests.conftest import chosen
 from tests.support import plans as planning
 from tests.support.aliases import extra_database, twin_settings
-from tests.support.jobs import failed, job, later, limited
+from tests.support.jobs import PATH, failed, job, later, limited
 from tests.support.plans import Plan, explained
 from tests.support.stores import async_store
 from tests.support.tables import empty_tables, query
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
 
     from steady_queue.store.job import NewJob
     from steady_queue.store.outcome import Outcome
+    from steady_queue.store.recurring import Entry
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow, Statement, T
     from tests.servers import MariaDB, Postgres
@@ -87,6 +93,16 @@ STEPS: dict[str, set[tuple[str, str]]] = {
     "size": {("readyexecution", "sq_ready_by_queue")},
     "latency": {("readyexecution", "sq_ready_by_queue"), ("job", "primary")},
     "find jobs": {("job", "primary"), ("claimedexecution", "primary"), ("failedexecution", "primary")},
+    "list recurring": {("recurringtask", "primary")},
+    "read recurring": {("recurringtask", "primary"), ("recurringexecution", "sq_recurring_tick")},
+    "persist recurring": {("recurringtask", "primary")},
+    "switch recurring": {("recurringtask", "primary")},
+    "tick": {
+        ("recurringtask", "primary"),
+        ("recurringexecution", "sq_recurring_tick"),
+        ("recurringexecution", "primary"),
+    },
+    "clear ticks": {("recurringexecution", "primary")},
     "heartbeat": {("process", "primary")},
     "deregister": {("process", "primary")},
 }
@@ -149,6 +165,17 @@ def fill(store: Store, count: int) -> None:
     worker = store.worker()
     claims = store.claim(worker, count // 50)
     store.settle(*map(failed, claims[::2]))
+    keys = [f"key {n:05}" for n in range(count // 100)]
+    store.run(recurring.persist(store.sql, [recurs(key) for key in keys], lambda path: True))
+    read = {entry.new.task_key: entry.updated_at for entry in store.run(recurring.entries(store.sql, keys))}
+    now = later(days=-2)
+    for minutes in range(10):
+        at = now + timedelta(minutes=minutes)
+        store.run(tick(store.sql, [Tick(key, at, read[key], new_job_id(), None) for key in keys]))
+
+
+def recurs(key: str) -> NewEntry:
+    return NewEntry(key, PATH, "* * * * *", None, "none", "[1,[],{}]", None, None, "")
 
 
 def analyze(alias: str) -> None:
@@ -224,8 +251,28 @@ def day(sql: Dialect, observer: Observer) -> Flow[None]:
     yield from step("clear a queue", discard_some(sql, Status.READY, Which(queue="default"), Place(), size=3))
     ids = [new.id for new in (*plain, *key)]
     assert len((yield from step("find jobs", find_jobs(sql, ids)))) > 5
+    yield from recurring_day(sql, observer)
     assert (yield from step("heartbeat", heartbeat(sql, process.id)))
     yield from step("deregister", deregister(sql, process.id))
+
+
+def recurring_day(sql: Dialect, observer: Observer) -> Flow[None]:
+    step = observer.step
+    mine = [recurs(f"own {n}") for n in range(3)]
+    yield from recurring.persist(sql, mine, lambda path: False).flow()
+    changed = [mine[0], mine[1]._replace(schedule="0 * * * *")]
+    yield from step("persist recurring", recurring.persist(sql, changed, lambda path: path == "nowhere"))
+    assert (yield from step("list recurring", recurring.listing(sql))).changed
+    keys = [entry.task_key for entry in mine]
+    read = yield from step("read recurring", recurring.entries(sql, keys))
+    ticks = [made_tick(entry, job()) for entry in read]
+    assert len((yield from step("tick", tick(sql, ticks))).ids) == 3
+    assert (yield from step("switch recurring", recurring.switch(sql, "own 1", on=False)))
+    yield from step("clear ticks", clear_ticks(sql, later(days=3), timedelta(days=1)))
+
+
+def made_tick(entry: Entry, new: NewJob) -> Tick:
+    return Tick(entry.new.task_key, later(hours=1), entry.updated_at, new.id, new)
 
 
 # -- the guards -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue.errors import StoreError
-from steady_queue.store.recurring import Entry, NewEntry, add, edit, entries, listing, persist, remove, switch
+from steady_queue.store import recurring
+from steady_queue.store.identity import new_job_id
+from steady_queue.store.recurring import Entry, NewEntry, add, edit, entries, listing, remove, switch
 from steady_queue.store.tick import Tick, Ticked, clear_ticks, tick
 from tests.support.jobs import PATH, choosy, job, limited
 from tests.support.stores import SyncStore
@@ -35,37 +37,74 @@ def stored(store: Store, *keys: str) -> list[Entry]:
     return sorted(found, key=lambda entry: entry.new.task_key)
 
 
+def persist(store: Store, wanted: list[NewEntry]) -> dict[str, str]:
+    """By a project whose tasks are in the package `tests`."""
+    return store.run(recurring.persist(store.sql, wanted, lambda path: path.startswith("tests.")))
+
+
+def made(key: str, run_at: datetime, updated_at: datetime, new: NewJob) -> Tick:
+    return Tick(key, run_at, updated_at, new.id, new)
+
+
 def ticked(store: Store, run_at: datetime, *, key: str = "key", new: NewJob | None = None) -> Ticked:
     (found,) = stored(store, key)
-    return store.run(tick(store.sql, [Tick(key, run_at, found.updated_at, new or job())]))
+    return store.run(tick(store.sql, [made(key, run_at, found.updated_at, new or job())]))
 
 
 def test_static_entries_become_those_of_the_code_and_dynamic_ones_stay(store: Store) -> None:
     store.run(add(store.sql, entry("dynamic")))
-    store.run(persist(store.sql, [entry("a"), entry("b")]))
+    persist(store, [entry("a"), entry("b")])
     before = {found.new.task_key: found for found in stored(store, "a", "b", "c", "dynamic")}
     assert before.keys() == {"a", "b", "dynamic"}
-    store.run(persist(store.sql, [entry("c"), entry("b"), entry("a", schedule="0 * * * *", priority=5)]))
+    persist(store, [entry("c"), entry("b"), entry("a", schedule="0 * * * *", priority=5)])
     after = {found.new.task_key: found for found in stored(store, "a", "b", "c", "dynamic")}
     assert after["b"] == before["b"]
     assert after["dynamic"] == before["dynamic"]
     assert after["a"].new == entry("a", schedule="0 * * * *", priority=5)
-    store.run(persist(store.sql, []))
+    persist(store, [])
     assert [found.new.task_key for found in stored(store, "a", "b", "c", "dynamic")] == ["dynamic"]
+
+
+def test_entries_of_other_projects_are_neither_deleted_nor_taken_over(store: Store) -> None:
+    theirs = [entry(key, task_path=f"other.tasks.{key}") for key in ("a", "b")]
+    persist(store, theirs)
+    assert persist(store, [entry("b"), entry("c")]) == {"b": "other.tasks.b"}
+    assert [found.new for found in stored(store, "a", "b", "c")] == [*theirs, entry("c")]
+    # The same task may have come from another project that shares the app.
+    assert persist(store, [entry("c", schedule="0 * * * *")]) == {}
+    assert [found.new.schedule for found in stored(store, "c")] == ["0 * * * *"]
+
+
+def test_a_thousand_entries_of_the_code_are_stored_in_few_statements(store: Store) -> None:
+    wanted = [entry(f"key {number:04}") for number in range(1_000)]
+    persist(store, wanted)
+    assert count(store.alias, "recurringtask") == 1_000
+    persist(store, wanted[:10])
+    assert count(store.alias, "recurringtask") == 10
+
+
+def test_a_tick_without_a_job_is_recorded_once(store: Store) -> None:
+    store.run(add(store.sql, entry()))
+    (read,) = stored(store)
+    at = store.now()
+    first, second = new_job_id(), new_job_id()
+    for id_, won in ((first, (first,)), (second, ())):
+        assert store.run(tick(store.sql, [Tick("key", at, read.updated_at, id_, None)])).ids == won
+    assert (count(store.alias, "recurringexecution"), count(store.alias, "job")) == (1, 0)
 
 
 def test_an_entry_keeps_its_key_text_and_arguments_exactly(store: Store) -> None:
     keys = ["a", "A", "a ", "😀", "😁", "x%' OR 1=1--", "\\"]
-    store.run(persist(store.sql, [entry(key, description=f"{key}\n'") for key in keys]))
+    persist(store, [entry(key, description=f"{key}\n'") for key in keys])
     assert {found.new for found in stored(store, *keys)} == {entry(key, description=f"{key}\n'") for key in keys}
 
 
 def test_a_static_entry_that_a_person_switched_off_stays_off_and_a_broken_one_does_not(store: Store) -> None:
-    store.run(persist(store.sql, [entry("off"), entry("broken")]))
+    persist(store, [entry("off"), entry("broken")])
     assert store.run(switch(store.sql, "off", on=False))
     assert store.run(switch(store.sql, "broken", on=False, reason="it broke"))
     assert stored(store, "off", "broken") == []
-    store.run(persist(store.sql, [entry("off"), entry("broken")]))
+    persist(store, [entry("off"), entry("broken")])
     assert [found.new.task_key for found in stored(store, "off", "broken")] == ["broken"]
 
 
@@ -83,14 +122,14 @@ def test_dynamic_entries_are_added_once_edited_and_removed(store: Store) -> None
 
 
 def test_a_static_entry_can_neither_be_edited_nor_removed_nor_added_again(store: Store) -> None:
-    store.run(persist(store.sql, [entry()]))
+    persist(store, [entry()])
     assert not store.run(edit(store.sql, entry()))
     assert not store.run(remove(store.sql, "key"))
     assert not store.run(add(store.sql, entry()))
 
 
 def test_the_listing_tells_the_time_and_what_is_enabled(store: Store) -> None:
-    store.run(persist(store.sql, [entry("on"), entry("off")]))
+    persist(store, [entry("on"), entry("off")])
     store.run(switch(store.sql, "off", on=False))
     listed = store.run(listing(store.sql))
     assert listed.changed.keys() == {"on"}
@@ -112,8 +151,8 @@ def test_a_tick_is_not_enqueued_after_a_later_one(store: Store) -> None:
     store.run(add(store.sql, entry()))
     at = store.now()
     ticked(store, at)
-    assert not ticked(store, at - MINUTE).jobs
-    assert ticked(store, at + MINUTE).jobs
+    assert not ticked(store, at - MINUTE).ids
+    assert ticked(store, at + MINUTE).ids
     assert count(store.alias, "job") == 2
 
 
@@ -126,7 +165,7 @@ def test_a_tick_of_an_entry_that_is_no_longer_as_it_was_read_changes_nothing(sto
         store.run(switch(store.sql, "key", on=False))
     elif what == "gone":
         store.run(remove(store.sql, "key"))
-    assert store.run(tick(store.sql, [Tick("key", store.now(), read.updated_at, job())])) == Ticked()
+    assert store.run(tick(store.sql, [made("key", store.now(), read.updated_at, job())])) == Ticked()
     assert count(store.alias, "job") == count(store.alias, "recurringexecution") == 0
 
 
@@ -136,7 +175,7 @@ def test_one_bad_job_stores_no_tick_of_its_transaction(store: Store) -> None:
     (read,) = stored(store)
     now = store.now()
     jobs = [job(), job(queue_name="q" * 400)]
-    ticks = [Tick("key", now + at * MINUTE, read.updated_at, new) for at, new in enumerate(jobs)]
+    ticks = [made("key", now + at * MINUTE, read.updated_at, new) for at, new in enumerate(jobs)]
     with pytest.raises(StoreError):
         store.run(tick(store.sql, ticks))
     assert count(store.alias, "job") == count(store.alias, "recurringexecution") == 0
@@ -146,13 +185,13 @@ def test_ticks_of_limited_tasks_queue_for_their_slot_or_are_discarded(store: Sto
     for key in ("limited", "choosy"):
         store.run(add(store.sql, entry(key)))
     now = store.now()
-    assert ticked(store, now, key="limited", new=limited("a")).jobs
-    assert ticked(store, now + MINUTE, key="limited", new=limited("a")).jobs
+    assert ticked(store, now, key="limited", new=limited("a")).ids
+    assert ticked(store, now + MINUTE, key="limited", new=limited("a")).ids
     refused = choosy("a")
     assert ticked(store, now, key="choosy", new=refused) == Ticked((refused.id,), frozenset([refused.id]))
     assert counts(store.alias) == {"ready": 1, "blocked": 1}
     # The tick is over all the same.
-    assert not ticked(store, now, key="choosy", new=choosy("b")).jobs
+    assert not ticked(store, now, key="choosy", new=choosy("b")).ids
 
 
 def test_records_are_cleared_but_for_the_last_of_each_entry(store: Store) -> None:
@@ -172,7 +211,7 @@ def test_records_are_cleared_but_for_the_last_of_each_entry(store: Store) -> Non
 def test_racing_schedulers_store_one_job_for_each_tick(database: str) -> None:
     store = SyncStore(database)
     keys = [f"key {number:03}" for number in range(40)]
-    store.run(persist(store.sql, [entry(key) for key in keys]))
+    persist(store, [entry(key) for key in keys])
     read = {found.new.task_key: found.updated_at for found in stored(store, *keys)}
     now = store.now()
     won: list[int] = []
@@ -183,8 +222,8 @@ def test_racing_schedulers_store_one_job_for_each_tick(database: str) -> None:
         start.wait()
         for minute in range(3):
             order = keys if number % 2 else keys[::-1]
-            ticks = [Tick(key, now + minute * MINUTE, read[key], job()) for key in order]
-            won.append(len(mine.run(tick(mine.sql, ticks)).jobs))
+            ticks = [made(key, now + minute * MINUTE, read[key], job()) for key in order]
+            won.append(len(mine.run(tick(mine.sql, ticks)).ids))
 
     threads = [threading.Thread(target=closing, args=(race, number)) for number in range(6)]
     for thread in threads:

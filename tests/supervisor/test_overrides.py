@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 import steady_queue
-from steady_queue.configuration import Dispatcher, Options, Worker, problems
+from steady_queue.configuration import Dispatcher, Options, RecurringTask, Worker, problems
 from steady_queue.management.commands.steady_queue import Command
 from steady_queue.overrides import resolve
 
@@ -160,6 +160,20 @@ def test_options_come_back_from_json_as_they_were() -> None:
     options = Options(
         workers=[Worker(queues=["a", "b*"], polling_interval=timedelta(milliseconds=250), orm_lanes=2), Worker()],
         dispatchers=[Dispatcher(polling_interval=timedelta(minutes=1), concurrency_maintenance=False)],
+        recurring_tasks=[
+            RecurringTask(key="a", class_name="tests.shop.tasks.noop", schedule="0 9 * * *"),
+            RecurringTask(
+                key="b",
+                class_name="tests.shop.tasks.anything",
+                schedule="@every 5",
+                arguments={"args": [1, None], "kwargs": {"b": {"c": [1.5]}}},
+                queue_name="mail",
+                priority=3,
+                description="ü",
+                time_zone="Europe/Madrid",
+                catch_up="last",
+            ),
+        ],
         max_tasks=5,
         log_format="json",
         only_work=True,
@@ -180,6 +194,8 @@ def test_what_options_do_not_have_is_an_error() -> None:
         Options.from_dict({**values, "workers": [{"size": 1, "colour": "red"}]})
     with pytest.raises(ValueError, match="Dispatcher has no colour"):
         Options.from_dict({**values, "dispatchers": [{"colour": "red"}]})
+    with pytest.raises(ValueError, match="RecurringTask has no colour"):
+        Options.from_dict({**values, "recurring_tasks": [{"colour": "red"}]})
 
 
 def test_each_process_has_one_part() -> None:

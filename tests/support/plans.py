@@ -96,7 +96,9 @@ def _postgres_plan(text: str, rows: list[Row]) -> Plan:
         kind, table = node["Node Type"], node.get("Relation Name", "").removeprefix("steady_queue_")
         if table and kind.endswith("Scan"):
             index = node.get("Index Name", "")
-            name = "primary" if index == f"steady_queue_{table}_pkey" else index
+            # Of a key that is a text Django makes two indexes, which are the same in the collation that we give it.
+            is_primary = index == f"steady_queue_{table}_pkey" or index.endswith("_like")
+            name = "primary" if is_primary else index
             plan.accesses.append(Access(table, name, "Index Cond" in node))
         if kind in ("Sort", "Incremental Sort"):
             # What came through a limit, or out of a subplan, has been chosen by then: there are few.
@@ -142,7 +144,10 @@ def explain_mariadb(statement: Statement) -> Flow[Plan]:
 
 _SQLITE_STEP = re.compile(r"(SCAN|SEARCH) (?!CONSTANT ROW)(\w+)(?: USING (?:COVERING )?INDEX (\w+))?")
 #: SQLite names the indexes of constraints by itself.
-_SQLITE_NAMES = {"sqlite_autoindex_steady_queue_semaphore_2": "sq_semaphore_slot"}
+_SQLITE_NAMES = {
+    "sqlite_autoindex_steady_queue_semaphore_2": "sq_semaphore_slot",
+    "sqlite_autoindex_steady_queue_recurringexecution_2": "sq_recurring_tick",
+}
 
 
 def explain_sqlite(statement: Statement) -> Flow[Plan]:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from steady_queue import task
+from steady_queue import arguments, task
+from steady_queue.configuration import Options, RecurringTask
 from steady_queue.errors import ConfigurationError
-from steady_queue.recurring_task import Recurrence, Recurrences, recurrences, recurring
+from steady_queue.recurring_task import Recurrence, Recurrences, recurrences, recurring, wanted
 from tests.shop import tasks
 
 
@@ -105,6 +106,62 @@ def test_all_problems_are_told_at_once() -> None:
         "'zone': priority",
     ):
         assert part in found
+
+
+def listed(**options: Any) -> Options:
+    plain = {"key": "nightly", "class_name": "tests.shop.tasks.anything", "schedule": "0 3 * * *"}
+    return Options(recurring_tasks=[RecurringTask(**{**plain, **options})])
+
+
+def test_what_the_options_list_recurs_instead_of_what_the_code_says() -> None:
+    assert wanted(Options()) is recurrences
+    assert wanted(Options(recurring_tasks=[])).entries() == []
+    options = listed(arguments=[1, "two"], queue_name="mail", priority=5, description="why", time_zone="Asia/Tokyo")
+    (entry,) = wanted(options).entries()
+    assert (entry.task_key, entry.task_path, entry.schedule) == ("nightly", "tests.shop.tasks.anything", "0 3 * * *")
+    assert (entry.queue_name, entry.priority, entry.description) == ("mail", 5, "why")
+    assert (entry.time_zone, entry.catch_up) == ("Asia/Tokyo", "none")
+    args, kwargs = arguments.loads(entry.arguments)
+    assert (list(args), kwargs) == ([1, "two"], {})
+    (entry,) = wanted(listed(arguments={"kwargs": {"a": 1}})).entries()
+    assert arguments.loads(entry.arguments)[1] == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"class_name": "tests.shop.tasks.nothing"}, "is not a task"),
+        ({"class_name": "no.such.module.task"}, "not a task of an installed app"),
+        ({"class_name": None}, "'nightly'"),
+        ({"schedule": "61 * * * *"}, "out of range"),
+        ({"schedule": None}, "either a schedule or every"),
+        ({"key": None}, "not empty"),
+    ],
+)
+def test_what_is_wrong_with_what_the_options_list_is_named(options: dict[str, Any], says: str) -> None:
+    assert says in "\n".join(wanted(listed(**options)).problems())
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"command": "rm -r"}, "a command cannot recur"),
+        ({"arguments": {"one": 1}}, "arguments has 'one'"),
+        ({"arguments": "one"}, "arguments must be a list"),
+        ({"arguments": [object()]}, "plain JSON"),
+        ({"arguments": [float("nan")]}, "plain JSON"),
+    ],
+)
+def test_what_needs_no_task_to_be_wrong_is_told_with_the_options(options: dict[str, Any], says: str) -> None:
+    (problem,) = listed(**options).problems()
+    assert problem.startswith("recurring_tasks[0]: ")
+    assert says in problem
+
+
+def test_recurring_tasks_of_a_wrong_kind_are_named() -> None:
+    assert list(Options(recurring_tasks={}).problems()) == ["recurring_tasks must be a list, not {}"]  # type: ignore[arg-type]
+    (problem,) = Options(recurring_tasks=[{"key": "a"}]).problems()  # type: ignore[list-item]
+    assert problem.startswith("recurring_tasks[0] must be Configuration.RecurringTask(...)")
 
 
 def test_the_suite_itself_has_no_problems() -> None:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
+from croniter import croniter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,6 +133,8 @@ def test_an_interval_is_the_same_for_everybody_and_is_written_as_text() -> None:
     ("text", "says"),
     [
         ("", "0 fields"),
+        ("0 1 * * *; 0 2 * * *", "10 fields"),
+        ("0 1 * * *|0 2 * * *", "9 fields"),
         ("* * * *", "4 fields"),
         ("* * * * * * *", "7 fields"),
         ("61 * * * *", "out of range"),
@@ -217,6 +220,77 @@ def test_ticks_rise_and_no_split_loses_or_doubles_one(
 @given(ZONES, st.integers(2024, 2033), st.integers(0, 23), st.integers(0, 59))
 def test_a_named_time_fires_once_a_day(zone: str, year: int, hour: int, minute: int) -> None:
     assert fires_once_a_day(zone, year, year + 1, f"{minute} {hour} * * *")
+
+
+FIELDS = {
+    "minute": (0, 59),
+    "hour": (0, 23),
+    "day": (1, 31),
+    "month": (1, 12),
+    "weekday": (0, 6),
+}
+
+
+def field(low: int, high: int) -> st.SearchStrategy[str]:
+    """One field of an expression, in any of its forms."""
+    number = st.integers(low, high)
+    spans = st.tuples(number, number).map(sorted)
+    return st.one_of(
+        st.just("*"),
+        number.map(str),
+        st.lists(number, min_size=1, max_size=4).map(lambda numbers: ",".join(map(str, numbers))),
+        spans.map(lambda span: f"{span[0]}-{span[1]}"),
+        st.integers(1, high).map(lambda every: f"*/{every}"),
+        st.tuples(spans, st.integers(1, high)).map(lambda both: f"{both[0][0]}-{both[0][1]}/{both[1]}"),
+    )
+
+
+FIVE = st.tuples(*(field(*bounds) for bounds in FIELDS.values())).map(" ".join)
+ANY = st.one_of(FIVE, st.tuples(FIVE, field(0, 59)).map(" ".join))
+
+
+@settings(max_examples=60, deadline=None)
+@given(ANY, INSTANTS)
+def test_any_expression_means_to_a_clock_without_changes_what_it_means_to_croniter(text: str, at: datetime) -> None:
+    try:
+        schedule = parse(text)
+    except ConfigurationError as error:
+        assert "never comes" in str(error)  # noqa: PT017, a day that no month has
+        return
+    known = croniter(text, at.timestamp() // 1, max_years_between_matches=9)
+    for _ in range(5):
+        tick = schedule.next(at)
+        assert tick == datetime.fromtimestamp(known.get_next(float), UTC)
+        at = tick
+
+
+@settings(max_examples=50, deadline=None)
+@given(ANY, ZONES, INSTANTS)
+def test_any_expression_in_any_zone_ticks_in_order_and_from_its_boundary(text: str, zone: str, at: datetime) -> None:
+    try:
+        schedule = parse(text, zone)
+    except ConfigurationError:
+        return
+    earlier = at
+    for _ in range(6):
+        tick = schedule.next(earlier)
+        if tick is None:
+            return
+        assert tick > earlier
+        # From anywhere before it leads to it, and from the very tick to the next.
+        assert schedule.next(tick - timedelta(microseconds=1)) == tick
+        assert schedule.next(earlier + (tick - earlier) / 2) == tick
+        earlier = tick
+
+
+@settings(max_examples=20, deadline=None)
+@given(ZONES, st.sampled_from(["*/15 * * * *", "*/30 * * * *", "0,15,30,45 0-23 * * *"]), INSTANTS)
+def test_an_interval_of_a_whole_part_of_every_change_goes_on_in_real_time(zone: str, text: str, at: datetime) -> None:
+    """The clocks of these zones change by whole or half hours."""
+    found = list(parse(text, zone).due(at, at + timedelta(days=2)))
+    assert {later - earlier for earlier, later in pairwise(found)} <= {
+        timedelta(minutes=30 if "30 *" in text and "," not in text else 15)
+    }
 
 
 @pytest.mark.parametrize("zone", [MADRID, NEW_YORK, LORD_HOWE])

@@ -1,0 +1,112 @@
+"""Crontab: what an expression means to a clock on the wall, which has no zone and never changes.
+
+croniter reads the expression and finds its days, the times of a day are looked up here: to find each time, croniter
+takes several hundred microseconds, and thousands of entries may be due at once.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+
+from croniter import CroniterBadDateError, CroniterError, croniter
+
+from steady_queue.errors import ConfigurationError
+
+#: The longest time between two days that is looked into: 29 February is missing for eight years around 2100.
+YEARS = 9
+#: So many answers are kept for the days of one expression.
+KEPT = 64
+
+_FIELDS = ("minute", "hour", "day", "month", "weekday", "second")
+_NOT_FIXED = re.compile(r"(?<![A-Za-z])[hr](?![A-Za-z])", re.IGNORECASE)
+_EPOCH = date(1970, 1, 1)
+_DAY = timedelta(days=1)
+
+
+class Crontab:
+    """An expression of five fields, or six with seconds; `text` is how the user wrote it."""
+
+    def __init__(self, expression: str, text: str) -> None:
+        fields = expression.split()
+        if len(fields) not in (5, 6):
+            raise ConfigurationError(f"the schedule {text!r} has {len(fields)} fields; it takes 5, or 6 with seconds")
+        for name, field in zip(_FIELDS, fields, strict=False):
+            if _NOT_FIXED.search(field):
+                raise ConfigurationError(f"the schedule {text!r} leaves its {name} to chance: {field!r}")
+        try:
+            parts = croniter(" ".join(fields), 0.0).expanded
+        except (CroniterError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ConfigurationError(f"the schedule {text!r} is invalid: {error}") from None
+        self._minutes, self._hours = _numbers(parts[0], 60), _numbers(parts[1], 24)
+        self._seconds = _numbers(parts[5], 60) if len(parts) > 5 else [0]
+        self._days = _days(" ".join(fields[2:5]))
+        self._first = time(self._hours[0], self._minutes[0], self._seconds[0])
+        if self._days.first(date(2020, 1, 1)) is None:
+            raise ConfigurationError(f"the schedule {text!r} never comes: no such day is in the calendar")
+
+    @property
+    def is_hourly(self) -> bool:
+        """Whether it names no hours."""
+        return len(self._hours) == 24
+
+    def next(self, after: datetime) -> datetime | None:
+        """The first time on the wall after this one; None when the calendar ends before."""
+        try:
+            day = self._days.first(after.date())
+            if day == after.date():
+                if (later := self._later(after.time())) is not None:
+                    return datetime.combine(day, later)
+                day = self._days.first(day + _DAY)
+        except OverflowError:
+            return None
+        return None if day is None else datetime.combine(day, self._first)
+
+    def _later(self, after: time) -> time | None:
+        """The first time of a day after this one."""
+        if after.hour in self._hours:
+            if after.minute in self._minutes and (second := _above(self._seconds, after.second)) is not None:
+                return time(after.hour, after.minute, second)
+            if (minute := _above(self._minutes, after.minute)) is not None:
+                return time(after.hour, minute, self._seconds[0])
+        hour = _above(self._hours, after.hour)
+        return None if hour is None else time(hour, self._minutes[0], self._seconds[0])
+
+
+class _Days:
+    """The days of an expression."""
+
+    def __init__(self, fields: str) -> None:
+        self._cron = croniter(f"0 0 {fields}", 0.0, max_years_between_matches=YEARS)
+        self._known: dict[date, date | None] = {}
+
+    def first(self, day: date) -> date | None:
+        """The first of them from this day on."""
+        if day not in self._known:
+            if len(self._known) >= KEPT:
+                self._known = {}
+            self._known[day] = self._find(day)
+        return self._known[day]
+
+    def _find(self, day: date) -> date | None:
+        try:
+            found: float = self._cron.get_next(float, start_time=(day - _EPOCH).total_seconds() - 1)
+            return _EPOCH + timedelta(seconds=round(found))
+        except (CroniterBadDateError, OverflowError, ValueError):
+            return None
+
+
+@lru_cache(maxsize=1024)
+def _days(fields: str) -> _Days:
+    return _Days(fields)
+
+
+def _numbers(field: list[int | str], count: int) -> list[int]:
+    return list(range(count)) if field == ["*"] else sorted(int(number) for number in field)
+
+
+def _above(numbers: list[int], number: int) -> int | None:
+    at = bisect_right(numbers, number)
+    return numbers[at] if at < len(numbers) else None

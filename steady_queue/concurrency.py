@@ -11,6 +11,7 @@ from steady_queue.store.limits import KEY_LENGTH, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import timedelta
 
     from steady_queue.definition import SteadyQueueTask
 
@@ -39,8 +40,10 @@ class Limit:
 def limits_concurrency(
     key: str | Callable[..., Any],
     to: int = 1,
+    duration: timedelta | None = None,
     group: str | None = None,
     on_conflict: Literal["block", "discard"] = "block",
+    on_overrun: Literal["keep", "release"] = "keep",
 ) -> Callable[[SteadyQueueTask[P, T]], SteadyQueueTask[P, T]]:
     """Let at most `to` tasks with the same key run at once; the others wait, or are discarded.
 

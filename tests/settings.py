@@ -41,6 +41,8 @@ DATABASES = {
     },
 }
 
+DATABASE_ROUTERS = ["tests.support.routing.EveryDatabase"]
+
 SECRET_KEY = "not a secret: the suite's own"
 USE_TZ = True
 TIME_ZONE = "UTC"

@@ -11,6 +11,7 @@ from django.db import connections
 from django.test import override_settings
 
 import steady_queue
+import tests.shop.tasks  # noqa: F401, while the queues that it names are there
 from steady_queue import preflight
 from steady_queue.compat import FRAMEWORK
 from steady_queue.configuration import Dispatcher, Options, Worker

@@ -54,4 +54,8 @@ TASKS = {
         "QUEUES": ["default", "mail", "reports", "queue_1"],
     },
     "anything": {"BACKEND": "steady_queue.backend.SteadyQueueBackend", "QUEUES": []},
+    "steady_queue": {
+        "BACKEND": "steady_queue.backend.SteadyQueueBackend",
+        "QUEUES": ["real_time", "low_importance"],
+    },
 }

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
+from django.core.checks import Tags, register
+
+if TYPE_CHECKING:
+    from django.core.checks import CheckMessage
 
 
 class SteadyQueueConfig(AppConfig):
@@ -13,3 +18,20 @@ class SteadyQueueConfig(AppConfig):
     def ready(self) -> None:
         # Registers the framework's own system checks, which ask each backend for its own.
         import_module("steady_queue.compat")
+        register(_check_project)
+        register(_check_schema, Tags.database)
+
+
+# They are imported when they are asked: most processes never are.
+
+
+def _check_project(**kwargs: Any) -> list[CheckMessage]:
+    from steady_queue.inspection import check_project
+
+    return check_project(**kwargs)
+
+
+def _check_schema(**kwargs: Any) -> list[CheckMessage]:
+    from steady_queue.inspection import check_schema
+
+    return check_schema(**kwargs)

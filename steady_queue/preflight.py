@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,20 +14,20 @@ from django.utils.module_loading import autodiscover_modules
 import steady_queue
 from steady_queue.aio import admission
 from steady_queue.aio.patience import Patient
-from steady_queue.aio.queues import expand
-from steady_queue.backend import SteadyQueueBackend
 from steady_queue.checks import UNUSABLE, check_installation
-from steady_queue.compat import task_backends
 from steady_queue.configuration import configured
 from steady_queue.configuration import problems as configuration_problems
 from steady_queue.databases import is_in_memory, open_async, queue_alias
 from steady_queue.deadline import answer_of
 from steady_queue.errors import ConfigurationError
+from steady_queue.inspection import Backends, check_pools, unknown_queues
 from steady_queue.recurring_task import wanted
 from steady_queue.store.server import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from django.core.checks import CheckMessage
 
     from steady_queue.configuration import Options
 
@@ -50,28 +49,31 @@ class Findings:
     warnings: tuple[str, ...] = ()
 
 
-def examine(options: Options | None = None, more: Sequence[str] = (), named: Sequence[str] = ()) -> Findings:
+def examine(
+    options: Options | None = None, more: Sequence[str] = (), named: Sequence[str] = (), *, in_one_loop: bool = False
+) -> Findings:
     """Look at the configuration, the tasks, the backends and the databases; `options` are by default the project's.
 
     `more` are problems that were found before, of what the options were made of; `named` the queues that were asked
     for just now, where an unknown one is a mistake. In settings.py it may be one that is given up, and still emptied.
     """
-    backends = _Backends()
+    backends = Backends()
     database = _Database(backends)
     found = chain(
         map(Problem, more),
-        _configuration(options, backends, named),
+        _configuration(options, backends, named, in_one_loop),
         _tasks(options),
-        backends.problems(),
+        _backends(backends),
         database.problems(),
     )
     return _findings(found, lambda: ("configuration", *database.subjects))
 
 
-def at_start(options: Options, named: Sequence[str] = ()) -> Findings:
+def at_start(options: Options, named: Sequence[str] = (), *, in_one_loop: bool = False) -> Findings:
     """What can be found before a process starts, without its database and without importing the project's tasks."""
-    backends = _Backends()
-    found = chain(_configuration(options, backends, named), backends.problems(), _Database(backends).settings())
+    backends = Backends()
+    configuration = _configuration(options, backends, named, in_one_loop)
+    found = chain(configuration, _backends(backends), _Database(backends).settings())
     return _findings(found, lambda: ("configuration",))
 
 
@@ -85,17 +87,19 @@ def _findings(found: Iterable[Problem], subjects: Callable[[], tuple[str, ...]])
 
 
 def report(
-    options: Options | None = None, more: Sequence[str] = (), named: Sequence[str] = ()
+    options: Options | None = None, more: Sequence[str] = (), named: Sequence[str] = (), *, in_one_loop: bool = False
 ) -> tuple[int, list[str], list[str]]:
     """The exit status of the examination, the lines for stdout and those for stderr."""
-    found = examine(options, more, named)
+    found = examine(options, more, named, in_one_loop=in_one_loop)
     complaints = [*(f"error: {text}" for text in found.errors), *(f"warning: {text}" for text in found.warnings)]
     if found.errors:
         return 1, [], complaints
     return 0, [f"Steady Queue {steady_queue.__version__}: {', '.join(found.subjects)}: all well"], complaints
 
 
-def _configuration(options: Options | None, backends: _Backends, named: Sequence[str]) -> Iterator[Problem]:
+def _configuration(
+    options: Options | None, backends: Backends, named: Sequence[str], in_one_loop: bool
+) -> Iterator[Problem]:
     try:
         options = options or configured()
     except ConfigurationError as error:
@@ -104,20 +108,9 @@ def _configuration(options: Options | None, backends: _Backends, named: Sequence
     problems = list(configuration_problems(options))
     yield from map(Problem, problems)
     if not problems:
-        yield from _queues(options, backends.queues(), named)
-
-
-def _queues(options: Options, known: list[str] | None, named: Sequence[str]) -> Iterator[Problem]:
-    """The queues that workers take from and into which no backend can put anything."""
-    for number, worker in enumerate(options.workers):
-        for name in (name.strip() for name in worker.queues):
-            if "*" in name[:-1]:
-                yield Problem(f"workers[{number}]: the star in {name!r} means nothing: it may only end a prefix")
-            elif known is not None and not (expand([name], known) if name.endswith("*") else name in known):
-                close = get_close_matches(name.rstrip("*"), known, n=3, cutoff=0.5)
-                hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; there are {known}"
-                text = f"workers[{number}]: no backend in TASKS has a queue {name!r} in its QUEUES{hint}"
-                yield Problem(text, is_warning=name not in named)
+        for queue in unknown_queues(options, backends.queues()):
+            yield Problem(f"{queue.text}; {queue.hint}", is_warning=queue.name not in named)
+        yield from map(_told, check_pools(options, in_one_loop=in_one_loop))
 
 
 def _tasks(options: Options | None) -> Iterator[Problem]:
@@ -133,48 +126,29 @@ def _tasks(options: Options | None) -> Iterator[Problem]:
         yield from map(Problem, wanted(options).problems())
 
 
-class _Backends:
-    """The entries of TASKS that are ours."""
+def _backends(backends: Backends) -> Iterator[Problem]:
+    yield from map(Problem, backends.broken)
+    if not backends.ours and not backends.broken:
+        yield Problem("no entry of TASKS has steady_queue.backend.SteadyQueueBackend as its BACKEND", True)
+    for backend in backends.ours.values():
+        yield from map(_told, backend.check())
 
-    def __init__(self) -> None:
-        self.ours: dict[str, SteadyQueueBackend] = {}
-        self._broken: list[str] = []
-        for alias in task_backends:
-            try:
-                backend = task_backends[alias]
-            except Exception as error:
-                self._broken.append(f"TASKS[{alias!r}] cannot be used: {error}")
-                continue
-            if isinstance(backend, SteadyQueueBackend):
-                self.ours[alias] = backend
 
-    def queues(self) -> list[str] | None:
-        """The queues that tasks can be put into; None when that may be any."""
-        if not self.ours or self._broken or not all(backend.queues for backend in self.ours.values()):
-            return None
-        return sorted(set().union(*(backend.queues for backend in self.ours.values())))
-
-    def problems(self) -> Iterator[Problem]:
-        yield from map(Problem, self._broken)
-        if not self.ours and not self._broken:
-            yield Problem("no entry of TASKS has steady_queue.backend.SteadyQueueBackend as its BACKEND", True)
-        for backend in self.ours.values():
-            for message in backend.check():
-                yield Problem(f"{message.msg} {message.hint or ''}".strip(), message.level < ERROR)
+def _told(message: CheckMessage) -> Problem:
+    return Problem(f"{message.msg} {message.hint or ''}".strip(), message.level < ERROR)
 
 
 class _Database:
     """The database of the queue, and those whose transactions its tasks wait for."""
 
-    def __init__(self, backends: _Backends) -> None:
+    def __init__(self, backends: Backends) -> None:
         self.subjects: list[str] = []
         self._alias = queue_alias()
         self._waited_for = sorted({backend.commit_with for backend in backends.ours.values()} - {self._alias})
 
     def settings(self) -> Iterator[Problem]:
         """What is wrong with its settings."""
-        for message in check_installation():
-            yield Problem(f"{message.msg} {message.hint or ''}".strip(), message.level < ERROR)
+        yield from map(_told, check_installation())
 
     def problems(self) -> Iterator[Problem]:
         yield from self.settings()

@@ -41,6 +41,8 @@ DATABASES = {
     },
 }
 
+DATABASE_ROUTERS = ["tests.support.routing.EveryDatabase"]
+
 SECRET_KEY = "not a secret: the suite's own"
 USE_TZ = True
 TIME_ZONE = "UTC"
@@ -52,4 +54,8 @@ TASKS = {
         "QUEUES": ["default", "mail", "reports", "queue_1"],
     },
     "anything": {"BACKEND": "steady_queue.backend.SteadyQueueBackend", "QUEUES": []},
+    "steady_queue": {
+        "BACKEND": "steady_queue.backend.SteadyQueueBackend",
+        "QUEUES": ["real_time", "low_importance"],
+    },
 }

@@ -10,6 +10,7 @@ from django.core.checks import Error, Warning, run_checks
 from django.test import override_settings
 
 from steady_queue.compat import FRAMEWORK, NATIVE, task_backends
+from steady_queue.inspection import check_project
 from tests.servers.machine import free_port
 from tests.support.aliases import extra_database, pointed_at, twin_settings
 
@@ -25,8 +26,9 @@ SQLITE = {"ENGINE": "django.db.backends.sqlite3", "NAME": "app.sqlite3"}
 
 
 def found() -> list[CheckMessage]:
-    messages = list(task_backends["default"].check())
-    assert all(message.id and message.id.startswith("steady_queue.") for message in messages)
+    """What `manage.py check` would tell: of the backend, and of the project. Each has an id, and says what to do."""
+    messages = [*task_backends["default"].check(), *check_project()]
+    assert all(message.id and message.id.startswith("steady_queue.") and message.hint for message in messages)
     return messages
 
 

@@ -148,7 +148,9 @@ class Command(BaseCommand):
         except ConfigurationError:
             status, lines, complaints = preflight.report()
         else:
-            status, lines, complaints = preflight.report(resolved.options, resolved.problems, resolved.named_queues)
+            status, lines, complaints = preflight.report(
+                resolved.options, resolved.problems, resolved.named_queues, in_one_loop=resolved.in_one_loop
+            )
         for line in lines:
             self.stdout.write(line)
         for line in complaints:
@@ -175,7 +177,7 @@ class Command(BaseCommand):
         from steady_queue import preflight
 
         resolved = resolve(configured(), options, os.environ)
-        found = preflight.at_start(resolved.options, resolved.named_queues)
+        found = preflight.at_start(resolved.options, resolved.named_queues, in_one_loop=resolved.in_one_loop)
         problems = [*resolved.problems, *found.errors]
         if not self.is_main and not resolved.in_one_loop:
             problems.append("call_command can run everything in one loop only: call_command('steady_queue', '--async')")

@@ -27,15 +27,15 @@ from django.db import connections, transaction
 from django.utils import timezone, translation
 
 import steady_queue
-from steady_queue import arguments, wake
+from steady_queue import arguments, events, wake
 from steady_queue.compat import InvalidTask, task_enqueued
 from steady_queue.definition import lane_of
 from steady_queue.errors import EnqueueError, StoreError
 from steady_queue.results import Results
-from steady_queue.signals import asend, is_heard, send
 from steady_queue.store.enqueue import admit, enqueue
 from steady_queue.store.identity import new_job_ids
 from steady_queue.store.job import NewJob
+from steady_queue.task_signals import asend, is_heard, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -154,7 +154,7 @@ def store(
 
     def tell() -> None:
         discarded = stored.discarded | (_admit(driver, stored) if stored.blocked else frozenset())
-        _log_discarded(discarded)
+        _tell_discarded(discarded)
         wake.tell(driver.alias, driver, told=stored.told)
         if is_heard(task_enqueued, sender):
             send(task_enqueued, sender, _kept(calls, jobs, discarded))
@@ -200,9 +200,9 @@ def _admit(driver: DjangoDriver, stored: Enqueued) -> frozenset[UUID]:
         return frozenset()
 
 
-def _log_discarded(discarded: frozenset[UUID]) -> None:
-    for id_ in discarded:
-        logger.info("job %s was discarded: its concurrency key had no free slot", id_)
+def _tell_discarded(discarded: frozenset[UUID]) -> None:
+    if discarded:
+        events.tell(events.JobsRefused(job_ids=sorted(discarded), count=len(discarded)))
 
 
 def _kept(calls: Sequence[TaskCall], jobs: Sequence[NewJob], discarded: frozenset[UUID]) -> Results:
@@ -242,7 +242,7 @@ async def astore(
         if not _may_resend(error):
             raise _enqueue_error(error, jobs) from error
         stored = await _aresend(driver, jobs)
-    _log_discarded(stored.discarded)
+    _tell_discarded(stored.discarded)
     await wake.atell(alias, driver, told=stored.told)
     if is_heard(task_enqueued, sender):
         await asend(task_enqueued, sender, _kept(calls, jobs, stored.discarded))

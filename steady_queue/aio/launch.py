@@ -13,11 +13,11 @@ from steady_queue.aio import loop
 from steady_queue.aio.child import line_of
 from steady_queue.aio.clock import SystemClock
 from steady_queue.aio.draining import Draining
-from steady_queue.aio.events import Events, log
 from steady_queue.aio.retirement import Retirement
 from steady_queue.aio.signals import obeyed
 from steady_queue.aio.status import Facts, Status
 from steady_queue.aio.tally import Tally
+from steady_queue.events import Events, Subscription, UnhandledSignal, log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,7 +58,7 @@ async def _alone(resolved: Resolved, shows_status: bool, before_exit: Callable[[
     options = resolved.options
     tally = Tally(options.max_tasks)
     threads = _other_threads()
-    process = prepared(options, events=Events([log, tally]))
+    process = prepared(options, events=Events([log, Subscription(tally, Tally.KINDS)]))
     supervisor = _supervisor_of(options.beside_one_loop(), shows_status, beside=process)
     main = supervisor or process
     if before_exit is not None:
@@ -69,7 +69,12 @@ async def _alone(resolved: Resolved, shows_status: bool, before_exit: Callable[[
         process.companions.append(_draining(resolved, main, process.services.upkeep).run)
     if shows_status:
         process.companions.append(_status(supervisor, process, tally).run)
-    with obeyed(stop=main.stop_by_signal, quit_now=main.quit_by_signal, for_good=before_exit is not None):
+    with obeyed(
+        stop=main.stop_by_signal,
+        quit_now=main.quit_by_signal,
+        stray=_told_by(main.events),
+        for_good=before_exit is not None,
+    ):
         await main.run()
     if process.refusal is not None:
         raise process.refusal
@@ -98,7 +103,7 @@ async def _child(given: Orders) -> None:
         process_id=given.id,
         supervisor_id=given.supervisor_id,
         leave_to_supervisor=tether.hand_over,
-        events=Events([log, tally]),
+        events=Events([log, Subscription(tally, Tally.KINDS)]),
         leave=leave,
     )
 
@@ -122,7 +127,7 @@ async def _child(given: Orders) -> None:
     process.at_last = partial(_exit_beside_what_runs, process, threads, lambda: None)
     process.companions.append(tether.run)
     _retire_in_time(process, tally, retire)
-    with obeyed(stop=stop, quit_now=quit_now, for_good=True):
+    with obeyed(stop=stop, quit_now=quit_now, stray=_told_by(process.events), for_good=True):
         tether.watch(stop)
         await process.run()
     if process.refusal is not None:
@@ -137,7 +142,8 @@ async def _supervisor(resolved: Resolved, shows_status: bool) -> None:
         supervisor.companions.append(_draining(resolved, supervisor, supervisor.driver).run)
     if shows_status:
         supervisor.companions.append(_status(supervisor, None, None).run)
-    with obeyed(stop=supervisor.stop_by_signal, quit_now=supervisor.quit_by_signal, for_good=True):
+    stray = _told_by(supervisor.events)
+    with obeyed(stop=supervisor.stop_by_signal, quit_now=supervisor.quit_by_signal, stray=stray, for_good=True):
         await supervisor.run()
     if supervisor.refusal is not None:
         raise supervisor.refusal
@@ -150,6 +156,12 @@ def _supervisor_of(posts: Sequence[Options], shows_status: bool, beside: Process
     from steady_queue.aio.supervisor import Supervisor
 
     return Supervisor(posts, beside=beside, every=OFTEN if shows_status else None)
+
+
+def _told_by(told: Events) -> Callable[[str], object]:
+    """What is done about a signal that means nothing: in the loop, as its handler may interrupt anything."""
+    loop = asyncio.get_running_loop()
+    return lambda name: loop.call_soon_threadsafe(told.tell, UnhandledSignal(signal=name))
 
 
 def _other_threads() -> OtherThreads:
@@ -189,7 +201,7 @@ def _status(supervisor: Supervisor | None, process: Process | None, tally: Tally
 
 def _exit_beside_what_runs(process: Process, threads: OtherThreads, before_exit: Callable[[], None]) -> None:
     """Leave at once if tasks still run: what became of them is written. The interpreter would wait for them."""
-    if process.abandoned or threads.calls:
+    if process.abandoned or threads.calls or process.lifecycle.is_left_with_hooks:
         before_exit()
         logging.shutdown()
         os._exit(0)

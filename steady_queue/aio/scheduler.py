@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import steady_queue
-from steady_queue.aio import events
+from steady_queue import events
 from steady_queue.aio.reports import report_of
 from steady_queue.aio.timetable import Planned, Timetable
 from steady_queue.catch_up import LATE, chosen
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from steady_queue.aio.clock import Clock
-    from steady_queue.aio.events import Events
     from steady_queue.aio.outage import Outage
+    from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.recurring import NewEntry
+    from steady_queue.store.tick import Ticked
 
 #: How soon edits are noticed, in seconds.
 LOOK = 3.0
@@ -64,6 +65,7 @@ class Scheduler:
         self._outage = outage
         self._timetable = Timetable()
         self._asked = self._breath = 0.0
+        self._found = 0
         self._last_look: float | None = None
         self._last_clear: float | None = None
         self._last_turn: float | None = None
@@ -82,6 +84,9 @@ class Scheduler:
                     await self._driver.run(recurring.persist(self._driver.sql, static))
                     is_persisted = True
                 pause = await self.turn()
+                if self._events.hears(events.Polled):
+                    took = self._spent() * 1000
+                    self._events.tell(events.Polled(actor=self.name, found=self._found, milliseconds=took))
             except Exception as error:
                 await self._outage.wait(self.name, error)
                 continue
@@ -152,6 +157,7 @@ class Scheduler:
     async def _fire(self, now: datetime) -> bool:
         """Enqueue a batch of what is due; True when there may be more."""
         due = self._timetable.due(now, BATCH)
+        self._found = len(due)
         if not due:
             return False
         ticks: list[Tick] = []
@@ -175,8 +181,8 @@ class Scheduler:
             jobs = await stored_calls(planned.task, entry.new.arguments, len(moments))
         except Exception as error:
             # What its concurrency key is made of fails now, and perhaps not the next time.
-            fault = f"recurring task {entry.new.task_key!r} was not enqueued: {report_of(error).traceback}"
-            self._events.tell(events.RuntimeFault(where=self.name, error=fault))
+            told = report_of(error).traceback
+            self._events.tell(events.RecurringFailed(key=entry.new.task_key, error=told, exception=error))
             return []
         return [
             Tick(entry.new.task_key, moment, entry.updated_at, job) for moment, job in zip(moments, jobs, strict=True)
@@ -190,9 +196,18 @@ class Scheduler:
         except StoreDataError as error:
             await self._one_by_one(ticks, error)
             return
+        self._tell(ticks, done)
         if done.jobs:
-            self._events.tell(events.RecurringEnqueued(count=len(done.jobs), discarded=len(done.discarded)))
             await self._made_ready()
+
+    def _tell(self, ticks: Sequence[Tick], done: Ticked) -> None:
+        ids = set(done.jobs)
+        if ids and self._events.hears(events.RecurringEnqueued):
+            ours = [(tick.task_key, tick.run_at, tick.job.id) for tick in ticks if tick.job.id in ids]
+            self._events.tell(events.RecurringEnqueued(ticks=ours, count=len(ids), discarded=len(done.discarded)))
+        if len(ids) < len(ticks) and self._events.hears(events.RecurringSkipped):
+            others = [(tick.task_key, tick.run_at) for tick in ticks if tick.job.id not in ids]
+            self._events.tell(events.RecurringSkipped(ticks=others, count=len(others)))
 
     async def _one_by_one(self, ticks: Sequence[Tick], error: StoreDataError) -> None:
         """Something in them cannot be stored: find it, so that the others fire."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import steady_queue
-from steady_queue.aio import events
+from steady_queue import events
 from steady_queue.checks import _OPTIONS
 from steady_queue.configuration import Dispatcher, Options, Worker
 

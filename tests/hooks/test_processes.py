@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -205,17 +205,24 @@ async def test_a_signal_that_means_nothing_is_told_of_and_ends_nobody(
     assert not read(path, "ChildDied")
 
 
-async def test_children_that_are_told_to_stop_at_once_are_told_of_with_the_reason(
-    database: str, tmp_path: Path
-) -> None:
-    told: list[Any] = []
-    for number, patience in ((signal.SIGQUIT, 20), (signal.SIGTERM, 0)):
-        path = tmp_path / number.name
-        gate = tmp_path / f"gate {number.name}"
-        with command(database, "--only-work", patience=patience, setup=KEPT.format(path=str(path))) as process:
-            await tasks.blocks_until_file.aenqueue(str(gate))
-            await prints(process, "began")
-            await stopped(process, number)
-        gate.touch()
-        told += [(len(one["pids"]), one["count"], one["timed_out"]) for one in read(path, "CrewQuitting")]
-    assert told == [(1, 1, False), (1, 1, True)] or told == [(1, 1, False)]
+async def test_children_that_are_told_to_stop_at_once_are_told_of(database: str, tmp_path: Path) -> None:
+    path, gate = tmp_path / "notes", tmp_path / "gate"
+    with command(database, "--only-work", patience=20, setup=KEPT.format(path=str(path))) as process:
+        await tasks.blocks_until_file.aenqueue(str(gate))
+        await prints(process, "began")
+        await stopped(process, signal.SIGQUIT)
+    gate.touch()
+    (told,) = read(path, "CrewQuitting")
+    assert (told["supervisor_pid"], len(told["pids"]), told["timed_out"]) == (process.pid, 1, False)
+    assert len(read(path, "ProcessQuitting")) == 1
+
+
+async def test_children_whose_time_is_over_are_told_of_as_late(database: str, tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    with command(database, "--only-work", patience=0, setup=KEPT.format(path=str(path))) as process:
+        worker = await working(database)
+        await heard(path, worker__on_start=1)
+        os.kill(worker, signal.SIGSTOP)
+        await stopped(process)
+    (told,) = read(path, "CrewQuitting")
+    assert (told["pids"], told["count"], told["timed_out"]) == ([worker], 1, True)

@@ -42,9 +42,9 @@ def in_one_loop(resolved: Resolved, *, shows_status: bool, before_exit: Callable
     loop.run(_alone(resolved, shows_status, before_exit))
 
 
-def supervised(resolved: Resolved, *, shows_status: bool) -> None:
+def supervised(resolved: Resolved, *, shows_status: bool, before_exit: Callable[[], None]) -> None:
     """A process for each worker and dispatcher, kept by this one."""
-    loop.run(_supervisor(resolved, shows_status), is_quick=False)
+    loop.run(_supervisor(resolved, shows_status, before_exit), is_quick=False)
 
 
 def child(given: Orders) -> None:
@@ -62,7 +62,7 @@ async def _alone(resolved: Resolved, shows_status: bool, before_exit: Callable[[
     supervisor = _supervisor_of(options.beside_one_loop(), shows_status, beside=process)
     main = supervisor or process
     if before_exit is not None:
-        process.at_last = partial(_exit_beside_what_runs, process, threads, before_exit)
+        main.at_last = partial(_exit_beside_what_runs, process, threads, before_exit, supervisor)
     if not resolved.drain:  # which ends with empty queues, and not before
         _retire_in_time(process, tally, process.retire)
     else:
@@ -134,10 +134,11 @@ async def _child(given: Orders) -> None:
         raise process.refusal
 
 
-async def _supervisor(resolved: Resolved, shows_status: bool) -> None:
+async def _supervisor(resolved: Resolved, shows_status: bool, before_exit: Callable[[], None]) -> None:
     options = resolved.options
     supervisor = _supervisor_of(options.per_process(), shows_status)
     assert supervisor is not None, "options without a problem run something"
+    supervisor.at_last = lambda: _exit(before_exit) if supervisor.lifecycle.is_left_with_hooks else None
     if resolved.drain:
         supervisor.companions.append(_draining(resolved, supervisor, supervisor.driver).run)
     if shows_status:
@@ -199,9 +200,16 @@ def _status(supervisor: Supervisor | None, process: Process | None, tally: Tally
     return Status(facts=facts, stream=sys.stderr, clock=SystemClock())
 
 
-def _exit_beside_what_runs(process: Process, threads: OtherThreads, before_exit: Callable[[], None]) -> None:
-    """Leave at once if tasks still run: what became of them is written. The interpreter would wait for them."""
-    if process.abandoned or threads.calls or process.lifecycle.is_left_with_hooks:
-        before_exit()
-        logging.shutdown()
-        os._exit(0)
+def _exit_beside_what_runs(
+    process: Process, threads: OtherThreads, before_exit: Callable[[], None], supervisor: Supervisor | None = None
+) -> None:
+    """Leave at once if tasks or hooks still run: the interpreter would wait for them, and all is written."""
+    lifecycles = [main.lifecycle for main in (process, supervisor) if main is not None]
+    if process.abandoned or threads.calls or any(lifecycle.is_left_with_hooks for lifecycle in lifecycles):
+        _exit(before_exit)
+
+
+def _exit(before_exit: Callable[[], None]) -> None:
+    before_exit()
+    logging.shutdown()
+    os._exit(0)

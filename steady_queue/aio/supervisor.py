@@ -66,6 +66,8 @@ class Supervisor:
         self.refusal: ConfigurationError | None = None
         #: Services of whoever runs this supervisor, which live as long as its own.
         self.companions: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        #: Called when all is written: the process ends here if it would have to wait for what cannot be stopped.
+        self.at_last: Callable[[], object] = lambda: None
         #: Set when its children may start.
         self.ready = asyncio.Event()
         self._stop = asyncio.Event()
@@ -166,6 +168,7 @@ class Supervisor:
             self.events.tell(events.SupervisorStopped(name=self.name, pid=os.getpid()))
             with CancelScope(shield=True):
                 await self.lifecycle.exit()
+            self.at_last()
             upkeep.cancel_scope.cancel()
 
     def _tell_left_behind(self, error: StoreError) -> None:

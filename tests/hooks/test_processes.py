@@ -25,21 +25,22 @@ pytestmark = pytest.mark.anyio
 CHILDREN = ("worker", "dispatcher", "scheduler")
 MOMENTS = ("on_start", "on_stop", "on_exit")
 HANGS = """
-import threading
+import asyncio, threading
 from steady_queue import hooks
+
+def sync(actor):
+    threading.Event().wait()
+
+async def stubborn(actor):
+    while True:
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            pass
+
 for moments in hooks.by_kind.values():
     for moment in (moments.on_stop, moments.on_exit):
-        @moment
-        def hangs(actor):
-            threading.Event().wait()
-        @moment
-        async def stubborn(actor):
-            import asyncio
-            while True:
-                try:
-                    await asyncio.sleep(10)
-                except asyncio.CancelledError:
-                    pass
+        moment({hook})
 """
 
 
@@ -178,11 +179,19 @@ async def test_hooks_in_an_apps_ready_and_in_its_tasks_are_found(database: str, 
     assert "error: on purpose in the worker.on_exit hook fail" in printed
 
 
-@pytest.mark.parametrize("arguments", [(), ("--async",)], ids=["supervised", "in one loop"])
-async def test_hooks_that_never_return_do_not_prevent_a_stop(database: str, arguments: tuple[str, ...]) -> None:
-    with command(database, *arguments, setup=HANGS) as process:
+@pytest.mark.parametrize("hook", ["sync", "stubborn"])
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("--async",), ("--async", "--processes", "2")],
+    ids=["supervised", "in one loop", "in one loop with a copy"],
+)
+async def test_hooks_that_never_return_do_not_prevent_a_stop(
+    database: str, arguments: tuple[str, ...], hook: str
+) -> None:
+    with command(database, *arguments, setup=HANGS.format(hook=hook)) as process:
         await prints(process, "started on")
-        await stopped(process)
+        printed = await stopped(process)
+    assert "on_exit hook" in printed
     assert await aside(count, database, "process") == 0
 
 

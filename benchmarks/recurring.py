@@ -151,7 +151,7 @@ class _Heard:
         self._left = count
 
     def __call__(self, event: object) -> None:
-        from steady_queue.aio.events import RecurringEnqueued
+        from steady_queue.events import RecurringEnqueued
 
         if isinstance(event, RecurringEnqueued):
             self._left -= event.count

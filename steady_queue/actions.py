@@ -15,10 +15,12 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from steady_queue.accounts import account
 from steady_queue.compat import TaskResultDoesNotExist
 from steady_queue.descriptions import a_queue, described, some_statuses
 from steady_queue.errands import arun, run
 from steady_queue.errors import JobIsRunning
+from steady_queue.events import QueuePaused, QueueResumed
 from steady_queue.registry import limits_in_force
 from steady_queue.results import parse_id
 from steady_queue.store import hurry, queues, revision, sweep
@@ -207,6 +209,7 @@ def _one(revise: Revision, task: Named) -> Errand[bool]:
     def errand(desk: Desk) -> Steps[bool]:
         revised: Revised = yield revise(desk.sql, [job_id], limits_in_force, promoting=desk.promoting)
         yield revised
+        yield from account(revise, revised)
         if revised.ids:
             return True
         found = yield find_jobs(desk.sql, [job_id])
@@ -226,6 +229,7 @@ def _many(revise: Revision, tasks: Iterable[Named]) -> Errand[list[str]]:
         while batch := list(islice(ids, BATCH)):
             revised: Revised = yield revise(desk.sql, batch, limits_in_force, promoting=desk.promoting)
             yield revised
+            yield from account(revise, revised)
             changed = set(revised.ids)
             done.extend(str(id_) for id_ in batch if id_ in changed)
         return done
@@ -242,6 +246,7 @@ def _retry_where(which: Which) -> Errand[int]:
                 desk.sql, which, place, limits=limits_in_force, promoting=desk.promoting
             )
             yield swept.revised
+            yield from account(revision.retry, swept.revised)
             count += len(swept.revised.ids)
             place = swept.next
         return count
@@ -260,6 +265,7 @@ def _discard_where(statuses: Iterable[Status], which: Which) -> Errand[int]:
                     desk.sql, status, which, place, limits=limits_in_force, spare=promoted, promoting=desk.promoting
                 )
                 yield swept.revised
+                yield from account(revision.discard, swept.revised)
                 promoted.update(swept.revised.promoted)
                 count += len(swept.revised.ids)
                 place = swept.next
@@ -271,6 +277,7 @@ def _discard_where(statuses: Iterable[Status], which: Which) -> Errand[int]:
 def _pause(queue: str) -> Errand[bool]:
     def errand(desk: Desk) -> Steps[bool]:
         changed: bool = yield queues.pause(desk.sql, queue)
+        yield QueuePaused(queue_name=queue, changed=changed)
         return changed
 
     return errand
@@ -281,6 +288,7 @@ def _resume(queue: str) -> Errand[bool]:
         changed: bool = yield queues.resume(desk.sql, queue)
         if changed:
             yield revision.Revised([], wakes=True)
+        yield QueueResumed(queue_name=queue, changed=changed)
         return changed
 
     return errand

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from anyio import CancelScope, create_task_group, move_on_after
 
 from steady_queue.aio.embedding import prepared
+from steady_queue.aio.lifecycle import alone
 from steady_queue.aio.watchdog import EXIT_UNTRUSTED
 from steady_queue.errors import ConfigurationError, SteadyQueueError
 
@@ -182,7 +183,7 @@ class _Runtime:
                 await process.run()
                 error: Exception | None = process.refusal
             except Exception as failure:
-                error = _alone(failure)
+                error = alone(failure)
         if error is not None:
             self._failed(error)
         self.ended.set()
@@ -266,10 +267,3 @@ def _answer(phase: str, problem: str | None) -> Message:
     if problem is None:
         return {"type": f"lifespan.{phase}.complete"}
     return {"type": f"lifespan.{phase}.failed", "message": problem}
-
-
-def _alone(error: Exception) -> Exception:
-    """The error itself, without the task groups that it has left."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

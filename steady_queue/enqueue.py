@@ -27,15 +27,15 @@ from django.db import connections, transaction
 from django.utils import timezone, translation
 
 import steady_queue
-from steady_queue import arguments, wake
+from steady_queue import arguments, events, wake
 from steady_queue.compat import InvalidTask, task_enqueued
 from steady_queue.definition import lane_of
 from steady_queue.errors import EnqueueError, StoreError
 from steady_queue.registry import limits_in_force
-from steady_queue.signals import asend, is_heard, send
-from steady_queue.store.enqueue import DISCARDED, admit, enqueue
+from steady_queue.store.enqueue import admit, enqueue
 from steady_queue.store.identity import new_job_ids
 from steady_queue.store.job import NewJob
+from steady_queue.task_signals import asend, is_heard, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -199,11 +199,11 @@ def _admit(driver: DjangoDriver, stored: Enqueued) -> frozenset[UUID]:
 
 
 def _discard(results: Results, discarded: frozenset[UUID]) -> None:
-    """Tell of the jobs that found no slot, with the same line as the runtime's event."""
+    """Tell of the jobs that found no slot."""
     if discarded:
         results.discard(discarded)
         for id_ in discarded:
-            logger.info(DISCARDED, {"job_id": id_}, extra={"event": "JobDiscarded"})
+            events.tell(events.JobRefused(job_id=id_))
 
 
 def _resend(driver: DjangoDriver, jobs: Sequence[NewJob]) -> Enqueued:

@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
@@ -22,6 +22,8 @@ from steady_queue import native, wake
 from steady_queue.databases import django_driver, queue_alias
 from steady_queue.enqueue import after_commit
 from steady_queue.errors import StoreError
+from steady_queue.events import Event
+from steady_queue.signals import aannounce, announce
 from steady_queue.store.revision import Revised
 
 if TYPE_CHECKING:
@@ -49,7 +51,9 @@ class Rest(NamedTuple):
 
 
 #: A revision among the steps is concluded: what it leaves to be done is done after the commit, and workers are woken.
-Steps = Generator["Operation[Any] | Revised | Rest", Any, T]
+#: An event is told after the commit.
+Step: TypeAlias = "Operation[Any] | Revised | Rest | Event"
+Steps = Generator[Step, Any, T]
 Errand = Callable[[Desk], Steps[T]]
 
 
@@ -82,17 +86,21 @@ async def arun(errand: Errand[T]) -> T:
         return result
 
 
-def _taken(driver: DjangoDriver, step: Operation[Any] | Revised | Rest) -> Any:
+def _taken(driver: DjangoDriver, step: Step) -> Any:
     if isinstance(step, Rest):
         return time.sleep(step.seconds)
+    if isinstance(step, Event):
+        return after_commit(driver, partial(announce, step))
     if isinstance(step, Revised):
         return after_commit(driver, partial(_conclude, driver, step)) if step.wakes else None
     return driver.run(step)
 
 
-async def _ataken(alias: str, driver: AsyncDriver, step: Operation[Any] | Revised | Rest) -> Any:
+async def _ataken(alias: str, driver: AsyncDriver, step: Step) -> Any:
     if isinstance(step, Rest):
         return await asyncio.sleep(step.seconds)
+    if isinstance(step, Event):
+        return await aannounce(step)
     if isinstance(step, Revised):
         return await wake.atell(alias, driver) if step.wakes else None
     return await driver.run(step)

@@ -1,63 +1,80 @@
-"""The framework's signals, sent so that they cost nothing when nobody but its own log listens.
+"""Signals of operation, for code that would rather connect to a Django signal than register a hook.
 
-Django's `asend` hops to a thread for each sync receiver, and its own log receivers are sync: over 100 µs for a line
-that is usually not even logged. Those are called inline; only receivers that the user connected are worth a hop.
+    process_started, process_stopped     what runs in this process: worker, dispatcher, scheduler or supervisor
+    process_restarted                    sent by a supervisor that has filled the place of a child
+    queue_paused, queue_resumed          by whom and wherever it was done, after the commit
+
+Of a process they tell `process_kind`, `process_name`, `pid`, `hostname` and `metadata`; when it has stopped also
+`error`, None after a stop that was asked for; when it was restarted also `exitcode` (None while it still ends),
+`replacement_pid` and `supervisor_pid`. Of a queue, `queue_name` and `changed`: whether it was not so before.
+
+A receiver that raises is reported and does no harm. Those of tasks are the framework's: see task_signals.py.
 """
 
 from __future__ import annotations
 
-import logging
+import traceback
 from typing import TYPE_CHECKING, Any
 
-from asgiref.sync import sync_to_async
+from django.dispatch import Signal
 
-from steady_queue.compat import FRAMEWORK, task_enqueued, task_finished, task_started
-from steady_queue.compat import signals as framework_signals
+from steady_queue.events import QueuePaused, QueueResumed, RuntimeFault, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from django.dispatch import Signal
+    from steady_queue.events import Event
 
-    from steady_queue.compat import BaseTaskBackend, TaskResult
 
-_logger = logging.getLogger(FRAMEWORK)
-#: The framework's own receivers, which only write log lines, and the level of those lines.
-_OWN: dict[Signal, tuple[Callable[..., Any], int]] = {
-    task_enqueued: (framework_signals.log_task_enqueued, logging.DEBUG),
-    task_started: (framework_signals.log_task_started, logging.INFO),
-    task_finished: (framework_signals.log_task_finished, logging.INFO),
+class ProcessLifecycle:
+    """The sender of what is told of processes."""
+
+
+class QueueLifecycle:
+    """The sender of what is told of queues."""
+
+
+process_started = Signal()
+process_stopped = Signal()
+process_restarted = Signal()
+queue_paused = Signal()
+queue_resumed = Signal()
+
+_NAMES = {
+    process_started: "process_started",
+    process_stopped: "process_stopped",
+    process_restarted: "process_restarted",
+    queue_paused: "queue_paused",
+    queue_resumed: "queue_resumed",
 }
-
-#: For each signal and sender: which receivers were connected when it was last looked at, and the answer.
-_known: dict[tuple[Signal, type[BaseTaskBackend]], tuple[list[Any], bool]] = {}
+_OF_QUEUES = {QueuePaused: queue_paused, QueueResumed: queue_resumed}
 
 
-def is_heard(signal: Signal, sender: type[BaseTaskBackend]) -> bool:
-    """Whether anybody would notice the signal: a receiver of the user's, or the framework's log."""
-    return _logger.isEnabledFor(_OWN[signal][1]) or has_receivers(signal, sender)
+def announce(event: Event) -> None:
+    """Tell an event, and send the signal that goes with it if there is one."""
+    tell(event)
+    signal = _OF_QUEUES.get(type(event))
+    if signal is not None:
+        for fault in faults(signal, signal.send_robust(sender=QueueLifecycle, **vars(event))):
+            tell(fault)
 
 
-def has_receivers(signal: Signal, sender: type[BaseTaskBackend]) -> bool:
-    """Whether the user connected a receiver. Asked for every job, so it is looked up only when they change."""
-    keys = [entry[0] for entry in signal.receivers]
-    known = _known.get((signal, sender))
-    if known is None or known[0] != keys:
-        sync_receivers, async_receivers = signal._live_receivers(sender)
-        users = bool(async_receivers) or any(receiver is not _OWN[signal][0] for receiver in sync_receivers)
-        known = _known[signal, sender] = (keys, users)
-    return known[1]
+async def aannounce(event: Event) -> None:
+    tell(event)
+    signal = _OF_QUEUES.get(type(event))
+    if signal is not None:
+        for fault in faults(signal, await signal.asend_robust(sender=QueueLifecycle, **vars(event))):
+            tell(fault)
 
 
-def send(signal: Signal, sender: type[BaseTaskBackend], results: Iterable[TaskResult[Any]]) -> None:
-    """Tell what happened. A receiver that fails is logged: it happened all the same."""
-    for result in results:
-        signal.send_robust(sender=sender, task_result=result)
-
-
-async def asend(signal: Signal, sender: type[BaseTaskBackend], results: Iterable[TaskResult[Any]]) -> None:
-    """The same from async code, with a hop to a thread only for receivers that the user connected."""
-    if has_receivers(signal, sender):
-        await sync_to_async(send, thread_sensitive=True)(signal, sender, list(results))
-    else:
-        send(signal, sender, results)
+def faults(signal: Signal, answers: Iterable[tuple[Any, Any]]) -> list[RuntimeFault]:
+    """What became of the receivers that raised."""
+    return [
+        RuntimeFault(
+            where=f"the receiver {getattr(receiver, '__qualname__', receiver)} of {_NAMES[signal]}",
+            error="".join(traceback.format_exception(answer)),
+            exception=answer,
+        )
+        for receiver, answer in answers
+        if isinstance(answer, BaseException)
+    ]

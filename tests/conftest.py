@@ -160,5 +160,17 @@ def proxy(database: str, servers: dict[str, Postgres | MariaDB]) -> Iterator[Pro
 
 
 @pytest.fixture
+def behind(database: str, proxy: Proxy) -> Iterator[str]:
+    """The way to the database over the proxy, for a process under test alone."""
+    from tests.support.aliases import extra_database, twin_settings
+
+    # asyncpg complains of a connection that is lost and given up at once while it asks for encryption.
+    options = {"sslmode": "disable"} if database == "postgres" else {}
+    settings = twin_settings(database, options=options, HOST=proxy.host, PORT=proxy.port)
+    with extra_database(f"{database}_behind", settings) as alias:
+        yield alias
+
+
+@pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, object]]:
     return "asyncio", {"debug": True}

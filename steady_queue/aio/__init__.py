@@ -12,15 +12,16 @@
 Around it: dispatcher.py (jobs whose time has come), scheduler.py, timetable.py and firing.py (recurring tasks),
 maintenance.py (dead processes, lost slots, old jobs), heartbeat.py and trust.py (is this process still believed alive),
 watchdog.py (is its loop still going), stopping.py (what becomes of running tasks), outage.py (the database is away),
-events.py (what is told of all this), connections.py, starting.py and admission.py (before it works). services.py builds
-them, process.py runs them; `running()` in embedding.py puts that into any loop.
+../events (what is told of all this), lifecycle.py and actors.py (hooks and signals of what starts and stops),
+connections.py, starting.py and admission.py (before it works). services.py builds them, process.py runs them;
+`running()` in embedding.py puts that into any loop.
 
 Processes of our own, in the order of their lives:
 
     launch.py              from options to an exit status: alone, supervisor or child            loop.py, signals.py
     pidfile.py             one at a time
     supervisor.py          the process that keeps the others                                     status.py, draining.py
-    crew.py                starts, hears, replaces and stops them                                child.py
+    crew.py                starts, hears, replaces and stops them                                child.py, restarts.py
     tether.py              a child's end of the line                                             tally.py, retirement.py
     undertaker.py          what becomes of the tasks of one that has ended
 """

@@ -8,13 +8,14 @@ affair: nobody waits for the database here.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from dataclasses import dataclass
 from functools import reduce
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from steady_queue.aio import events
+from steady_queue import events
 from steady_queue.aio.child import Child, End, new_orders, what
 from steady_queue.aio.status import Facts
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.bell import Bell
     from steady_queue.aio.clock import Clock
-    from steady_queue.aio.events import Events
     from steady_queue.configuration import Options
+    from steady_queue.events import Events
 
 #: A child that lived shorter died young, in seconds.
 YOUNG = 10.0
@@ -52,6 +53,17 @@ class Post:
     #: How many children in a row died young, and when the next may start.
     died_young: int = 0
     not_before: float = 0.0
+    #: Whom the next takes the place of, and how it ended, once it has.
+    before: Child | None = None
+    status: int | None = None
+
+
+class Replacement(NamedTuple):
+    """A child that was started in the place of another, which has ended with `status` unless it retires (None)."""
+
+    before: Child
+    status: int | None
+    child: Child
 
 
 class Crew:
@@ -67,6 +79,7 @@ class Crew:
         shutdown_timeout: float,
         ended: Callable[[End], None],
         refused: Callable[[str], None],
+        replaced: Callable[[Replacement], None],
         bell: Bell,
         clock: Clock,
         events: Events,
@@ -82,12 +95,14 @@ class Crew:
         self._ended = ended
         #: Told why the very first child of a post did not start: the others would not either.
         self._refused = refused
+        self._replaced = replaced
         self._clock = clock
         self._events = events
         self._loop = asyncio.get_running_loop()
         self._stop_by = self._quit_by = self._kill_by = inf
         self._looked = clock.monotonic()
         self._before = Facts()
+        self._is_told_to_quit = False
 
     @property
     def children(self) -> list[Child]:
@@ -125,14 +140,20 @@ class Crew:
         if not self.is_stopping:
             self._quit_by = self._clock.monotonic() + self._shutdown_timeout + QUIT_AFTER
             self._tell_all(signal.SIGTERM)
-            self._events.tell(events.CrewStopping(count=len(self.children), seconds=self._shutdown_timeout))
+            self._events.tell(events.CrewStopping(**self._whom, seconds=self._shutdown_timeout))
             self.bell.ring()
 
     def quit(self) -> None:
         """Let all children stop at once."""
         now = self._clock.monotonic()
+        self._is_told_to_quit = True
         self._quit_by = min(self._quit_by, now)
         self.bell.ring()
+
+    @property
+    def _whom(self) -> dict[str, Any]:
+        pids = [child.pid for child in self.children]
+        return {"supervisor_pid": os.getpid(), "pids": pids, "count": len(pids)}
 
     def _tell_all(self, number: signal.Signals) -> None:
         for child in self.children:
@@ -163,6 +184,8 @@ class Crew:
         elif now >= self._quit_by and self._kill_by == inf:
             self._kill_by = now + KILL_AFTER
             self._tell_all(signal.SIGQUIT)
+            if self.children:
+                self._events.tell(events.CrewQuitting(**self._whom, timed_out=not self._is_told_to_quit))
 
     def _reap(self, now: float) -> None:
         for child in self.children:
@@ -178,7 +201,8 @@ class Crew:
             self._ended(end)
         for post in self.posts:
             if post.child is not None and post.retired is None and post.child.state.get("retiring"):
-                post.retired, post.child = post.child, None
+                post.retired, post.before, post.status = post.child, post.child, None
+                post.child = None
 
     def _remove(self, child: Child, end: End, now: float) -> None:
         lived = now - child.started
@@ -191,7 +215,7 @@ class Crew:
         if child is post.retired:
             post.retired = None
         else:
-            post.child = None
+            post.child, post.before, post.status = None, child, end.status
             # Nobody who leaves as told, or lived for long, is to blame.
             post.died_young = post.died_young + 1 if lived < YOUNG and not end.was_told else 0
             if post.died_young > 1:
@@ -215,13 +239,28 @@ class Crew:
         except OSError as error:  # no memory, no descriptors, no processes left: as if it had died young
             post.died_young += 1
             post.not_before = now + min(LONGEST, SHORTEST * 2**post.died_young)
-            self._events.tell(events.RuntimeFault(where="starting a process", error=str(error)))
+            self._events.tell(events.RuntimeFault(where="starting a process", error=str(error), exception=error))
             return
         post.child = child
         self._loop.add_reader(child.line, self._hear, child)
         if child.exit is not None:
             self._loop.add_reader(child.exit, self.bell.ring)
         self._events.tell(events.ChildStarted(pid=child.pid, what=what(child.options)))
+        if post.before is not None:
+            self._tell_replaced(Replacement(post.before, post.status, child))
+            post.before = None
+
+    def _tell_replaced(self, done: Replacement) -> None:
+        self._events.tell(
+            events.ChildReplaced(
+                supervisor_pid=os.getpid(),
+                pid=done.before.pid,
+                status=done.status,
+                replacement_pid=done.child.pid,
+                what=what(done.child.options),
+            )
+        )
+        self._replaced(done)
 
     def _hear(self, child: Child) -> None:
         if not child.listen(self._clock.monotonic()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steady_queue.aio import events
+from steady_queue import events
 from steady_queue.registry import limits_in_force
 from steady_queue.store.dispatch import dispatch, next_due
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.bell import Bell
     from steady_queue.aio.clock import Clock
-    from steady_queue.aio.events import Events
     from steady_queue.aio.outage import Outage
+    from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
 
 #: How long to wait for a job that is due while somebody else holds it, in seconds.
@@ -56,7 +56,12 @@ class Dispatcher:
     async def run(self) -> None:
         while True:
             try:
+                began = self._clock.monotonic()
                 due_in = await self._driver.run(next_due(self._driver.sql))
+                if self._events.hears(events.Polled):
+                    took = (self._clock.monotonic() - began) * 1000
+                    found = int(due_in is not None and due_in <= 0)
+                    self._events.tell(events.Polled(actor=self.name, found=found, milliseconds=took))
                 is_behind = due_in is not None and due_in <= 0 and await self._dispatch()
             except Exception as error:
                 await self._outage.wait(self.name, error)
@@ -74,12 +79,19 @@ class Dispatcher:
 
     async def _dispatch(self) -> bool:
         """Move a batch; False when there was nothing that could be moved."""
+        began = self._clock.monotonic()
         done = await self._driver.run(dispatch(self._driver.sql, self._batch_size, limits_in_force))
         if not done.moved:
             return False
-        stayed = done.moved - len(done.discarded)
-        self._events.tell(events.JobsDispatched(count=stayed, discarded=len(done.discarded)))
+        self._events.tell(
+            events.JobsDispatched(
+                batch_size=self._batch_size,
+                count=done.moved - len(done.discarded),
+                discarded=len(done.discarded),
+                milliseconds=(self._clock.monotonic() - began) * 1000,
+            )
+        )
         for id_ in done.discarded:
-            self._events.tell(events.JobDiscarded(job_id=id_))
+            self._events.tell(events.JobRefused(job_id=id_))
         await self._made_ready()
         return True

@@ -19,9 +19,9 @@ from steady_queue.aio.reports import report_of
 from steady_queue.aio.tidiness import tidy_connections
 from steady_queue.compat import TaskContext, task_backends, task_finished, task_started
 from steady_queue.definition import lane_of
-from steady_queue.signals import asend, is_heard, send
 from steady_queue.store.job import Lane
 from steady_queue.store.outcome import Failed, Finished
+from steady_queue.task_signals import asend, is_heard, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable

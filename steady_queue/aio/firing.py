@@ -9,8 +9,7 @@ from anyio import CancelScope
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections
 
-from steady_queue import arguments
-from steady_queue.aio import events
+from steady_queue import arguments, events
 from steady_queue.aio.reports import report_of
 from steady_queue.catch_up import LATE, chosen
 from steady_queue.enqueue import stored_calls
@@ -26,9 +25,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.aio.breath import Breath
-    from steady_queue.aio.events import Events
     from steady_queue.aio.timetable import Planned
+    from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.tick import Ticked
 
 #: So many ticks are enqueued in one transaction: the drivers write each statement of it without a pause.
 BATCH = 100
@@ -100,14 +100,9 @@ class Firing:
             await self._enqueue(ticks[:middle], elsewhere)
             await self._enqueue(ticks[middle:], elsewhere)
             return
+        self._tell(ticks, done)
         if not done.ids:
             return
-        stayed = len(done.ids) - len(done.discarded)
-        self._events.tell(events.RecurringEnqueued(count=stayed, discarded=len(done.discarded)))
-        if done.discarded:
-            for one in ticks:
-                if one.id in done.discarded:
-                    self._events.tell(events.RecurringDiscarded(key=one.task_key, run_at=one.run_at))
         await self._made_ready()
         for id_ in done.ids:
             if id_ in elsewhere:
@@ -124,9 +119,22 @@ class Firing:
         except Exception as error:  # of somebody else's backend
             self._not_enqueued(new.task_key, error)
 
+    def _tell(self, ticks: Sequence[Tick], done: Ticked) -> None:
+        ours = set(done.ids)
+        stayed = len(ours) - len(done.discarded)
+        if stayed and self._events.hears(events.RecurringEnqueued):
+            told = [(one.task_key, one.run_at, one.id) for one in ticks if one.id in ours - done.discarded]
+            self._events.tell(events.RecurringEnqueued(ticks=told, count=stayed, discarded=len(done.discarded)))
+        if len(ours) < len(ticks) and self._events.hears(events.RecurringSkipped):
+            others = [(one.task_key, one.run_at) for one in ticks if one.id not in ours]
+            self._events.tell(events.RecurringSkipped(ticks=others, count=len(others)))
+        for one in ticks if done.discarded else ():
+            if one.id in done.discarded:
+                self._events.tell(events.RecurringDiscarded(key=one.task_key, run_at=one.run_at))
+
     def _not_enqueued(self, key: str, error: Exception) -> None:
-        fault = f"recurring task {key!r} was not enqueued: {report_of(error).traceback}"
-        self._events.tell(events.RuntimeFault(where=self.name, error=fault))
+        told = report_of(error).traceback
+        self._events.tell(events.RecurringFailed(key=key, error=told, exception=error))
 
 
 async def _moments(planned: Planned, now: datetime) -> tuple[list[datetime], datetime]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from steady_queue.aio import events
+from steady_queue import events
 from steady_queue.aio.outage import LONGEST
 from steady_queue.errors import StoreError, StoreUnavailable
 from steady_queue.store.process import heartbeat, register
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from steady_queue.aio.clock import Clock
-    from steady_queue.aio.events import Events
     from steady_queue.aio.outage import Outage
     from steady_queue.aio.trust import Trust
+    from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.process import NewProcess
     from steady_queue.store.statement import Operation
@@ -73,16 +73,32 @@ class Heartbeat:
 
     async def register(self) -> None:
         """Add this process's row, however long the database takes."""
+        is_told = False
         while True:
             sent = self._clock.monotonic()
             try:
                 await self._within_deadline(register(self._driver.sql, self._process))
             except StoreError as error:
+                if not is_told:
+                    self._events.tell(events.ProcessRegistrationFailed(**self._who, error=str(error)))
+                    is_told = True
                 await self._outage.wait(self.name, error)
                 continue
             self._outage.over(self.name)
             self._trust.renew(sent)
+            self._events.tell(events.ProcessRegistered(**self._who))
             return
+
+    @property
+    def _who(self) -> dict[str, Any]:
+        row = self._process
+        return {
+            "process_id": row.id,
+            "kind": row.kind,
+            "name": row.name,
+            "pid": row.pid,
+            "hostname": row.hostname,
+        }
 
     async def run(self) -> None:
         while True:
@@ -103,7 +119,7 @@ class Heartbeat:
             if not is_known:
                 self._was_buried, polled = True, None
                 await self._within_deadline(register(self._driver.sql, self._process))
-                self._events.tell(events.ProcessRegistered(name=self._process.name, again=" again"))
+                self._events.tell(events.ProcessRegisteredAgain(**self._who))
                 self._steady_since = sent
             if self._was_buried:
                 await self._buried()

@@ -13,12 +13,12 @@ from steady_queue.aio import loop
 from steady_queue.aio.child import line_of
 from steady_queue.aio.clock import SystemClock
 from steady_queue.aio.draining import Draining
-from steady_queue.aio.events import Events, log
 from steady_queue.aio.retirement import Retirement
 from steady_queue.aio.signals import obeyed
 from steady_queue.aio.status import Facts, Status
 from steady_queue.aio.tally import Tally
 from steady_queue.errors import ConfigurationError
+from steady_queue.events import Events, Subscription, UnhandledSignal, log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,9 +43,9 @@ def in_one_loop(resolved: Resolved, *, shows_status: bool, before_exit: Callable
     loop.run(_alone(resolved, shows_status, before_exit))
 
 
-def supervised(resolved: Resolved, *, shows_status: bool) -> None:
+def supervised(resolved: Resolved, *, shows_status: bool, before_exit: Callable[[], None]) -> None:
     """A process for each worker and dispatcher, kept by this one."""
-    loop.run(_supervisor(resolved, shows_status), is_quick=False)
+    loop.run(_supervisor(resolved, shows_status, before_exit), is_quick=False)
 
 
 def child(given: Orders) -> None:
@@ -59,18 +59,23 @@ async def _alone(resolved: Resolved, shows_status: bool, before_exit: Callable[[
     options = resolved.options
     tally = Tally(options.max_tasks)
     threads = _other_threads()
-    process = prepared(options, events=Events([log, tally]))
+    process = prepared(options, events=Events([log, Subscription(tally, Tally.KINDS)]))
     supervisor = _supervisor_of(options.beside_one_loop(), shows_status, beside=process)
     main = supervisor or process
     if before_exit is not None:
-        process.at_last = partial(_exit_beside_what_runs, process, threads, before_exit)
+        main.at_last = partial(_exit_beside_what_runs, process, threads, before_exit, supervisor)
     if not resolved.drain:  # which ends with empty queues, and not before
         _retire_in_time(process, tally, process.retire)
     else:
         process.companions.append(_draining(resolved, main, process.services.upkeep).run)
     if shows_status:
         process.companions.append(_status(supervisor, process, tally).run)
-    with obeyed(stop=main.stop_by_signal, quit_now=main.quit_by_signal, for_good=before_exit is not None):
+    with obeyed(
+        stop=main.stop_by_signal,
+        quit_now=main.quit_by_signal,
+        stray=_told_by(main.events),
+        for_good=before_exit is not None,
+    ):
         await main.run()
     if refusal := process.refusal or (supervisor.refusal if supervisor else None):
         raise refusal
@@ -100,7 +105,7 @@ async def _child(given: Orders) -> None:
             process_id=given.id,
             supervisor_id=given.supervisor_id,
             leave_to_supervisor=tether.hand_over,
-            events=Events([log, tally]),
+            events=Events([log, Subscription(tally, Tally.KINDS)]),
             leave=leave,
         )
     except ConfigurationError as error:
@@ -128,22 +133,24 @@ async def _child(given: Orders) -> None:
     process.at_last = partial(_exit_beside_what_runs, process, threads, lambda: None)
     process.companions.append(tether.run)
     _retire_in_time(process, tally, retire)
-    with obeyed(stop=stop, quit_now=quit_now, for_good=True):
+    with obeyed(stop=stop, quit_now=quit_now, stray=_told_by(process.events), for_good=True):
         tether.watch(stop)
         await process.run()
     if process.refusal is not None:
         raise process.refusal
 
 
-async def _supervisor(resolved: Resolved, shows_status: bool) -> None:
+async def _supervisor(resolved: Resolved, shows_status: bool, before_exit: Callable[[], None]) -> None:
     options = resolved.options
     supervisor = _supervisor_of(options.per_process(), shows_status)
     assert supervisor is not None, "options without a problem run something"
+    supervisor.at_last = lambda: _exit(before_exit) if supervisor.lifecycle.is_left_with_hooks else None
     if resolved.drain:
         supervisor.companions.append(_draining(resolved, supervisor, supervisor.driver).run)
     if shows_status:
         supervisor.companions.append(_status(supervisor, None, None).run)
-    with obeyed(stop=supervisor.stop_by_signal, quit_now=supervisor.quit_by_signal, for_good=True):
+    stray = _told_by(supervisor.events)
+    with obeyed(stop=supervisor.stop_by_signal, quit_now=supervisor.quit_by_signal, stray=stray, for_good=True):
         await supervisor.run()
     if supervisor.refusal is not None:
         raise supervisor.refusal
@@ -156,6 +163,12 @@ def _supervisor_of(posts: Sequence[Options], shows_status: bool, beside: Process
     from steady_queue.aio.supervisor import Supervisor
 
     return Supervisor(posts, beside=beside, every=OFTEN if shows_status else None)
+
+
+def _told_by(told: Events) -> Callable[[str], object]:
+    """What is done about a signal that means nothing: in the loop, as its handler may interrupt anything."""
+    loop = asyncio.get_running_loop()
+    return lambda name: loop.call_soon_threadsafe(told.tell, UnhandledSignal(signal=name))
 
 
 def _other_threads() -> OtherThreads:
@@ -193,9 +206,16 @@ def _status(supervisor: Supervisor | None, process: Process | None, tally: Tally
     return Status(facts=facts, stream=sys.stderr, clock=SystemClock())
 
 
-def _exit_beside_what_runs(process: Process, threads: OtherThreads, before_exit: Callable[[], None]) -> None:
-    """Leave at once if tasks still run: what became of them is written. The interpreter would wait for them."""
-    if process.abandoned or threads.calls:
-        before_exit()
-        logging.shutdown()
-        os._exit(0)
+def _exit_beside_what_runs(
+    process: Process, threads: OtherThreads, before_exit: Callable[[], None], supervisor: Supervisor | None = None
+) -> None:
+    """Leave at once if tasks or hooks still run: the interpreter would wait for them, and all is written."""
+    lifecycles = [main.lifecycle for main in (process, supervisor) if main is not None]
+    if process.abandoned or threads.calls or any(lifecycle.is_left_with_hooks for lifecycle in lifecycles):
+        _exit(before_exit)
+
+
+def _exit(before_exit: Callable[[], None]) -> None:
+    before_exit()
+    logging.shutdown()
+    os._exit(0)

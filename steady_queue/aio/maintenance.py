@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import steady_queue
-from steady_queue.aio import events
+from steady_queue import events
 from steady_queue.aio.identity import is_gone
 from steady_queue.aio.queues import expand
 from steady_queue.aio.reports import report
@@ -26,11 +26,11 @@ from steady_queue.store import maintenance as store
 from steady_queue.store.overrun import let_go
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from uuid import UUID
 
-    from steady_queue.aio.events import Events
     from steady_queue.aio.outage import Outage
+    from steady_queue.events import Events
     from steady_queue.store.burial import Registered
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.job import Lane
@@ -141,7 +141,7 @@ class Maintenance:
         if taken := (running & self._running_claims()) - claims.keys():
             self._taken(taken, buried)
         if count:
-            self._events.tell(events.ClaimsReconciled(count=count))
+            self._events.tell(events.ClaimsReconciled(process_id=self._process_id, count=count))
             await self._made_ready()
 
     def _release(self, claims: Mapping[UUID, UUID]) -> Operation[int]:
@@ -174,12 +174,23 @@ class Maintenance:
             )
             if buried is None:
                 return
-            self._events.tell(events.ProcessPruned(name=buried.process.name, reason=reason, jobs=buried.jobs))
+            dead = buried.process
+            self._events.tell(
+                events.ProcessPruned(process_id=dead.id, name=dead.name, reason=reason, jobs=len(buried.jobs))
+            )
+            self._tell_failed(dead.id, buried.jobs, why(dead))
 
     async def _fail_orphans(self) -> None:
         error = report(ProcessMissingError, "the process that claimed the task is not registered")
-        while count := await self._run(burial.fail_orphans(self._sql, error, limits_in_force)):
-            self._events.tell(events.OrphansFailed(jobs=count))
+        while jobs := await self._run(burial.fail_orphans(self._sql, error, limits_in_force)):
+            self._events.tell(events.OrphansFailed(jobs=len(jobs)))
+            self._tell_failed(None, jobs, error)
+
+    def _tell_failed(self, process_id: UUID | None, jobs: Sequence[UUID], error: ErrorReport) -> None:
+        if jobs:
+            self._events.tell(
+                events.JobsFailed(process_id=process_id, job_ids=jobs, count=len(jobs), error=error.message)
+            )
 
     async def _free_ownerless(self) -> None:
         period = steady_queue.default_concurrency_control_period
@@ -202,7 +213,7 @@ class Maintenance:
                 break
             after = next_key
         if total:
-            self._events.tell(events.JobsPromoted(count=total))
+            self._events.tell(events.JobsPromoted(by="maintenance", count=total))
         return total
 
     async def _clear(self, clear: Callable[[], Operation[int]], which: str) -> None:

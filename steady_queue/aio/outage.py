@@ -6,13 +6,13 @@ import asyncio
 import random
 from typing import TYPE_CHECKING
 
-from steady_queue.aio import events
+from steady_queue import events
 from steady_queue.aio.reports import report_of
 from steady_queue.errors import StoreBug, StoreError
 
 if TYPE_CHECKING:
     from steady_queue.aio.clock import Clock
-    from steady_queue.aio.events import Events
+    from steady_queue.events import Events
 
 #: Pauses between tries grow from the first to the second, in seconds.
 SHORTEST, LONGEST = 0.05, 2.0
@@ -34,12 +34,12 @@ class Outage:
     async def wait(self, service: str, error: Exception, *, at_most: float = LONGEST) -> None:
         """Pause before the next try. An error that is not the database's is a fault of ours: survived, and shown."""
         if not isinstance(error, StoreError):
-            self._events.tell(events.RuntimeFault(where=service, error=report_of(error).traceback))
+            self._events.tell(events.RuntimeFault(where=service, error=report_of(error).traceback, exception=error))
         elif service not in self._since:
             self._since[service] = self._clock.monotonic()
-            self._events.tell(events.DatabaseLost(service=service, error=str(error)))
+            self._events.tell(events.DatabaseLost(service=service, error=str(error), exception=error))
         elif isinstance(error, StoreBug):
-            self._events.tell(events.RuntimeFault(where=service, error=str(error)))
+            self._events.tell(events.RuntimeFault(where=service, error=str(error), exception=error))
         pause = self._pauses.get(service, SHORTEST)
         self._pauses[service] = min(LONGEST, pause * 2)
         await asyncio.sleep(min(at_most, pause * random.uniform(0.5, 1)))

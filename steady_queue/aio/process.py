@@ -16,17 +16,18 @@ from uuid import UUID, uuid4
 from anyio import CancelScope, create_task_group, current_time, move_on_after
 
 import steady_queue
-from steady_queue import wake
-from steady_queue.aio import events
+from steady_queue import events, wake
+from steady_queue.aio.actors import actors_of
 from steady_queue.aio.clock import SystemClock
-from steady_queue.aio.events import Events
 from steady_queue.aio.identity import describe, hostname, process_name
+from steady_queue.aio.lifecycle import Lifecycle
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.reports import report
 from steady_queue.aio.services import Services
 from steady_queue.aio.starting import admit, unless_stopped
 from steady_queue.databases import is_in_memory, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError
+from steady_queue.events import Events
 from steady_queue.processes import ProcessExitError
 from steady_queue.store.burial import end
 from steady_queue.store.process import NewProcess
@@ -83,10 +84,14 @@ class Process:
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._flush_within = inf
+        self._stop_within: float | None = None
+        self._is_quitting = False
         self._flushing = CancelScope()
+        row = self._row()
+        self.lifecycle = Lifecycle(list(actors_of(options, row)), events=self.events)
         self.services = Services(
             options,
-            self._row(),
+            row,
             alias=self.alias,
             is_stopping=self._stop.is_set,
             leave=leave,
@@ -123,6 +128,10 @@ class Process:
                 if not self._stop.is_set():
                     await self._work(upkeep)
                 upkeep.cancel_scope.cancel()
+        except Exception as error:
+            with CancelScope(shield=True):
+                await self.lifecycle.exit(error)
+            raise
         finally:
             self.ready.set()
             end_local()
@@ -147,6 +156,9 @@ class Process:
             self.stop()
 
     async def _take_in(self) -> None:
+        await unless_stopped(self._stop, self.lifecycle.start)
+        if self._stop.is_set():
+            return
         async with create_task_group() as intake:
             for worker in self.services.workers:
                 intake.start_soon(worker.run)
@@ -167,12 +179,19 @@ class Process:
         """Stop, and let tasks run for so long, or the `shutdown_timeout`; more than once does no harm."""
         self._stop.set()
         self._flush(within=FLUSH_WITHIN)
-        self.services.stopping.allow(steady_queue.shutdown_timeout.total_seconds() if seconds is None else seconds)
+        seconds = steady_queue.shutdown_timeout.total_seconds() if seconds is None else seconds
+        self._stop_within = seconds if self._stop_within is None else min(seconds, self._stop_within)
+        self.services.stopping.allow(seconds)
+        self.lifecycle.allow(seconds)
 
     def quit(self) -> None:
         """Stop without waiting for tasks: what has ended is written if that takes no longer than a moment."""
+        if not self._is_quitting:
+            self._is_quitting = True
+            self.events.tell(events.ProcessQuitting(name=self.name, running=len(self.services.stopping.running)))
         self.stop(0.0)
         self._flush(within=QUIT_WITHIN)
+        self.lifecycle.hurry()
 
     def retire(self) -> None:
         """Take no more tasks, and stop when those that run have ended and are settled, however long that takes."""
@@ -195,8 +214,11 @@ class Process:
         """Stop the tasks, settle what ended, and leave."""
         self.ready.set()
         running, before = len(self.services.stopping.running), self.services.stopping.released
-        self.events.tell(events.ProcessStopping(name=self.name, running=running))
-        await self.services.stopping.drain()
+        self.events.tell(events.ProcessStopping(name=self.name, running=running, seconds=self._stop_within))
+        async with create_task_group() as leaving:
+            # Beside the tasks that are left: a hook that takes long costs them nothing.
+            leaving.start_soon(self.lifecycle.stop)
+            await self.services.stopping.drain()
         await self.before_sign_off()
         with CancelScope(deadline=current_time() + self._flush_within) as self._flushing:
             await self.services.settler.drained.wait()
@@ -206,7 +228,8 @@ class Process:
                 await self._sign_off()
             except StoreError as error:
                 # Nothing is lost: without a heartbeat others will find what is left.
-                self.events.tell(events.RuntimeFault(where="stopping", error=str(error)))
+                who: dict[str, Any] = {"process_id": self.id, "name": self.name}
+                self.events.tell(events.ProcessDeregistrationFailed(**who, error=str(error), exception=error))
         # Once more, also when the database is away: what has ended by now was not written, and must not run again.
         self._leave_to_supervisor(self.services.unfinished_claims())
         self.services.stopping.abandon()
@@ -214,6 +237,7 @@ class Process:
             self.events.tell(events.OutcomesUnwritten(count=unwritten))
         released = self.services.stopping.released - before
         self.events.tell(events.ProcessStopped(name=self.name, released=released, abandoned=self.abandoned))
+        await self.lifecycle.exit()
         self.at_last()
 
     async def _sign_off(self) -> None:
@@ -224,7 +248,13 @@ class Process:
         running = self.services.unfinished_claims()
         if not running or not self._leave_to_supervisor(running):
             error = report(ProcessExitError, f"{self.name} stopped before the task did")
-            await self.services.upkeep.run(end(self.services.upkeep.sql, self.id, self.name, error))
+            fates = await self.services.upkeep.run(end(self.services.upkeep.sql, self.id, self.name, error))
+            failed = list(fates.failed)
+            if failed:
+                self.events.tell(
+                    events.JobsFailed(process_id=self.id, job_ids=failed, count=len(failed), error=error.message)
+                )
+            self.events.tell(events.ProcessDeregistered(process_id=self.id, name=self.name, claims=len(failed)))
 
     @property
     def abandoned(self) -> int:

@@ -7,13 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steady_queue.aio import events
+from steady_queue import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steady_queue.aio.events import Events
     from steady_queue.aio.tally import Tally
+    from steady_queue.events import Events
 
 #: How often it looks, in seconds.
 LOOK_EVERY = 0.5

@@ -12,11 +12,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import steady_queue
-from steady_queue.aio import events
+from steady_queue import events
 from steady_queue.aio.breath import Breath
 from steady_queue.aio.firing import BATCH, Firing
 from steady_queue.aio.timetable import Timetable
-from steady_queue.errors import UnknownTaskError
+from steady_queue.errors import ConfigurationError, UnknownTaskError
 from steady_queue.registry import may_be_ours
 from steady_queue.store import recurring
 from steady_queue.store.tick import clear_ticks
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from steady_queue.aio.clock import Clock
-    from steady_queue.aio.events import Events
     from steady_queue.aio.outage import Outage
+    from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.recurring import Entry, NewEntry
 
@@ -66,6 +66,7 @@ class Scheduler:
         self._asked = 0.0
         #: When the entries of the code were stored, by the database's clock.
         self._persisted_at: datetime | None = None
+        self._found = 0
         self._last_look: float | None = None
         self._last_clear: float | None = None
         self._last_turn: float | None = None
@@ -81,6 +82,9 @@ class Scheduler:
                 if self._persisted_at is None:
                     await self._persist()
                 pause = await self.turn()
+                if self._events.hears(events.Polled):
+                    took = self._spent() * 1000
+                    self._events.tell(events.Polled(actor=self.name, found=self._found, milliseconds=took))
             except Exception as error:
                 await self._outage.wait(self.name, error)
                 continue
@@ -94,14 +98,15 @@ class Scheduler:
         taken = await self._driver.run(recurring.persist(self._driver.sql, static, may_be_ours))
         self._persisted_at = await self._driver.run(recurring.clock(self._driver.sql))
         for key, path in taken.items():
-            fault = f"recurring task {key!r} is not enqueued: another project has an entry with this key, of {path}"
-            self._events.tell(events.RuntimeFault(where=self.name, error=fault))
+            error = ConfigurationError(f"another project has an entry with this key, of {path}")
+            self._events.tell(events.RecurringFailed(key=key, error=str(error), exception=error))
 
     async def turn(self) -> float:
         """Enqueue what is due; returns how long to sleep, in seconds."""
         now = await self._look()
         await self._clear(now)
         fired = self._timetable.due(now, BATCH)
+        self._found = len(fired)
         for planned, until in await self._firing.fire(fired, now):
             await self._breath.take()
             self._timetable.move_on(planned, until)

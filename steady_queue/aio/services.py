@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.aio.clock import Clock
-    from steady_queue.aio.events import Events
     from steady_queue.aio.outage import Outage
     from steady_queue.configuration import Options
+    from steady_queue.events import Events
     from steady_queue.store.outcome import Outcome
     from steady_queue.store.process import NewProcess
 

@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import steady_queue
-from steady_queue.aio import events
+from steady_queue import events
 from steady_queue.aio.reports import report
 from steady_queue.errors import StoreDataError, StoreError
 from steady_queue.registry import limits_in_force
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.aio.clock import Clock
-    from steady_queue.aio.events import Events
     from steady_queue.aio.outage import Outage
+    from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.job import Claim
     from steady_queue.store.outcome import Outcome
 
 #: Outcomes in one statement.
@@ -132,6 +133,8 @@ class Settler:
         )
         took = (self._clock.monotonic() - began) * 1000
         self._events.tell(events.JobsSettled(count=len(batch), promoted=settlement.promoted, milliseconds=took))
+        if settlement.promoted:
+            self._events.tell(events.JobsPromoted(by=self.name, count=settlement.promoted))
         if settlement.promoted or any(isinstance(outcome, Released) for outcome in batch):
             await self._made_ready()
         for outcome in batch:
@@ -141,11 +144,15 @@ class Settler:
             if settlement.verdicts[claim.claim_id] is Verdict.FENCED and not is_released:
                 self._events.tell(events.JobFenced(job_id=claim.job_id, task_path=claim.task_path))
             elif isinstance(outcome, Released):
-                reason = outcome.reason
-                self._events.tell(events.JobReleased(job_id=claim.job_id, task_path=claim.task_path, reason=reason))
+                self._tell_released(claim, outcome.reason)
             elif isinstance(outcome, Failed):
                 error = f"{outcome.error.exception_class}: {outcome.error.message}"
                 self._events.tell(events.JobFailed(job_id=claim.job_id, task_path=claim.task_path, error=error))
+
+    def _tell_released(self, claim: Claim, reason: str) -> None:
+        self._events.tell(
+            events.JobReleased(job_id=claim.job_id, task_path=claim.task_path, worker_id=self._worker_id, reason=reason)
+        )
 
 
 def _without_poison(outcome: Outcome, error: StoreDataError) -> Outcome:

@@ -1,4 +1,8 @@
-"""Signals: how a process is told to stop. TERM, INT and HUP stop it gracefully; QUIT, or a second INT, at once."""
+"""Signals: how a process is told to stop. TERM, INT and HUP stop it gracefully; QUIT, or a second INT, at once.
+
+USR1 and USR2 mean nothing. They would end a process that has not said what they mean, in the middle of its tasks: so
+they are told of, and ignored.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,24 @@ import os
 import signal
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
 GRACEFUL = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+STRAY = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 @contextmanager
-def obeyed(*, stop: Callable[[], object], quit_now: Callable[[], object], for_good: bool = False) -> Iterator[None]:
-    """Call these from the handlers of signals, for the length of the block.
+def obeyed(
+    *,
+    stop: Callable[[], object],
+    quit_now: Callable[[], object],
+    stray: Callable[[str], object],
+    for_good: bool = False,
+) -> Iterator[None]:
+    """Call these from the handlers of signals, for the length of the block; `stray` with the name of another one.
 
     `for_good`: the process ends after it, and one more signal to stop must not change its exit status.
 
@@ -37,11 +48,15 @@ def obeyed(*, stop: Callable[[], object], quit_now: Callable[[], object], for_go
             os.kill(os.getpid(), number)
         elif number == signal.SIGQUIT or (number == signal.SIGINT and interrupted):
             quit_now()
+        elif number in STRAY:
+            stray(signal.Signals(number).name)
         else:
             interrupted = interrupted or number == signal.SIGINT
             stop()
 
     before = {number: signal.getsignal(number) for number in (*GRACEFUL, signal.SIGQUIT)}
+    # The user may have said what they mean.
+    before.update({number: signal.SIG_DFL for number in STRAY if signal.getsignal(number) is signal.SIG_DFL})
     for number, handler in before.items():
         # Ignored by whoever started us: nohup does so with HUP, a shell's `&` with INT. By QUIT only we can be meant.
         if handler is not signal.SIG_IGN or number in (signal.SIGTERM, signal.SIGQUIT):
@@ -49,8 +64,12 @@ def obeyed(*, stop: Callable[[], object], quit_now: Callable[[], object], for_go
     try:
         yield
     finally:
-        for number, handler in before.items():
-            if for_good and number in GRACEFUL:
-                signal.signal(number, signal.SIG_IGN)
-            elif handler is not None:  # one that was not installed by Python code cannot be put back
-                signal.signal(number, handler)
+        _put_back(before, GRACEFUL if for_good else ())
+
+
+def _put_back(before: Mapping[signal.Signals, Any], ignored: Collection[signal.Signals]) -> None:
+    for number, handler in before.items():
+        if number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+        elif handler is not None:  # one that was not installed by Python code cannot be put back
+            signal.signal(number, handler)

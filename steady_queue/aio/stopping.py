@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from anyio import CancelScope, current_time
 
-from steady_queue.aio import events
+from steady_queue import events
 from steady_queue.aio.watchdog import EXIT_UNTRUSTED
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.aio.clock import Clock
-    from steady_queue.aio.events import Events
     from steady_queue.aio.slots import Running, Slots
     from steady_queue.aio.trust import Trust
+    from steady_queue.events import Events
     from steady_queue.store.outcome import Outcome
 
 #: How long async tasks get to stop after they were asked to, within the time for shutting down, in seconds.

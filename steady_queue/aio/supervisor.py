@@ -13,25 +13,27 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from anyio import create_task_group, move_on_after
+from anyio import CancelScope, create_task_group, move_on_after
 
 import steady_queue
-from steady_queue import wake
-from steady_queue.aio import events
+from steady_queue import events, wake
+from steady_queue.aio.actors import actor_of
 from steady_queue.aio.bell import Bell
 from steady_queue.aio.clock import SystemClock
 from steady_queue.aio.crew import KILL_AFTER, QUIT_AFTER, Crew
-from steady_queue.aio.events import Events
 from steady_queue.aio.heartbeat import Heartbeat
 from steady_queue.aio.identity import describe, hostname, process_name
+from steady_queue.aio.lifecycle import Lifecycle
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.patience import Patient, within
+from steady_queue.aio.restarts import Restarts
 from steady_queue.aio.starting import admit, unless_stopped
 from steady_queue.aio.trust import Trust
 from steady_queue.aio.undertaker import Undertaker
 from steady_queue.aio.watchdog import EXIT_UNTRUSTED
 from steady_queue.databases import open_async, queue_alias
-from steady_queue.errors import ConfigurationError, StoreError
+from steady_queue.errors import ConfigurationError, StoreError, StoreUnavailable
+from steady_queue.events import Events
 from steady_queue.store.notify import notify
 from steady_queue.store.process import NewProcess, deregister
 
@@ -64,6 +66,8 @@ class Supervisor:
         self.refusal: ConfigurationError | None = None
         #: Services of whoever runs this supervisor, which live as long as its own.
         self.companions: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        #: Called when all is written: the process ends here if it would have to wait for what cannot be stopped.
+        self.at_last: Callable[[], object] = lambda: None
         #: Set when its children may start.
         self.ready = asyncio.Event()
         self._stop = asyncio.Event()
@@ -93,6 +97,9 @@ class Supervisor:
             **common,
         )
         self.undertaker = Undertaker(made_ready=self._made_ready, **common)
+        self.restarts = Restarts(supervisor_id=self.id, events=self.events)
+        actor = actor_of("supervisor", self._row(len(posts)), posts=len(posts))
+        self.lifecycle = Lifecycle([actor], events=self.events)
         self.crew = Crew(
             posts,
             supervisor_id=self.id,
@@ -101,6 +108,7 @@ class Supervisor:
             shutdown_timeout=steady_queue.shutdown_timeout.total_seconds(),
             ended=self.undertaker.put,
             refused=self._refuse,
+            replaced=self.restarts.put,
             bell=Bell(),
             clock=clock,
             events=self.events,
@@ -118,6 +126,10 @@ class Supervisor:
                 await unless_stopped(self._stop, self._admit)
             if not self._stop.is_set():
                 await self._supervise()
+        except Exception as error:
+            with CancelScope(shield=True):
+                await self.lifecycle.exit(error)
+            raise
         finally:
             with move_on_after(self._flush_within, shield=True):
                 await self.driver.close()
@@ -136,16 +148,21 @@ class Supervisor:
     async def _supervise(self) -> None:
         async with create_task_group() as upkeep:
             upkeep.start_soon(self.undertaker.run)
+            upkeep.start_soon(self.restarts.run)
             for companion in self.companions:
                 upkeep.start_soon(companion)
             async with create_task_group() as crew:
+                crew.start_soon(self._call_when_stopped)
                 if self.beside is not None:
                     crew.start_soon(self._run_beside, self.beside)
                     await self.beside.ready.wait()
                     if self.beside.refusal is not None:
                         self.crew.stop()  # before anybody starts
-                crew.start_soon(self.crew.run)
+                if not self.crew.is_stopping:
+                    await unless_stopped(self._stop, self.lifecycle.start)
+                crew.start_soon(self._run_crew)
                 self.ready.set()
+                self.events.tell(events.SupervisorStarted(name=self.name, pid=os.getpid(), posts=len(self.crew.posts)))
                 if self.beside is None:
                     # The children do not wait for it: nobody depends on a supervisor's row.
                     await unless_stopped(self._stop, self.heartbeat.register)
@@ -153,9 +170,27 @@ class Supervisor:
             with move_on_after(self._flush_within, shield=True) as leaving:
                 await self._leave()
             if leaving.cancelled_caught:
-                error = "the database did not answer: others will find what is left of this supervisor and its children"
-                self.events.tell(events.RuntimeFault(where="stopping", error=error))
+                what = "the database did not answer: others will find what is left of this supervisor and its children"
+                self._tell_left_behind(StoreUnavailable(what))
+            self.events.tell(events.SupervisorStopped(name=self.name, pid=os.getpid()))
+            with CancelScope(shield=True):
+                await self.lifecycle.exit()
+            self.at_last()
             upkeep.cancel_scope.cancel()
+
+    def _tell_left_behind(self, error: StoreError) -> None:
+        who: dict[str, Any] = {"process_id": self.id, "name": self.name}
+        self.events.tell(events.ProcessDeregistrationFailed(**who, error=str(error), exception=error))
+
+    async def _run_crew(self) -> None:
+        try:
+            await self.crew.run()
+        finally:
+            self._stop.set()  # also when a process beside it has ended by itself
+
+    async def _call_when_stopped(self) -> None:
+        await self._stop.wait()
+        await self.lifecycle.stop()
 
     async def _run_beside(self, process: Process) -> None:
         try:
@@ -174,8 +209,9 @@ class Supervisor:
         if self.beside is None:
             try:
                 await self.driver.run(deregister(self.driver.sql, self.id))
+                self.events.tell(events.ProcessDeregistered(process_id=self.id, name=self.name, claims=0))
             except StoreError as error:
-                self.events.tell(events.RuntimeFault(where="stopping", error=str(error)))
+                self._tell_left_behind(error)
 
     async def _made_ready(self) -> None:
         """Tasks of a dead child became ready, or unblocked others."""
@@ -190,6 +226,7 @@ class Supervisor:
     def stop(self) -> None:
         """Stop gracefully; more than once does no harm."""
         self._stop.set()
+        self.lifecycle.allow(steady_queue.shutdown_timeout.total_seconds())
         self.crew.stop()
         if self.beside is not None:
             self.beside.stop()
@@ -198,6 +235,7 @@ class Supervisor:
         """Stop at once."""
         self._flush_within = QUIT_WITHIN
         self._stop.set()
+        self.lifecycle.hurry()
         self.crew.quit()
 
     def stop_by_signal(self) -> None:

@@ -6,14 +6,17 @@ import asyncio
 from math import inf
 from typing import TYPE_CHECKING
 
-from steady_queue.aio import events
+from steady_queue import events
 
 if TYPE_CHECKING:
-    from steady_queue.aio.events import Event
+    from steady_queue.events import Event
 
 
 class Tally:
     """A subscriber of events."""
+
+    #: What it counts.
+    KINDS = (events.JobsSettled, events.JobFailed, events.JobReleased)
 
     def __init__(self, limit: int | None = None) -> None:
         self.ended = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from steady_queue.aio import events
+from steady_queue import events
 from steady_queue.aio.child import what
 from steady_queue.aio.identity import process_name
 from steady_queue.aio.reports import report
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from steady_queue.aio.child import End
-    from steady_queue.aio.events import Events
     from steady_queue.aio.outage import Outage
+    from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
 
 
@@ -75,5 +75,10 @@ class Undertaker:
                 await self._outage.wait(self.name, failure)
         self._outage.over(self.name)
         if any(fates):
-            self._events.tell(events.ChildBuried(pid=child.pid, failed=fates.failed, given_back=fates.given_back))
+            failed, given_back = len(fates.failed), len(fates.given_back)
+            self._events.tell(events.ChildBuried(pid=child.pid, failed=failed, given_back=given_back))
+            if failed:
+                self._events.tell(
+                    events.JobsFailed(process_id=child.id, job_ids=fates.failed, count=failed, error=error.message)
+                )
             await self._made_ready()

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from steady_queue.aio import events
+from steady_queue import events
 from steady_queue.aio.bell import Bell
 from steady_queue.errors import StoreUnavailable
 from steady_queue.store.notify import CHANNEL, notify
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from steady_queue.aio.events import Events
     from steady_queue.aio.outage import Outage
+    from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
 
 #: Between probes, and how long one may take, in seconds.

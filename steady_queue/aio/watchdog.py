@@ -16,14 +16,14 @@ import traceback
 from math import inf
 from typing import TYPE_CHECKING
 
-from steady_queue.aio import events
+from steady_queue import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from steady_queue.aio.events import Events
     from steady_queue.aio.trust import Trust
+    from steady_queue.events import Events
 
 #: How long the loop may be silent before it is called blocked, and how often that is looked at, in seconds.
 PATIENCE, LOOK_EVERY = 1.0, 0.5

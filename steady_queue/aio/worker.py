@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from anyio import CancelScope, current_time
 
-from steady_queue.aio import events
+from steady_queue import events
 from steady_queue.store.claim import Wanted, claim, claim_from_all
 from steady_queue.store.queues import change_marker
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.bell import Bell
     from steady_queue.aio.clock import Clock
-    from steady_queue.aio.events import Events
     from steady_queue.aio.outage import Outage
     from steady_queue.aio.pace import Pace
     from steady_queue.aio.queues import QueuePlan, Queues
     from steady_queue.aio.slots import Slots
     from steady_queue.aio.trust import Trust
+    from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.job import Claim, Lane
 
@@ -141,9 +141,18 @@ class Worker:
         self._round_trip = ended - began
         if len(claims) < sum(free.values()) and self.plan.may_miss:
             self._marker = None
-        if claims:
-            self._events.tell(events.JobsClaimed(count=len(claims), milliseconds=self._round_trip * 1000))
+        self._tell(claims)
         return claims
+
+    def _tell(self, claims: Sequence[Claim]) -> None:
+        took = self._round_trip * 1000
+        if self._events.hears(events.Polled):
+            self._events.tell(events.Polled(actor=self.name, found=len(claims), milliseconds=took))
+        if claims and self._events.hears(events.JobsClaimed):
+            ids = [claim.job_id for claim in claims]
+            self._events.tell(
+                events.JobsClaimed(process_id=self.process_id, job_ids=ids, count=len(ids), milliseconds=took)
+            )
 
     async def _claim(self, free: Mapping[Lane, int], queues: Queues) -> list[Claim]:
         # Not to be interrupted by a stop between the claim and the start: the reply would be lost. A server that does

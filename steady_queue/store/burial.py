@@ -48,17 +48,17 @@ _REGISTERED_TYPES = "u....ut"
 
 
 class Fates(NamedTuple):
-    """What became of the claims of a process: how many were failed, and how many given back."""
+    """What became of the claims of a process: whose jobs were failed, and whose given back."""
 
-    failed: int
-    given_back: int
+    failed: Sequence[UUID]
+    given_back: Sequence[UUID]
 
 
 class Buried(NamedTuple):
-    """A dead process whose claims were taken back, and how many."""
+    """A dead process whose claims were taken back, and their jobs, which have failed."""
 
     process: Registered
-    jobs: int
+    jobs: Sequence[UUID]
 
 
 def find_processes(sql: Dialect) -> Operation[list[Registered]]:
@@ -82,8 +82,8 @@ def bury(
     return Operation("bury", partial(_bury, sql, me, report, alive, only, limits or {}))
 
 
-def fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits | None = None) -> Operation[int]:
-    """Fail claims whose process has no row."""
+def fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits | None = None) -> Operation[list[UUID]]:
+    """Fail claims whose process has no row; returns their jobs."""
     return Operation("fail orphans", partial(_fail_orphans, sql, report, limits or {}))
 
 
@@ -148,18 +148,18 @@ def _bury(
     return Buried(process, fates.failed)
 
 
-def _fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits) -> Flow[int]:
+def _fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits) -> Flow[list[UUID]]:
     if not (yield from sql.try_maintenance()):
-        return 0
+        return []
     rows = yield sql.say(f"SELECT c.job_id{ORPHANED} LIMIT ?", BATCH, returns="u")
     if not rows:
-        return 0
+        return []
     ids = [row[0] for row in rows]
     claims = yield from _claims(sql, "c.job_id IN ?*", ids)
     if claims:
         yield from _fail(sql, claims, report, "unknown", limits)
     yield from _forget_jobless(sql, ids)
-    return len(claims)
+    return [claim.job_id for claim in claims]
 
 
 def _forget_jobless(sql: Dialect, job_ids: Sequence[UUID]) -> Flow[None]:
@@ -197,12 +197,13 @@ def _end(
 def _end_claims(
     sql: Dialect, process_id: UUID, name: str, report: ErrorReport, give_back: set[UUID], limits: Limits
 ) -> Flow[Fates]:
-    failed = given_back = 0
+    failed: list[UUID] = []
+    given_back: list[UUID] = []
     while claims := (yield from _claims(sql, "c.process_id = ?", process_id)):
         outcomes = [Released(c) if c.claim_id in give_back else Failed(c, report) for c in claims]
         yield from settle(sql, outcomes, worker_id=name, by_owner=False, limits=limits).flow()
-        released = sum(isinstance(outcome, Released) for outcome in outcomes)
-        failed, given_back = failed + len(claims) - released, given_back + released
+        for outcome in outcomes:
+            (given_back if isinstance(outcome, Released) else failed).append(outcome.claim.job_id)
     yield sql.say("DELETE FROM steady_queue_process WHERE id = ?", process_id)
     return Fates(failed, given_back)
 

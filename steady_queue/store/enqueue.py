@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 CHUNK = 5_000
 CHUNK_CHARACTERS = 8_000_000
 
-#: What the log says of a job that its limit did not let in.
-DISCARDED = "job %(job_id)s was discarded: its concurrency key had no free slot"
-
 #: The columns of a job without delay, headers or limit: the first of NewJob's.
 PLAIN = NewJob._fields[:8]
 FULL = NewJob._fields

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steady_queue.store.promote import insert_blocked, make_ready, promote, promotion
@@ -31,6 +32,8 @@ class Revised(NamedTuple):
     #: Whether there may be something to claim now.
     wakes: bool = False
     afterwards: Operation[Any] | None = None
+    #: Where the discarded jobs stood, by the name of their table.
+    stood: Mapping[str, Sequence[UUID]] = MappingProxyType({})
 
 
 UNCHANGED = Revised([])
@@ -93,18 +96,20 @@ def discarded(
     sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool, tables: Sequence[str] = DISCARDABLE
 ) -> Flow[Revised]:
     gone: set[UUID] = set()
+    stood: dict[str, Sequence[UUID]] = {}
     for table in tables:
         found = yield from taken(sql, table, [id_ for id_ in ids if id_ not in gone])
         if found:
             yield sql.say(f"DELETE FROM steady_queue_{table} WHERE job_id IN ?*", found)
             gone.update(found)
+            stood[table] = found
     if not gone:
         return UNCHANGED
     those = [id_ for id_ in ids if id_ in gone]
     keys = yield from _slots_freed(sql, those)
     yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", those)
     promoted, afterwards = yield from passed_on(sql, keys, limits, promoting)
-    return Revised(those, promoted, bool(promoted) or afterwards is not None, afterwards)
+    return Revised(those, promoted, bool(promoted) or afterwards is not None, afterwards, stood)
 
 
 def _slots_freed(sql: Dialect, ids: Sequence[UUID]) -> Flow[dict[str, int]]:

@@ -130,7 +130,7 @@ def test_the_jobs_of_a_bulk_in_a_transaction_that_are_discarded_are_known_after_
             assert not caplog.records
         assert stored.discarded == [stored.ids[1]]
     assert [(record.event, record.getMessage()) for record in caplog.records] == [  # type: ignore[attr-defined]
-        ("JobDiscarded", f"job {stored.ids[1]} was discarded: its concurrency key had no free slot")
+        ("JobRefused", f"job {stored.ids[1]} was discarded: its concurrency key had no free slot")
     ]
 
 

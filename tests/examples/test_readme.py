@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import steady_queue
-from steady_queue.aio import events
+from steady_queue import events
 from steady_queue.checks import _OPTIONS
 from steady_queue.configuration import Dispatcher, Options, Worker
 
@@ -64,12 +64,23 @@ def test_the_tables_of_what_runs_are_complete(kind: type[Worker | Dispatcher | O
     assert first_cells(section("Running it"), f"`{kind.__name__}`") == {field.name for field in fields(kind)}
 
 
-def test_every_event_is_listed_under_its_level() -> None:
-    rows = re.findall(r"^\| (ERROR|WARNING|INFO|DEBUG) \| (.+) \|$", section("Running it"), re.MULTILINE)
+def test_every_event_is_listed_with_its_level_and_its_fields() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.+) \|$", section("Hooks, signals, events"), re.MULTILINE)
 
-    listed = {name: level for level, names in rows for name in re.findall(r"`(\w+)`", names)}
+    listed = {name: (level, set(re.findall(r"`(\w+)`", names))) for name, level, names in rows}
     kinds = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, events.Event)]
-    assert listed == {kind.__name__: logging.getLevelName(kind.level) for kind in kinds if kind is not events.Event}
+    wanted = {
+        kind.__name__: (logging.getLevelName(kind.level).removeprefix("Level "), fields_of(kind))
+        for kind in kinds
+        if kind not in (events.Event, events.Fault)
+    }
+    assert {name: facts for name, facts in listed.items() if name in wanted} == wanted
+    assert all(name in wanted or "process_" in name for name in listed)
+
+
+def fields_of(kind: type[events.Event]) -> set[str]:
+    named = {name for base in kind.__mro__ for name in getattr(base, "__annotations__", {})}
+    return named - {"level", "text"}
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.+?)```", README, re.DOTALL))

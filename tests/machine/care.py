@@ -57,7 +57,7 @@ class Care(Work):
             assert not dead
         else:
             assert buried.process.id in dead
-            assert buried.jobs == self.process_ends(buried.process.id)
+            assert len(buried.jobs) == self.process_ends(buried.process.id)
 
     @step
     @rule(number=which, numbers=some, is_parent=st.booleans())
@@ -69,7 +69,7 @@ class Care(Work):
                 bury(self.sql, me=uuid4(), report=lambda _: report(), only=[process_id], limits=self.limits)
             )
             assert (buried is not None) is (process_id in self.model.processes)
-            assert buried is None or buried.jobs == self.process_ends(process_id)
+            assert buried is None or len(buried.jobs) == self.process_ends(process_id)
             return
         self.reap(process_id, {claim.claim_id for claim in self.claims_at(numbers)})
 
@@ -94,7 +94,7 @@ class Care(Work):
             assert owner is not None
             self.vanish(owner)
         orphans = [claim for claim in live if self.model.jobs[claim.job_id].owner not in self.model.processes]
-        assert self.store.run(fail_orphans(self.sql, report(), self.limits)) == len(orphans)
+        assert len(self.store.run(fail_orphans(self.sql, report(), self.limits))) == len(orphans)
         self.taken_back([failed(claim) for claim in orphans])
 
     # -- the rest of a maintenance turn -------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Care(Work):
     @rule()
     def sweep(self) -> None:
         """After it no job is blocked beside a free slot, and no slot is without an owner."""
-        assert self.store.run(free_ownerless(self.sql, self.limits)) == 0
+        assert self.store.run(free_ownerless(self.sql, after=HALF, durations={}, limits=self.limits)) == 0
         promoted = self.model.promote(self.model.blocked_keys(), self.limits)
         assert self.store.run(promote_stranded(self.sql, limits=self.limits)) == (len(promoted), None)
         self.nothing_is_stuck()
@@ -137,8 +137,8 @@ class Care(Work):
     def reap(self, process_id: UUID, back: set[UUID]) -> None:
         owned = self.claims_of(process_id)
         fates = self.store.run(end(self.sql, process_id, "gone", report(), give_back=back, limits=self.limits))
-        assert fates.given_back == sum(claim.claim_id in back for claim in owned)
-        assert fates.failed == self.process_ends(process_id, back)
+        assert len(fates.given_back) == sum(claim.claim_id in back for claim in owned)
+        assert len(fates.failed) == self.process_ends(process_id, back)
 
     def live_claims(self) -> list[Claim]:
         return [claim for claim in self.claims if self.model.is_live(claim)]

@@ -151,8 +151,10 @@ class Model:
     # -- out --------------------------------------------------------------------------------------------------------
 
     def wanted(self, *wishes: Wanted) -> list[UUID]:
-        """Who is to be claimed, in order."""
+        """Who is to be claimed, in order; nobody from all queues while any is paused."""
         found: list[UUID] = []
+        if not wishes[0].queues and self.pauses:
+            return found
         for wish in wishes:
             if wish.process_id in self.processes:
                 found += self._wanted(wish)
@@ -164,7 +166,7 @@ class Model:
             for job in self.those(Status.READY)
             if job.new.lane == wish.lane and job.new.queue_name not in self.pauses and job.new.id not in self.held
         ]
-        if wish.queues is not None:
+        if wish.queues:
             order = list(wish.queues)
             fit = [job for job in fit if job.new.queue_name in order]
             fit.sort(key=lambda job: order.index(job.new.queue_name))

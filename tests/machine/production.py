@@ -12,6 +12,7 @@ from hypothesis.stateful import precondition, rule
 from steady_queue import enqueue as production
 from steady_queue.backend import SteadyQueueBackend
 from steady_queue.databases import django_driver
+from steady_queue.results import Results
 from steady_queue.store.dispatch import dispatch
 from steady_queue.store.recurring import switch
 from steady_queue.store.tick import Tick, tick
@@ -110,10 +111,10 @@ class Production(Stage):
         for _ in range(schedulers):
             now = self.store.now()
             jobs = [self.new_job(order, now) for _ in minutes]
-            ticks = [Tick(key, at, self.updated[key], job) for at, job in zip(moments, jobs, strict=True)]
+            ticks = [Tick(key, at, self.updated[key], job.id, job) for at, job in zip(moments, jobs, strict=True)]
             ticked = self.store.run(tick(self.sql, ticks, self.limits))
-            given = [] if key in self.switched_off else [(key, tick.run_at, tick.job) for tick in ticks]
-            assert (set(ticked.jobs), ticked.discarded) == self.model.tick(given, now, self.limits)
+            given = [] if key in self.switched_off else [(key, at, job) for at, job in zip(moments, jobs, strict=True)]
+            assert (set(ticked.ids), ticked.discarded) == self.model.tick(given, now, self.limits)
 
     @step
     @rule(key=st.sampled_from(ENTRIES), on=st.booleans(), is_lower=st.booleans())
@@ -130,4 +131,4 @@ def _stored(jobs: list[NewJob], store: Store) -> None:
 
 
 def _stored_and_admitted(jobs: list[NewJob], store: Store) -> None:
-    production.store(django_driver(store.alias), SteadyQueueBackend, [], jobs)
+    production.store(django_driver(store.alias), SteadyQueueBackend, Results([], jobs))

@@ -120,7 +120,7 @@ class Stage(RuleBasedStateMachine):
             self.new_process()
         self.put_in(batch)
         wanted = [NewEntry(key, PATH, "* * * * *", None, "none", "[1,[],{}]", None, None, "") for key in ENTRIES]
-        self.store.run(persist(self.sql, wanted))
+        self.store.run(persist(self.sql, wanted, lambda path: True))
         self.read_entries()
 
     def _leave_no_rule_out(self) -> None:

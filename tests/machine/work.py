@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from steady_queue.store.burial import release
-from steady_queue.store.claim import Wanted, claim
+from steady_queue.store.claim import Wanted, claim, claim_from_all
 from steady_queue.store.job import Lane, Status
 from steady_queue.store.outcome import Finished, Released, Verdict
 from tests.machine.production import Production
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from steady_queue.store.job import Claim
     from steady_queue.store.outcome import Outcome
+    from tests.support.stores import Store
 
 lists = st.one_of(st.none(), st.lists(st.sampled_from(QUEUES), min_size=1, max_size=4))
 lanes = st.sampled_from([(Lane.ASYNC,), (Lane.THREAD,), (Lane.ASYNC, Lane.THREAD)])
@@ -46,9 +47,9 @@ class Work(Production):
         if pending.rows:  # it would see its own jobs, which the model does not
             return
         process_id = self.any_process(number)
-        wish = Wanted(process_id, Lane.ASYNC, limit, queues)
+        wish = Wanted(process_id, Lane.ASYNC, limit, queues or ())
         wanted = self.model.wanted(wish)
-        claims = opened.do(lambda store: store.run(claim(store.sql, wish)))
+        claims = opened.do(lambda store: _claims(store, wish))
         assert [claim.job_id for claim in claims] == wanted
         self.model.held.update(wanted)
         pending.claims += claims
@@ -108,9 +109,9 @@ class Work(Production):
         )
 
     def claim_for(self, process_id: UUID, lanes: Sequence[Lane], limit: int, queues: list[str] | None) -> None:
-        wishes = [Wanted(process_id, lane, limit, queues) for lane in lanes]
+        wishes = [Wanted(process_id, lane, limit, queues or ()) for lane in lanes]
         wanted = self.model.wanted(*wishes)
-        claims = self.store.run(claim(self.sql, *wishes))
+        claims = _claims(self.store, *wishes)
         assert [claim.job_id for claim in claims] == wanted
         self.claimed(claims, process_id)
 
@@ -124,3 +125,12 @@ def _outcome(claim: Claim, way: str) -> Outcome:
     if way == "finished":
         return Finished(claim)
     return failed(claim) if way == "failed" else Released(claim)
+
+
+def _claims(store: Store, *wishes: Wanted) -> Sequence[Claim]:
+    """Without names of queues, from all of them."""
+    if wishes[0].queues:
+        return store.run(claim(store.sql, *wishes))
+    taken = store.run(claim_from_all(store.sql, *wishes))
+    assert not (taken.is_paused and taken.claims)
+    return taken.claims

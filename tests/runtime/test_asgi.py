@@ -16,11 +16,11 @@ from django.test import override_settings
 
 import steady_queue
 from steady_queue.aio import outage, running
-from steady_queue.aio.events import TrustLost
 from steady_queue.aio.heartbeat import Heartbeat
 from steady_queue.asgi import SteadyQueue
 from steady_queue.configuration import Options, Worker
 from steady_queue.errors import ConfigurationError, SteadyQueueError
+from steady_queue.events import TrustLost
 from steady_queue.store import server as server_module
 from tests.runtime import tasks
 from tests.runtime.tasks import book
@@ -146,7 +146,7 @@ async def test_a_cancelled_lifespan_drains_the_queue_as_well(database: str) -> N
 
 async def test_an_application_with_a_lifespan_starts_before_the_queue_and_stops_after_it(database: str) -> None:
     inner, heard = Application(), Heard()
-    heard.subscribers.append(lambda event: inner.heard.append(type(event).__name__))
+    heard.add(lambda event: inner.heard.append(type(event).__name__))
     async with started(SteadyQueue(inner, events=heard)) as lifespan:
         assert lifespan.scope["state"] == {"of": "the application"}
         assert await lifespan.shutdown() == STOPPED

@@ -343,7 +343,7 @@ async def test_a_subscriber_of_events_that_fails_harms_nobody(database: str) -> 
         raise LookupError
 
     heard = Heard()
-    heard.subscribers.insert(0, refuse)
+    heard.add(refuse)
     async with running(worker(), events=heard):
         await still_works()
     assert heard.told

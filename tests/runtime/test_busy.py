@@ -12,7 +12,7 @@ from django.db import connections
 
 import steady_queue
 from steady_queue.aio import running
-from steady_queue.aio.events import DatabaseBack, DatabaseLost, JobFenced, TrustLost
+from steady_queue.events import DatabaseBack, DatabaseLost, JobFenced, TrustLost
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.support.aliases import extra_database, twin_settings

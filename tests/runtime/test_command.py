@@ -168,4 +168,4 @@ def bury(alias: str) -> None:
     while not (found := store.run(_bury(store.sql, me=uuid4(), report=lambda _: error, alive=timedelta(seconds=2)))):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert found.jobs == 1
+    assert len(found.jobs) == 1

@@ -15,10 +15,10 @@ from django.db.models import F
 from steady_queue import aenqueue_all
 from steady_queue.aio import dispatcher as dispatcher_module
 from steady_queue.aio import running
-from steady_queue.aio.events import JobsDispatched
 from steady_queue.arguments import loads
 from steady_queue.compat import TaskResultDoesNotExist
 from steady_queue.configuration import Dispatcher, Options, Worker
+from steady_queue.events import JobsDispatched
 from steady_queue.models import Job, ScheduledExecution
 from steady_queue.store.dispatch import dispatch
 from tests.runtime import tasks

@@ -9,7 +9,7 @@ import pytest
 
 import steady_queue
 from steady_queue.aio import running, watchdog
-from steady_queue.aio.events import LoopBlocked
+from steady_queue.events import LoopBlocked
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop.tasks import add, fail, greet

@@ -8,7 +8,7 @@ import pytest
 
 from steady_queue import wake
 from steady_queue.aio import running, wakeup
-from steady_queue.aio.events import DatabaseLost
+from steady_queue.events import DatabaseLost
 from steady_queue.inspection import check_project
 from tests.runtime import tasks
 from tests.servers import PgBouncer

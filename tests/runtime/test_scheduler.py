@@ -24,9 +24,9 @@ from steady_queue import (
     unschedule_recurring_task,
 )
 from steady_queue.aio import running, scheduler
-from steady_queue.aio.events import RecurringDisabled
 from steady_queue.configuration import Options, Worker
 from steady_queue.errors import ConfigurationError, UnknownRecurringTask
+from steady_queue.events import RecurringDisabled
 from steady_queue.models import RecurringExecution, RecurringTask
 from steady_queue.recurring_task import Recurrence, Recurrences
 from tests.runtime import tasks

@@ -12,8 +12,8 @@ import pytest
 import steady_queue
 from steady_queue.aio import running
 from steady_queue.aio import stopping as stopping_module
-from steady_queue.aio.events import JobReleased, ProcessStopped, ProcessStopping
 from steady_queue.compat import TaskResultStatus, task_finished
+from steady_queue.events import JobReleased, ProcessStopped, ProcessStopping
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.support.running import Heard, aside, ended, enqueued, error_of, until, values, worker
@@ -43,7 +43,7 @@ async def nothing_is_left(alias: str) -> None:
 def gate_opens_at_the_stop() -> Heard:
     """Events at the first of which that tells of a stop, when nothing more is claimed, waiting tasks go on."""
     heard = Heard()
-    heard.subscribers.append(lambda event: book.gate.set() if isinstance(event, ProcessStopping) else None)
+    heard.add(lambda event: book.gate.set() if isinstance(event, ProcessStopping) else None)
     return heard
 
 

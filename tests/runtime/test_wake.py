@@ -10,8 +10,8 @@ from django.db import transaction
 
 from steady_queue import aenqueue_all, wake
 from steady_queue.aio import running
-from steady_queue.aio.events import DatabaseBack, ListenerLost
 from steady_queue.databases import parameters
+from steady_queue.events import DatabaseBack, ListenerLost
 from steady_queue.store.drivers import postgres
 from steady_queue.store.notify import CHANNEL, notify
 from tests.runtime import tasks

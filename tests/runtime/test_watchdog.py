@@ -8,9 +8,9 @@ import pytest
 
 from steady_queue.aio import running, watchdog
 from steady_queue.aio.clock import SystemClock
-from steady_queue.aio.events import Events, LoopBlocked
 from steady_queue.aio.trust import Trust
 from steady_queue.aio.watchdog import EXIT_UNTRUSTED, Watchdog
+from steady_queue.events import Events, LoopBlocked
 from tests.runtime import tasks
 from tests.support.running import PATIENCE, Heard, ended, until, worker
 

@@ -156,7 +156,7 @@ def test_a_lost_reply_and_a_dead_process_give_back_to_blocked_as_well(store: Sto
     assert store.run(burial.release(store.sql, {claims[0].claim_id: first.id}, "worker")) == 1
     assert store.status(first, waiting) == ["blocked", "ready"]
     ended = burial.end(store.sql, process, "worker", report(), give_back=[claims[1].claim_id])
-    assert store.run(ended) == (0, 1)
+    assert store.run(ended) == ([], [second.id])
     assert store.status(second) == ["blocked"]
 
 

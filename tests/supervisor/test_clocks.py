@@ -11,7 +11,7 @@ import pytest
 
 import steady_queue
 from steady_queue.aio import maintenance, running
-from steady_queue.aio.events import ProcessPruned
+from steady_queue.events import ProcessPruned
 from steady_queue.store.process import NewProcess, register
 from tests.supervisor.processes import rows
 from tests.supervisor.tasks import KNOWN, awaits_alone, rests

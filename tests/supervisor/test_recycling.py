@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.aio.events import Events, JobsSettled, ProcessRetiring
 from steady_queue.aio.retirement import MIB, Retirement, resident
 from steady_queue.aio.tally import Tally
+from steady_queue.events import Events, JobsSettled, ProcessRetiring
 from tests.shop import tasks
 from tests.shop.tasks import add
 from tests.supervisor.processes import exists, working

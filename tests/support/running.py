@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from steady_queue.aio.events import Event, Events
 from steady_queue.configuration import Dispatcher, Options, Worker
+from steady_queue.events import Event, Events
 from tests.support.waiting import PATIENCE, aside, until
 
 if TYPE_CHECKING:

@@ -137,7 +137,7 @@ class Command(BaseCommand):
             if resolved.in_one_loop:
                 launch.in_one_loop(resolved, shows_status=shows_status, before_exit=release if self.is_main else None)
             else:
-                launch.supervised(resolved, shows_status=shows_status)
+                launch.supervised(resolved, shows_status=shows_status, before_exit=release)
 
     def check_all(self, options: dict[str, Any]) -> None:
         """Tell every problem at once, and start nothing."""

@@ -1,0 +1,121 @@
+"""Who hears events. `subscribe` is for everybody: code of users, in whichever process it is imported."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import traceback
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+
+from steady_queue.events.event import Event
+from steady_queue.events.trouble import RuntimeFault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Receiver = Callable[[Any], object]
+    R = TypeVar("R", bound=Receiver)
+
+logger = logging.getLogger("steady_queue")
+
+
+class Subscription(NamedTuple):
+    """Somebody who hears events of some kinds, and of those that come from them; of all, if none is named."""
+
+    receiver: Receiver
+    only: tuple[type[Event], ...] = ()
+
+    def wants(self, kind: type[Event]) -> bool:
+        if self.receiver is log:
+            return logger.isEnabledFor(kind.level)
+        return not self.only or issubclass(kind, self.only)
+
+
+#: Replaced, never changed: it may be read in any thread.
+_subscriptions: tuple[Subscription, ...] = ()
+
+
+@overload
+def subscribe(receiver: R, *, only: Sequence[type[Event]] = ()) -> R: ...
+
+
+@overload
+def subscribe(receiver: None = None, *, only: Sequence[type[Event]] = ()) -> Callable[[R], R]: ...
+
+
+def subscribe(receiver: R | None = None, *, only: Sequence[type[Event]] = ()) -> R | Callable[[R], R]:
+    """Call it with every event of this process, or only with some kinds; also as a decorator.
+
+    It is called where the event happens, mostly in the event loop: it must be quick, and must not be async. One that
+    raises is reported and does no harm. Once more only changes the kinds.
+    """
+
+    def register(receiver: R) -> R:
+        if not callable(receiver) or inspect.iscoroutinefunction(receiver):
+            raise TypeError(f"a subscriber must be a function that is not async, not {receiver!r}")
+        if wrong := [kind for kind in only if not (isinstance(kind, type) and issubclass(kind, Event))]:
+            raise TypeError(f"these are no kinds of events: {', '.join(map(repr, wrong))}")
+        global _subscriptions
+        others = [known for known in _subscriptions if known.receiver != receiver]
+        _subscriptions = (*others, Subscription(receiver, tuple(only)))
+        return receiver
+
+    return register if receiver is None else register(receiver)
+
+
+def unsubscribe(receiver: Receiver) -> None:
+    """Tell it no more; nothing happens if it was told nothing."""
+    global _subscriptions
+    _subscriptions = tuple(known for known in _subscriptions if known.receiver != receiver)
+
+
+class Events:
+    """Where services tell what happened. Hears it: who is named here, or else the log; and who has subscribed."""
+
+    def __init__(self, subscribers: Sequence[Receiver | Subscription] = ()) -> None:
+        self._own = [s if isinstance(s, Subscription) else Subscription(s) for s in subscribers or [log]]
+
+    def add(self, receiver: Receiver) -> None:
+        """Let one more hear it."""
+        self._own.append(Subscription(receiver))
+
+    def hears(self, kind: type[Event]) -> bool:
+        """Whether anybody does: asked before what is dear to make or told very often."""
+        return any(known.wants(kind) for known in (*self._own, *_subscriptions))
+
+    def tell(self, event: Event) -> None:
+        kind = type(event)
+        for known in (*self._own, *_subscriptions):
+            if known.wants(kind):
+                try:
+                    known.receiver(event)
+                except Exception as error:
+                    self._report(event, known, error)
+
+    def _report(self, event: Event, failed: Subscription, error: Exception) -> None:
+        name = getattr(failed.receiver, "__qualname__", failed.receiver)
+        where = f"the subscriber {name} failed on {type(event).__name__}"
+        told = "".join(traceback.format_exception(error))
+        fault = RuntimeFault(where=where, error=told, exception=error)
+        logger.error(fault.text, vars(fault), extra={"event": "RuntimeFault"})
+        for known in (*self._own, *_subscriptions):
+            # The one that fails is not told of its failure, and whoever fails on this is not told of at all.
+            if known.receiver not in (failed.receiver, log) and known.wants(RuntimeFault):
+                try:
+                    known.receiver(fault)
+                except Exception:
+                    logger.exception("a subscriber of events failed on the failure of another")
+
+
+def log(event: Event) -> None:
+    """The subscriber that writes log lines."""
+    if logger.isEnabledFor(event.level):
+        logger.log(event.level, event.text, vars(event), extra={"event": type(event).__name__})
+
+
+def tell(event: Event) -> None:
+    """Tell what happened outside of any process of ours: in a web request, say."""
+    _outside.tell(event)
+
+
+_outside = Events()

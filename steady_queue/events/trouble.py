@@ -1,0 +1,89 @@
+"""What goes wrong and is survived."""
+
+from __future__ import annotations
+
+import logging
+from typing import ClassVar
+
+from steady_queue.events.event import Event, Fault
+
+
+class RuntimeFault(Fault):
+    """An error of ours, or of a hook, a subscriber or a receiver."""
+
+    text: ClassVar[str] = "%(where)s: %(error)s"
+    where: str
+    error: str
+
+    @property
+    def origin(self) -> str:
+        return self.where
+
+
+class DatabaseLost(Fault):
+    text: ClassVar[str] = "%(service)s: the database cannot be used (%(error)s); trying again"
+    service: str
+    error: str
+
+    @property
+    def origin(self) -> str:
+        return self.service
+
+
+class DatabaseBack(Event):
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "%(service)s: the database is back after %(seconds).1f s"
+    service: str
+    seconds: float
+
+
+class TrustLost(Event):
+    """Others may take this process for dead by now: it claims nothing and stops its async tasks."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "no heartbeat for %(seconds).0f s: async tasks are stopped, %(threads)d threads still run"
+    seconds: float
+    threads: int
+
+
+class OutcomesUnwritten(Event):
+    """The process stopped while the database was away: others will find these tasks and fail them."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = (
+        "what became of %(count)d tasks could not be written before the end: they will count as failed"
+    )
+    count: int
+
+
+class ClaimsTaken(Event):
+    """Others have taken claims whose tasks still run here: those are stopped."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = (
+        "%(count)d claims were taken by others: their tasks are stopped, %(threads)d threads still run"
+    )
+    count: int
+    threads: int
+
+
+class LoopBlocked(Event):
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "the event loop is blocked for %(seconds).1f s by %(task)s, in %(where)s"
+    seconds: float
+    task: str
+    where: str
+
+
+class ListenerLost(Event):
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "the listener for new tasks is silent (%(error)s): polling until it is replaced"
+    error: str
+
+
+class SlotsRepaired(Event):
+    """Slots without an owner: must not happen, so it is an error although it is repaired."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "%(count)d concurrency slots had no owner and were freed"
+    count: int

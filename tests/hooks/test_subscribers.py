@@ -1,0 +1,123 @@
+"""Who hears events: everybody who subscribes, what they want, and nobody's failure is another's."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from steady_queue import events
+from steady_queue.events import (
+    POLLING,
+    DatabaseLost,
+    Event,
+    Events,
+    Fault,
+    JobsCleared,
+    JobsPromoted,
+    Polled,
+    RuntimeFault,
+    subscribe,
+    unsubscribe,
+)
+
+CLEARED = JobsCleared(count=1, which="finished")
+PROMOTED = JobsPromoted(by="maintenance", count=1)
+
+
+def test_a_subscriber_hears_all_events_or_those_of_some_kinds_until_it_leaves() -> None:
+    everything: list[Event] = []
+    some: list[Event] = []
+    faults: list[Event] = []
+
+    @subscribe
+    def hear(event: Event) -> None:
+        everything.append(event)
+
+    @subscribe(only=[JobsCleared])
+    def hear_some(event: JobsCleared) -> None:
+        some.append(event)
+
+    subscribe(faults.append, only=[Fault])
+    lost = DatabaseLost(service="heartbeat", error="away", exception=OSError("away"))
+    for event in (CLEARED, PROMOTED, lost):
+        Events().tell(event)
+    unsubscribe(hear)
+    unsubscribe(hear)
+    events.tell(CLEARED)
+    assert everything == [CLEARED, PROMOTED, lost]
+    assert some == [CLEARED, CLEARED]
+    assert faults == [lost]
+
+
+def test_who_subscribes_twice_hears_each_event_once() -> None:
+    heard: list[Event] = []
+
+    def hear(event: Event) -> None:
+        heard.append(event)
+
+    subscribe(hear)
+    subscribe(hear, only=[JobsCleared])
+    events.tell(CLEARED)
+    events.tell(PROMOTED)
+    assert heard == [CLEARED]
+
+
+def test_one_that_raises_is_reported_to_the_others_and_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[Event] = []
+
+    @subscribe
+    def broken(event: Event) -> None:
+        raise LookupError("on purpose")
+
+    subscribe(heard.append)
+    events.tell(CLEARED)
+    assert [type(event) for event in heard] == [RuntimeFault, JobsCleared]
+    (fault,) = [event for event in heard if isinstance(event, RuntimeFault)]
+    assert isinstance(fault.exception, LookupError)
+    assert "broken failed on JobsCleared" in fault.where
+    assert "on purpose" in caplog.text
+
+
+def test_two_that_raise_on_everything_do_not_call_each_other_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(2):
+
+        @subscribe
+        def broken(event: Event, number: int = number) -> None:
+            raise LookupError(f"on purpose {number}")
+
+    events.tell(CLEARED)
+    assert caplog.text.count("failed on JobsCleared") == 2
+
+
+@pytest.mark.parametrize("only", [[int], ["JobFailed"]])
+def test_what_is_no_event_cannot_be_asked_for(only: list[type[Event]]) -> None:
+    with pytest.raises(TypeError, match="no kinds of events"):
+        subscribe(print, only=only)
+
+
+def test_an_async_subscriber_is_refused() -> None:
+    async def hear(event: Event) -> None: ...
+
+    with pytest.raises(TypeError, match="not async"):
+        subscribe(hear)
+
+
+def test_nobody_hears_polls_unless_the_log_or_a_subscriber_wants_them(caplog: pytest.LogCaptureFixture) -> None:
+    told = Events()
+    with caplog.at_level(logging.DEBUG, "steady_queue"):
+        assert not told.hears(Polled)
+        assert told.hears(JobsCleared)
+    with caplog.at_level(POLLING, "steady_queue"):
+        assert told.hears(Polled)
+    with caplog.at_level(logging.INFO, "steady_queue"):
+        assert not told.hears(JobsCleared)
+        subscribe(print, only=[Polled])
+        assert told.hears(Polled)
+        assert not told.hears(JobsCleared)
+
+
+def test_an_event_shows_its_fields_and_cannot_be_changed() -> None:
+    assert repr(CLEARED) == "JobsCleared(count=1, which='finished')"
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        CLEARED.count = 2  # type: ignore[misc]

@@ -201,8 +201,8 @@ def _admit(driver: DjangoDriver, stored: Enqueued) -> frozenset[UUID]:
 
 
 def _tell_discarded(discarded: frozenset[UUID]) -> None:
-    if discarded:
-        events.tell(events.JobsRefused(job_ids=sorted(discarded), count=len(discarded)))
+    for id_ in discarded:
+        events.tell(events.JobRefused(job_id=id_))
 
 
 def _kept(calls: Sequence[TaskCall], jobs: Sequence[NewJob], discarded: frozenset[UUID]) -> Results:

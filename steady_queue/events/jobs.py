@@ -102,13 +102,12 @@ class JobsPromoted(Event):
     count: int
 
 
-class JobsRefused(Event):
-    """Discarded when they were enqueued, as their tasks ask for: their concurrency keys had no free slot."""
+class JobRefused(Event):
+    """Discarded when it was enqueued, as its task asks for."""
 
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "%(count)d jobs were discarded: their concurrency keys had no free slot"
-    job_ids: Sequence[UUID]
-    count: int
+    text: ClassVar[str] = "job %(job_id)s was discarded: its concurrency key had no free slot"
+    job_id: UUID
 
 
 class JobsCleared(Event):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _Actor = TypeVar("_Actor", "Worker", "Dispatcher", "RecurringTask", "Options")
 
+#: Of `process_alive_threshold`.
+DEFAULT_THRESHOLD = timedelta(minutes=5)
 #: More threads or processes than that are a slip of the keyboard.
 MOST = 1000
 
@@ -230,6 +232,15 @@ def configured() -> Options:
     return options
 
 
+def alive_threshold() -> timedelta:
+    """How long after its last heartbeat a process counts as dead: the setting, and at least two heartbeats.
+
+    So a longer interval may be set alone. A threshold that was chosen, and leaves no time for two, is refused.
+    """
+    alive, interval = steady_queue.process_alive_threshold, steady_queue.process_heartbeat_interval
+    return max(alive, 2 * interval) if alive == DEFAULT_THRESHOLD else alive
+
+
 def problems(options: Options) -> Iterator[str]:
     """Everything that is wrong with the options and with the settings that rule how processes watch each other."""
     yield from options.problems()
@@ -247,7 +258,7 @@ def problems(options: Options) -> Iterator[str]:
     pidfile: object = steady_queue.supervisor_pidfile
     if not isinstance(pidfile, (str, PathLike, NoneType)):
         yield f"supervisor_pidfile must be a path or None, not {pidfile!r}"
-    if not wrong and alive < 2 * interval:
+    if not wrong and alive_threshold() < 2 * interval:
         yield f"process_alive_threshold ({alive}) must be at least twice process_heartbeat_interval ({interval})"
 
 

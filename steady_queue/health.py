@@ -17,7 +17,7 @@ from django.db import connections
 
 import steady_queue
 from steady_queue.aio.identity import hostname, is_gone, is_here
-from steady_queue.configuration import Options
+from steady_queue.configuration import Options, alive_threshold
 from steady_queue.deadline import answer_of
 from steady_queue.store.drivers.django import DjangoDriver
 from steady_queue.store.vitals import find_vitals
@@ -66,7 +66,7 @@ def default_max_age() -> timedelta:
 
 def _verdict(process: Vitals, max_age: timedelta) -> tuple[bool, str]:
     silence = process.now - process.last_heartbeat_at
-    if silence > steady_queue.process_alive_threshold:
+    if silence > alive_threshold():
         return False, f"no heartbeat for {_seconds(silence)}"
     if process.polled_at is None:
         return False, "starting"

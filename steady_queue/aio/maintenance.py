@@ -18,6 +18,7 @@ from steady_queue import events
 from steady_queue.aio.identity import is_gone
 from steady_queue.aio.queues import expand
 from steady_queue.aio.reports import report
+from steady_queue.configuration import alive_threshold
 from steady_queue.errors import StoreUnavailable
 from steady_queue.processes import ProcessExitError, ProcessMissingError, ProcessPrunedError
 from steady_queue.registry import durations_in_force, limits_in_force
@@ -103,7 +104,7 @@ class Maintenance:
         """One turn: look, then only what is needed."""
         await self.reconcile()
         await self.bury_gone()
-        alive = steady_queue.process_alive_threshold
+        alive = alive_threshold()
         keep = steady_queue.clear_finished_jobs_after if steady_queue.preserve_finished_jobs else timedelta(0)
         keep_failed = steady_queue.clear_failed_jobs_after
         work = await self._run(store.look(self._sql, alive=alive, keep=keep, keep_failed=keep_failed))

@@ -26,6 +26,7 @@ from steady_queue.aio.trust import Trust
 from steady_queue.aio.wakeup import Wakeup
 from steady_queue.aio.watchdog import Watchdog
 from steady_queue.aio.worker import Worker
+from steady_queue.configuration import alive_threshold
 from steady_queue.databases import parameters
 from steady_queue.errors import StoreError
 from steady_queue.recurring_task import wanted
@@ -71,7 +72,7 @@ class Services:
         self._leave = leave
         self._loop = asyncio.get_running_loop()
         self._claiming = asyncio.Lock()
-        self.trust = Trust(alive_seconds=steady_queue.process_alive_threshold.total_seconds(), clock=clock)
+        self.trust = Trust(alive_seconds=alive_threshold().total_seconds(), clock=clock)
         self.connections = Connections(alias, self.trust)
         self.hot, self.settling = self.connections.hot, self.connections.settling
         self.upkeep = self.connections.upkeep

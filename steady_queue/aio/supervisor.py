@@ -31,6 +31,7 @@ from steady_queue.aio.starting import admit, unless_stopped
 from steady_queue.aio.trust import Trust
 from steady_queue.aio.undertaker import Undertaker
 from steady_queue.aio.watchdog import EXIT_UNTRUSTED
+from steady_queue.configuration import alive_threshold
 from steady_queue.databases import open_async, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError, StoreUnavailable
 from steady_queue.events import Events
@@ -79,7 +80,7 @@ class Supervisor:
 
     def _build(self, posts: Sequence[Options], every: float | None) -> None:
         clock = SystemClock()
-        alive = steady_queue.process_alive_threshold.total_seconds()
+        alive = alive_threshold().total_seconds()
         interval = steady_queue.process_heartbeat_interval.total_seconds()
         trust = Trust(alive_seconds=alive, clock=clock)
         self.alias = self.beside.alias if self.beside else queue_alias()

@@ -11,7 +11,7 @@ from django.test import override_settings
 
 import steady_queue
 from steady_queue.aio import running
-from steady_queue.configuration import Configuration, configured
+from steady_queue.configuration import Configuration, alive_threshold, configured
 from steady_queue.models import Job
 from steady_queue.preflight import at_start, examine
 from steady_queue.testing import run_pending
@@ -183,15 +183,15 @@ print([getattr(steady_queue, name) for name in {list(values)}], at_start(Options
 
 
 @pytest.mark.only_on("sqlite")
-def test_settings_a_heartbeat_as_long_as_the_threshold_is_refused(
+def test_settings_a_longer_heartbeat_alone_takes_the_threshold_along(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The example alone would have every process taken for dead between two beats: the threshold goes along with it."""
+    """The example sets the interval alone: processes must not be taken for dead between two beats."""
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(minutes=5))
+    assert (examine().errors, alive_threshold()) == ((), timedelta(minutes=10))
+    monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(minutes=9))
     (error,) = examine().errors
     assert "process_alive_threshold" in error
-    monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(minutes=10))
-    assert examine().errors == ()
 
 
 def test_settings_finished_jobs_that_are_not_preserved(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

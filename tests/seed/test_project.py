@@ -59,7 +59,6 @@ STEADY_QUEUE = Configuration.Options(
     ]
 )
 steady_queue.process_heartbeat_interval = timedelta(minutes=5)
-steady_queue.process_alive_threshold = timedelta(minutes=15)
 """
 TASKS = """
 from datetime import timedelta

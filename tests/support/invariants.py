@@ -36,17 +36,16 @@ RULES = {
         WHERE (attempts > 0 AND worker_ids IS NULL) OR (attempts = 0 AND worker_ids IS NOT NULL)""",
 }
 
-#: Whether each of them is broken, with one statement: some tests look after every step.
-_LOOK = f"SELECT {', '.join(f'EXISTS ({text})' for text in RULES.values())}"
-
 
 def violations(alias: str) -> list[str]:
     """Every rule that is broken, with the rows that break it."""
-    if not any(query(alias, _LOOK)[0]):
+    ago = django_driver(alias).sql.given_ago.replace("?", "o.overrun_after")
+    rules = {rule: text.replace("[o.overrun_after ago]", ago) for rule, text in RULES.items()}
+    # First all of them with one statement: some tests look after every step.
+    if not any(query(alias, f"SELECT {', '.join(f'EXISTS ({text})' for text in rules.values())}")[0]):
         return []
     found = []
-    ago = django_driver(alias).sql.given_ago.replace("?", "o.overrun_after")
-    for rule, text in RULES.items():
-        if rows := query(alias, text.replace("[o.overrun_after ago]", ago)):
+    for rule, text in rules.items():
+        if rows := query(alias, text):
             found.append(f"{rule}: {[str(row[0]) for row in rows[:5]]}")
     return found

@@ -46,6 +46,10 @@ class MySQL(Dialect):
         if deleted := _DELETED.match(text):
             ids = params[0] if isinstance(params[0], (list, tuple)) else params
             return Statement(_delete(deleted[1], deleted[2], len(ids)), ids)
+        if taken := _TAKEN.match(text):
+            # Each once, as in a list; rows are locked in the order in which they are given.
+            ids = sorted(set(params[0])) if taken[4] else list(dict.fromkeys(params[0]))
+            return Statement(_take(taken[1], taken[2], taken[3], taken[5], len(ids)), ids, returns)
         return super().say(_by_primary_key(text), *params, returns=returns)
 
     def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
@@ -185,6 +189,19 @@ def _delete(table: str, column: str, count: int) -> str:
     return f"DELETE t FROM ({ids}) g STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.{column} = g.id"
 
 
+@lru_cache(maxsize=512)
+def _take(columns: str, table: str, column: str, lock: str, count: int) -> str:
+    """A locking read that looks each row up, as a deletion does: a scan would wait for rows of open transactions."""
+    ids = "SELECT %s AS wanted" + " UNION ALL SELECT %s" * (count - 1)
+    return (
+        f"SELECT {columns} FROM ({ids}) g STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.{column} = g.wanted{lock}"
+    )
+
+
 _DELETED = re.compile(r"DELETE FROM (steady_queue_\w+) WHERE (id|job_id) (?:IN \?\*|= \?)$")
+_TAKEN = re.compile(
+    r"SELECT (.+) FROM (steady_queue_\w+) WHERE (id|job_id) IN \?\*( ORDER BY (?:id|job_id))?"
+    r"( FOR UPDATE(?: SKIP LOCKED)?)$"
+)
 _UPDATED = re.compile(r"^UPDATE (steady_queue_\w+) SET(.*) WHERE id (?=IN|=)")
 _SELECTED = re.compile(r"FROM (steady_queue_\w+(?: [a-z])?) WHERE ((?:[a-z]\.)?(?:id|job_id)|p\.queue_name) (?=IN|=)")

@@ -36,8 +36,7 @@ NOON = MORNING.replace(hour=12)
 def collect(monkeypatch: Patch) -> Recurrences:
     """What recurs from now on, for this test alone."""
     kept = Recurrences()
-    for module in ("recurring_task", "aio.services", "aio.embedding", "preflight"):
-        monkeypatch.setattr(f"steady_queue.{module}.recurrences", kept)
+    monkeypatch.setattr("steady_queue.recurring_task.recurrences", kept)
     return kept
 
 

@@ -18,7 +18,7 @@ from steady_queue.events import (
     JobsDispatched,
     RecurringDiscarded,
     RecurringEnqueued,
-    RuntimeFault,
+    RecurringFailed,
     SlotsRepaired,
 )
 from steady_queue.registry import registry
@@ -200,8 +200,8 @@ async def test_a_tick_whose_key_cannot_be_made_is_told_of_and_others_fire(
     await aschedule_recurring_task(tasks.has_a_bad_key, key="bad", every=SECOND, args=(0,))
     await aschedule_recurring_task(tasks.rests, key="good", every=SECOND, args=("good",))
     async with running(Options(), events=heard):
-        await until(lambda: book.runs["good"] >= 1 and bool(heard.of(RuntimeFault)))
-    fault = heard.of(RuntimeFault)[0].error
+        await until(lambda: book.runs["good"] >= 1 and bool(heard.of(RecurringFailed)))
+    fault = heard.of(RecurringFailed)[0].error
     assert "ConcurrencyKeyError: the concurrency key of tests.runtime.tasks.has_a_bad_key could not be made" in fault
     paths = await aside(query, database, "SELECT DISTINCT task_path FROM steady_queue_job")
     assert paths == [("tests.runtime.tasks.rests",)]

@@ -28,13 +28,13 @@ help: ## Show this list
 
 test: .venv/.tests lint ## Run everything: packages, environments, lint, all tests on both Djangos
 	@rm -rf .test-tally
-	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES)
+	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 	@if .ci/next-python >/dev/null; then $(MAKE) --no-print-directory test-next; \
 	elif [ -n "$$CI" ]; then echo "CI needs both environments." >&2; exit 1; fi
 	@cat $(TALLY)
 
 test-next: .venv-next/.tests ## Run the tests on the newest Django only; NEXT_TESTS= runs them all
-	$(if $(NEXT_TESTS),STEADY_QUEUE_TALLY=$(TALLY),$(FULL)) .venv-next/bin/python -m pytest -n $(TEST_PROCESSES) $(NEXT_TESTS)
+	$(if $(NEXT_TESTS),STEADY_QUEUE_TALLY=$(TALLY),$(FULL)) .venv-next/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup $(NEXT_TESTS)
 
 storm: .venv/.tests ## Kill, stop and freeze workers amid 1,500 tasks, on each database; ARGS="--seed 7 --database sqlite"
 	.venv/bin/python -m tests.storm $(ARGS)
@@ -43,7 +43,7 @@ storm-limits: .venv/.tests ## Kill eight workers at random amid tasks of which 1
 	.venv/bin/python -m tests.storm --limits --seconds 60 --tasks 2400 $(ARGS)
 
 machine: .venv/.tests ## Try many sequences of operations on the store beside its model; EXAMPLES=300
-	STEADY_QUEUE_MACHINE_EXAMPLES=$(EXAMPLES) .venv/bin/python -m pytest -n $(TEST_PROCESSES) tests/machine $(ARGS)
+	STEADY_QUEUE_MACHINE_EXAMPLES=$(EXAMPLES) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup tests/machine $(ARGS)
 
 demo: .venv/.runtime ## Show it at work; needs no database server
 	@.venv/bin/python examples/demo.py

@@ -39,6 +39,10 @@ class Boom(Exception):
 # -- a server that stops ----------------------------------------------------------------------------------------------
 
 
+#: What the module sets up once is dear: its tests stay in one process.
+pytestmark = pytest.mark.xdist_group("failures")
+
+
 class Mortal:
     """A database on a server of its own, which tests may stop."""
 

@@ -17,6 +17,9 @@ import pytest
 from tests.servers import Daemon, MariaDB, PgBouncer, Postgres, ServerError, ServerMissing, keeper, wait_until
 from tests.servers.machine import programs
 
+#: What the module sets up once is dear: its tests stay in one process.
+pytestmark = pytest.mark.xdist_group("servers")
+
 Server = Postgres | MariaDB
 SERVERS: dict[str, type[Server]] = {"postgres": Postgres, "mariadb": MariaDB}
 REPOSITORY = Path(__file__).parents[2]

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from tests.servers import MariaDB
     from tests.support.stores import Store
 
-pytestmark = pytest.mark.only_on("postgres")
+#: What the module sets up once is dear: its tests stay in one process.
+pytestmark = [pytest.mark.only_on("postgres"), pytest.mark.xdist_group("pgbouncer")]
 
 
 @pytest.fixture(scope="module")

@@ -108,6 +108,10 @@ STEPS: dict[str, set[tuple[str, str]]] = {
 }
 
 
+#: What the module sets up once is dear: its tests stay in one process.
+pytestmark = pytest.mark.xdist_group("plans")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     databases = chosen(metafunc.config)
     ways = [(database, way) for database in databases for way in WAYS[database]]

@@ -297,7 +297,6 @@ async def test_a_due_task_that_cannot_be_moved_holds_up_no_other(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard, refusing = Heard(), Refusing(tasks.alone.module_path)
-    due = datetime.now(UTC) + timedelta(milliseconds=100)
     calls: list[tuple[Any, str]] = [
         (charge, "ada"),
         (tasks.alone, "bad"),
@@ -305,7 +304,9 @@ async def test_a_due_task_that_cannot_be_moved_holds_up_no_other(
         (tasks.alone, "bad"),
         (charge, "grace"),
     ]
-    results = [await task.using(run_after=due).aenqueue(argument) for task, argument in calls]
+    results = [await task.using(run_after=timedelta(hours=1)).aenqueue(argument) for task, argument in calls]
+    past = "UPDATE steady_queue_scheduledexecution SET scheduled_at = '2020-01-01 00:00:00.000000'"
+    await aside(query, database, past)
     monkeypatch.setattr(dispatcher, "limits_in_force", refusing)
     async with running(worker(), events=heard):
         await ended(*[result for result, (task, _) in zip(results, calls, strict=True) if task is charge])

@@ -15,9 +15,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from django.db.transaction import TransactionManagementError
+
 from steady_queue.accounts import account
 from steady_queue.compat import TaskResultDoesNotExist
-from steady_queue.descriptions import a_queue, described, some_statuses
+from steady_queue.descriptions import DISCARDABLE, a_queue, a_usable_queue, described, some_statuses
 from steady_queue.errands import arun, run
 from steady_queue.errors import JobIsRunning
 from steady_queue.events import QueuePaused, QueueResumed
@@ -28,7 +30,7 @@ from steady_queue.store.job import Status
 from steady_queue.store.result import find_jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 
 #: Jobs in one transaction.
 BATCH = sweep.WINDOW
+#: How often one task is looked for that moves on between two looks.
+TRIES = 5
 
 
 # -- one task ---------------------------------------------------------------------------------------------------------
@@ -74,7 +78,8 @@ async def adiscard(task: Named) -> bool:
 def run_now(task: Named) -> bool:
     """Let a scheduled or blocked task run now; False when it is neither.
 
-    A scheduled one that is limited still queues for a slot. A blocked one gets a slot beyond the limit.
+    A scheduled one that is limited still queues for a slot. A blocked one gets a slot beyond the limit; under manual
+    transaction management (`set_autocommit(False)`) that is refused with TransactionManagementError.
     """
     return run(_one(hurry.run_now, task))
 
@@ -184,11 +189,11 @@ async def aclear_queue(queue: str) -> int:
 
 def pause(queue: str) -> bool:
     """Let workers take nothing from a queue; what runs goes on, and tasks may be enqueued."""
-    return run(_pause(a_queue(queue)))
+    return run(_pause(a_usable_queue(queue)))
 
 
 async def apause(queue: str) -> bool:
-    return await arun(_pause(a_queue(queue)))
+    return await arun(_pause(a_usable_queue(queue)))
 
 
 def resume(queue: str) -> bool:
@@ -207,19 +212,43 @@ def _one(revise: Revision, task: Named) -> Errand[bool]:
     job_id = _id_of(task)
 
     def errand(desk: Desk) -> Steps[bool]:
-        revised: Revised = yield revise(desk.sql, [job_id], limits_in_force, promoting=desk.promoting)
-        yield revised
-        yield from account(revise, revised)
-        if revised.ids:
-            return True
-        found = yield find_jobs(desk.sql, [job_id])
-        if not found:
-            raise TaskResultDoesNotExist(str(job_id))
-        if found[0].status is Status.CLAIMED:
-            raise JobIsRunning(f"the task {job_id} is running")
+        for _ in range(TRIES):
+            revised: Revised = yield _revision(revise, desk, [job_id])
+            yield revised
+            yield from account(revise, revised)
+            if revised.ids:
+                return True
+            found = yield find_jobs(desk.sql, [job_id])
+            if not found:
+                raise TaskResultDoesNotExist(str(job_id))
+            status = found[0].status
+            if status is Status.CLAIMED:
+                raise JobIsRunning(f"the task {job_id} is running")
+            if desk.is_manual and status is Status.BLOCKED and revise is hurry.run_now:
+                raise TransactionManagementError(
+                    f"the task {job_id} is blocked: it gets a slot after the commit, of which nothing is known under "
+                    "manual transaction management (set_autocommit(False)); use transaction.atomic(), or none"
+                )
+            # What stands where it could be done has moved there between the two looks.
+            if status not in _MEANT_FOR[revise]:
+                break
         return False
 
     return errand
+
+
+#: The tasks that each action means something for.
+_MEANT_FOR: dict[Revision, tuple[Status, ...]] = {
+    revision.retry: (Status.FAILED,),
+    revision.discard: DISCARDABLE,
+    hurry.run_now: (Status.SCHEDULED, Status.BLOCKED),
+}
+
+
+def _revision(revise: Revision, desk: Desk, ids: Sequence[UUID]) -> Operation[Revised]:
+    if desk.is_manual and revise is hurry.run_now:
+        return hurry.run_now(desk.sql, ids, limits_in_force, promoting=False, blocked_too=False)
+    return revise(desk.sql, ids, limits_in_force, promoting=desk.promoting)
 
 
 def _many(revise: Revision, tasks: Iterable[Named]) -> Errand[list[str]]:
@@ -227,7 +256,7 @@ def _many(revise: Revision, tasks: Iterable[Named]) -> Errand[list[str]]:
         done: list[str] = []
         ids = iter(dict.fromkeys(_id_of(task) for task in tasks))
         while batch := list(islice(ids, BATCH)):
-            revised: Revised = yield revise(desk.sql, batch, limits_in_force, promoting=desk.promoting)
+            revised: Revised = yield _revision(revise, desk, batch)
             yield revised
             yield from account(revise, revised)
             changed = set(revised.ids)

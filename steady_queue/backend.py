@@ -14,7 +14,7 @@ from steady_queue.databases import django_driver, queue_alias
 from steady_queue.definition import SteadyQueueTask, TaskCall
 from steady_queue.errors import ConfigurationError
 from steady_queue.results import Results
-from steady_queue.store.limits import NAME_LENGTH, unstorable
+from steady_queue.store.limits import NAME_LENGTH, no_queue, unstorable
 from steady_queue.store.result import find_jobs
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class SteadyQueueBackend(BaseTaskBackend):
                 raise InvalidTask(f"the {what} must be a text, not {name!r}")
             if reason := unstorable(name, NAME_LENGTH):
                 raise InvalidTask(f"the {what} {reason}")
+        if reason := no_queue(task.queue_name):
+            raise InvalidTask(f"the queue {task.queue_name!r} {reason}")
 
     def _validate_options(self, task: Task[..., Any]) -> None:
         """The framework's rules for what may change between two enqueues of the same function."""

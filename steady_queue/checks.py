@@ -14,7 +14,7 @@ from steady_queue import wake
 from steady_queue.compat import FRAMEWORK, NATIVE, task_backends
 from steady_queue.databases import parameters, queue_alias
 from steady_queue.errors import ConfigurationError
-from steady_queue.store.limits import NAME_LENGTH, unstorable
+from steady_queue.store.limits import NAME_LENGTH, no_queue, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,10 +83,10 @@ def _entry(backend: SteadyQueueBackend) -> Iterator[CheckMessage]:
         return
     for name in queues:
         reason = unstorable(name, NAME_LENGTH) if isinstance(name, str) else "must be a text"
-        if reason or not name.strip() or "*" in name:
+        if reason or not name.strip() or no_queue(name):
             yield Error(
                 f"{where}['QUEUES'] has a name that cannot be one: {name!r}.",
-                hint=f"A name is a text of at most {NAME_LENGTH} characters without a star.",
+                hint=f"A name is a text of at most {NAME_LENGTH} characters without a star, or blanks around it.",
                 id="steady_queue.E009",
             )
 

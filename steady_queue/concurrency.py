@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 import steady_queue
 from steady_queue.errors import ConcurrencyKeyError, ConfigurationError
 from steady_queue.store.job import OnConflict
-from steady_queue.store.limits import KEY_LENGTH, unstorable
+from steady_queue.store.limits import KEY_LENGTH, LONGEST, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,8 +21,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MICROSECOND = timedelta(microseconds=1)
-#: So long before now there still is a date on every database.
-LONGEST = timedelta(days=36_500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class Limit:
         except Exception as error:
             what = f"{type(error).__name__}: {error}"
             raise ConcurrencyKeyError(f"the concurrency key of {path} could not be made: {what}") from error
-        key = f"{path if self.group is None else self.group}/{text}"
+        key = f"{path if self.group is None else _escaped(self.group)}/{text}"
         if reason := unstorable(key, KEY_LENGTH):
             raise ConcurrencyKeyError(f"the concurrency key of {path} {reason}")
         return key
@@ -112,7 +110,7 @@ def _problems(
     if group is not None:
         if not isinstance(group, str) or not group:
             yield f"group must be a text of at least one character, or None, not {group!r}"
-        elif reason := unstorable(group, KEY_LENGTH):
+        elif reason := unstorable(_escaped(group), KEY_LENGTH):
             yield f"group {reason}"
     if on_conflict not in ("block", "discard"):
         yield f"on_conflict must be 'block' or 'discard', not {on_conflict!r}"
@@ -123,6 +121,11 @@ def _problems(
 def _bad_duration(value: object) -> Iterator[str]:
     if not isinstance(value, timedelta) or not timedelta(0) < value <= LONGEST:
         yield f"must be a timedelta greater than zero (and of at most {LONGEST.days:,} days), not {value!r}"
+
+
+def _escaped(group: str) -> str:
+    """A group without the slash that ends it in a key: what is "a/b" and "c" must not be what is "a" and "b/c"."""
+    return group.replace("%", "%25").replace("/", "%2F")
 
 
 def _as_text(value: object) -> str:

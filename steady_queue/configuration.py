@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import steady_queue
 from steady_queue.errors import ConfigurationError
-from steady_queue.store.limits import NAME_LENGTH, unstorable
+from steady_queue.store.limits import LONGEST, NAME_LENGTH, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -272,11 +272,15 @@ def _count(what: str, value: object, least: int, most: int | None = None) -> Ite
 def _interval(what: str, value: object) -> Iterator[str]:
     if not isinstance(value, timedelta) or value <= timedelta(0):
         yield f"{what} must be a timedelta greater than zero, not {value!r}"
+    elif value > LONGEST:
+        yield f"{what} must be a timedelta of at most {LONGEST.days:,} days, not {value!r}"
 
 
 def _span(what: str, value: object, otherwise: str = "") -> Iterator[str]:
     if not isinstance(value, timedelta) or value < timedelta(0):
         yield f"{what} must be a timedelta of at least zero{otherwise}, not {value!r}"
+    elif value > LONGEST:
+        yield f"{what} must be a timedelta of at most {LONGEST.days:,} days{otherwise}, not {value!r}"
 
 
 def _made(kind: type[_Actor], values: Mapping[str, Any]) -> _Actor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils import timezone
 
 from steady_queue.store.job import Status
-from steady_queue.store.limits import NAME_LENGTH, unstorable
+from steady_queue.store.limits import NAME_LENGTH, no_queue, unstorable
 from steady_queue.store.sweep import Which
 
 if TYPE_CHECKING:
@@ -40,6 +40,13 @@ def described(
 def a_queue(name: str) -> str:
     """The name of a queue."""
     return _a_name("queue", name)
+
+
+def a_usable_queue(name: str) -> str:
+    """The name of a queue that tasks can be enqueued in."""
+    if reason := no_queue(a_queue(name)):
+        raise ValueError(f"the queue {name!r} {reason}")
+    return name
 
 
 def a_path(task: Task[..., Any] | str) -> str:
@@ -78,5 +85,9 @@ def _a_name(what: str, name: object) -> str:
     return name
 
 
-def _an_exception(kind: type[BaseException] | str) -> str:
-    return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
+def _an_exception(kind: object) -> str:
+    if isinstance(kind, str):
+        return kind
+    if not isinstance(kind, type):
+        raise ValueError(f"the exception must be a class or its path, not {kind!r}")
+    return f"{kind.__module__}.{kind.__qualname__}"

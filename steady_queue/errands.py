@@ -42,6 +42,8 @@ class Desk(NamedTuple):
 
     sql: Dialect
     promoting: bool
+    #: Whether the caller's transaction is one whose commit nobody tells us of: `set_autocommit(False)`.
+    is_manual: bool = False
 
 
 class Rest(NamedTuple):
@@ -60,7 +62,9 @@ Errand = Callable[[Desk], Steps[T]]
 def run(errand: Errand[T]) -> T:
     """Run it over Django's connection to the queue's database."""
     driver = django_driver(queue_alias())
-    steps = errand(Desk(driver.sql, promoting=not driver.in_transaction))
+    joined = driver.in_transaction
+    is_manual = joined and not driver.connection.in_atomic_block
+    steps = errand(Desk(driver.sql, promoting=not joined, is_manual=is_manual))
     try:
         step = next(steps)
         while True:

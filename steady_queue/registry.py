@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from steady_queue.concurrency import Limit
 
 T = TypeVar("T")
+
+#: How long a path that could not be resolved is not tried again where only its limit is asked for, in seconds.
+UNKNOWN_FOR = 60.0
 
 
 class Registry:
@@ -71,14 +75,27 @@ class InForce(Generic[T]):
 
     def __init__(self, said: Callable[[Limit], T]) -> None:
         self._said = said
+        self._unknown_until: dict[str, float] = {}
 
     def get(self, path: str, otherwise: T, /) -> T:
         """For a path that is not in the code, or has no limit there any more, what a job was stored with counts."""
+        if self._unknown_until and time.monotonic() < self._unknown_until.get(path, 0):
+            return otherwise
         try:
             limit: Limit | None = getattr(registry.resolve(path), "concurrency", None)
         except Exception:  # that of a module that cannot be imported may be any
+            # An import that fails may take its time, and it would be tried for each job of the path.
+            self._remember_unknown(path)
             return otherwise
         return otherwise if limit is None else self._said(limit)
+
+    def _remember_unknown(self, path: str) -> None:
+        now = time.monotonic()
+        # Replaced, not changed: others may read it at this moment.
+        self._unknown_until = {
+            **{other: until for other, until in self._unknown_until.items() if until > now},
+            path: now + UNKNOWN_FOR,
+        }
 
 
 limits_in_force: InForce[int] = InForce(attrgetter("to"))

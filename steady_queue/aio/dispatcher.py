@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steady_queue import events
+from steady_queue.errors import StoreDataError
 from steady_queue.registry import limits_in_force
 from steady_queue.store.dispatch import dispatch, next_due
 
@@ -15,10 +16,13 @@ if TYPE_CHECKING:
     from steady_queue.aio.clock import Clock
     from steady_queue.aio.outage import Outage
     from steady_queue.events import Events
+    from steady_queue.store.dispatch import Dispatched
     from steady_queue.store.drivers.pool import AsyncDriver
 
 #: How long to wait for a job that is due while somebody else holds it, in seconds.
 HELD = 0.1
+#: Jobs that cannot be moved, and are stepped over so that others can.
+STUBBORN = 100
 
 
 class Dispatcher:
@@ -80,7 +84,7 @@ class Dispatcher:
     async def _dispatch(self) -> bool:
         """Move a batch; False when there was nothing that could be moved."""
         began = self._clock.monotonic()
-        done = await self._driver.run(dispatch(self._driver.sql, self._batch_size, limits_in_force))
+        done = await self._move()
         if not done.moved:
             return False
         self._events.tell(
@@ -95,3 +99,22 @@ class Dispatcher:
             self._events.tell(events.JobRefused(job_id=id_))
         await self._made_ready()
         return True
+
+    async def _move(self) -> Dispatched:
+        """A batch that holds a job which cannot be moved is halved until that one is alone, and is stepped over."""
+        size, past = self._batch_size, 0
+        refusal: StoreDataError | None = None
+        while True:
+            try:
+                done = await self._driver.run(dispatch(self._driver.sql, size, limits_in_force, past=past))
+            except StoreDataError as error:
+                if size == 1:
+                    size, past, refusal = self._batch_size, past + 1, error
+                    if past > STUBBORN:
+                        raise
+                else:
+                    size //= 2
+            else:
+                if not done.moved and refusal is not None:
+                    raise refusal
+                return done

@@ -1,8 +1,8 @@
 """Which queues a worker takes from, in which order.
 
-The names behind `prefix*` are asked for at most once a second while claims find jobs, and instead of a claim after one
-that found none. So are those behind `*` while a queue is paused: queues are then served in turn, and priorities
-count inside each. While none is paused, `*` needs no names.
+The names behind `prefix*` are asked for at most once a second while claims find jobs (every few seconds, if there are
+so many that asking takes long), and instead of a claim after one that found none. So are those behind `*` while a queue
+is paused: queues are then served in turn, and priorities count inside each. While none is paused, `*` needs no names.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     #: The names to claim from, in order, for each lane; None for all of them, as if they were one.
     Queues = dict[Lane, list[str]] | None
 
-#: How long names are taken as known, in seconds, and in multiples of the time that it took to learn them.
-NAMES_LAST, NAMES_ARE_WORTH = 1.0, 20
+#: How long names are taken as known, in seconds at least and at most, and in multiples of the time that it took to
+#: learn them.
+NAMES_LAST, NAMES_LAST_AT_MOST, NAMES_ARE_WORTH = 1.0, 5.0, 20
 
 
 class QueuePlan:
@@ -56,7 +57,7 @@ class QueuePlan:
         began = self._clock.monotonic()
         found = await self._driver.run(waiting(self._driver.sql))
         now = self._clock.monotonic()
-        self._known_until = now + max(NAMES_LAST, NAMES_ARE_WORTH * (now - began))
+        self._known_until = now + min(NAMES_LAST_AT_MOST, max(NAMES_LAST, NAMES_ARE_WORTH * (now - began)))
         self._line.learn(found.names)
         if self.takes_all:
             self._needs_names = found.is_paused

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 BATCH = 500
 #: Characters of return values in one statement, but for a single one that has more: servers have their limits.
 BATCH_CHARACTERS = 8_000_000
+#: The pause after an outcome that cannot be stored even as a plain failure, in seconds: others wait for it too.
+STUBBORN = 0.5
 #: Outcomes that may wait before nothing more is claimed.
 CAPACITY = 20_000
 
@@ -60,6 +62,9 @@ class Settler:
         self._outage = outage
         self._waiting: list[Outcome] = []
         self._in_flight: Sequence[Outcome] = ()
+        #: The claims whose outcomes were replaced by plain failures, which are not written yet.
+        self._stubborn: set[UUID] = set()
+        self._aside = f"{name} of what cannot be stored"
         self._wake = asyncio.Event()
         self.drained = asyncio.Event()
         self.drained.set()
@@ -112,12 +117,23 @@ class Settler:
                     await self._settle(batch[:middle])
                     await self._settle(batch[middle:])
                     return
+                claim_id = batch[0].claim.claim_id
+                if claim_id in self._stubborn:
+                    # Nothing of the task is in it any more. It goes to the end of the line, so that others get on.
+                    await self._outage.wait(self._aside, error, at_most=STUBBORN)
+                    self._waiting.extend(batch)
+                    return
+                self._stubborn.add(claim_id)
                 batch = [_without_poison(batch[0], error)]
             except Exception as error:
                 again = again or (isinstance(error, StoreError) and error.applied == "unknown")
                 await self._outage.wait(self.name, error)
             else:
                 self._outage.over(self.name)
+                if self._stubborn:
+                    self._stubborn.difference_update(outcome.claim.claim_id for outcome in batch)
+                    if not self._stubborn:
+                        self._outage.over(self._aside)
                 return
 
     async def _write(self, batch: Sequence[Outcome], again: bool) -> None:

@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from steady_queue.store.revision import discarded
+from steady_queue.store.promote import JOBS_AT_ONCE
+from steady_queue.store.revision import discarded, taken
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
@@ -94,12 +95,22 @@ def finished_cleared(sql: Dialect, old: Old, place: Place, size: int) -> Flow[Cl
 
 def failed_cleared(sql: Dialect, old: Old, place: Place, size: int) -> Flow[Cleared]:
     ids, after = yield from _window(sql, old, _FAILED, place, size)
+    # Held, and then looked at once more: it may have been retried meanwhile, and have failed again this moment.
+    ids = yield from taken(sql, "failedexecution", ids)
+    if ids:
+        rows = yield sql.say(
+            "SELECT job_id FROM steady_queue_failedexecution WHERE job_id IN ?* AND failed_at < ?",
+            *(ids, (yield from _moment(sql, old.before))),
+            returns="u",
+        )
+        ids = [row[0] for row in rows]
     revised = yield from discarded(sql, ids, {}, True, ("failedexecution",))
     return Cleared(len(revised.ids), after)
 
 
 def _window(sql: Dialect, old: Old, kind: _Kind, place: Place, size: int) -> Flow[tuple[list[UUID], Place | None]]:
     """The next jobs of this kind before the moment, only those that are to go; and where the window ends."""
+    size = min(size, JOBS_AT_ONCE)
     before = yield from _moment(sql, old.before)
     columns = f"{kind.id}, {kind.ended_at}, j.queue_name, j.task_path"
     rows = yield sql.say(

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from steady_queue.store.job import NewJob, OnConflict
-from steady_queue.store.promote import discard_refused, insert_blocked, promote
+from steady_queue.store.promote import discard_refused, expected, insert_blocked, promote
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
@@ -107,7 +107,11 @@ def admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits | None = None)
 
 
 def _admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits) -> Flow[frozenset[UUID]]:
-    keys = {job.concurrency_key: job.concurrency_limit or 1 for job in blocked if job.concurrency_key is not None}
+    keys = {
+        job.concurrency_key: expected(limits, job.task_path, job.concurrency_limit)
+        for job in blocked
+        if job.concurrency_key is not None
+    }
     yield from promote(sql, keys, limits)
     choosy = [job.id for job in blocked if job.on_conflict == OnConflict.DISCARD]
     return (yield from discard_refused(sql, choosy))

@@ -26,23 +26,31 @@ BY_HAND = 2**30
 
 
 def run_now(
-    sql: Dialect, ids: Sequence[UUID], limits: Limits | None = None, *, promoting: bool = True
+    sql: Dialect,
+    ids: Sequence[UUID],
+    limits: Limits | None = None,
+    *,
+    promoting: bool = True,
+    blocked_too: bool = True,
 ) -> Operation[Revised]:
     """Let scheduled and blocked jobs run now. Tells those that were either.
 
-    In somebody else's transaction no slot is taken: there the blocked ones follow after its commit.
+    In somebody else's transaction no slot is taken: there the blocked ones follow after its commit. Who cannot know
+    when that is leaves them alone: `blocked_too` is false.
     """
-    return Operation("run now", partial(_run_now, sql, list(dict.fromkeys(ids)), limits or {}, promoting))
+    flow = partial(_run_now, sql, list(dict.fromkeys(ids)), limits or {}, promoting, blocked_too)
+    return Operation("run now", flow)
 
 
-def _run_now(sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool) -> Flow[Revised]:
+def _run_now(sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool, blocked_too: bool) -> Flow[Revised]:
     scheduled = yield from taken(sql, "scheduledexecution", ids)
     keys: dict[str, int] = {}
     if scheduled:
         yield sql.say("DELETE FROM steady_queue_scheduledexecution WHERE job_id IN ?*", scheduled)
-    blocked = yield from _blocked(sql, [id_ for id_ in ids if id_ not in set(scheduled)])
+    moved = set(scheduled)
+    blocked = yield from _blocked(sql, [id_ for id_ in ids if id_ not in moved] if blocked_too else [])
     if scheduled:
-        keys = yield from made_new(sql, scheduled)
+        keys = yield from made_new(sql, scheduled, limits)
     if not scheduled and not blocked:
         return UNCHANGED
     if not promoting:

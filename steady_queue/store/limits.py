@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 #: Queue names, task paths and names of backends, in characters.
 NAME_LENGTH = 255
 #: Concurrency keys and uniqueness keys, group included.
 KEY_LENGTH = 512
+#: So long before now there still is a date on every database.
+LONGEST = timedelta(days=36_500)
 
 
 def unstorable(text: str, length: int) -> str | None:
@@ -18,4 +22,13 @@ def unstorable(text: str, length: int) -> str | None:
         text.encode("utf-8")
     except UnicodeEncodeError:
         return "contains a lone surrogate, which not every database can store"
+    return None
+
+
+def no_queue(name: str) -> str | None:
+    """Why no worker could be told to serve a queue of this name, or None."""
+    if "*" in name:
+        return "has a star in its name, which stands for other queues where workers are told theirs"
+    if name != name.strip():
+        return "has blanks around its name, which are left out where workers are told theirs"
     return None

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.store.burial import BATCH
-from steady_queue.store.promote import promote
+from steady_queue.store.promote import expected, promote
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
@@ -65,5 +65,5 @@ def _let_go(sql: Dialect, limits: Limits) -> Flow[list[Overran]]:
     if not rows:
         return []
     yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", [row[0] for row in rows])
-    yield from promote(sql, {key: limit or 1 for _, _, key, limit in rows}, limits)
+    yield from promote(sql, {key: expected(limits, path, stored) for _, path, key, stored in rows}, limits)
     return [Overran(job_id, path, key) for job_id, path, key, _ in rows]

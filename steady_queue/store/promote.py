@@ -82,8 +82,8 @@ def _promote(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list
         taken[key].add(slot)
     promoted: list[UUID] = []
     # One candidate more than should be granted: its refusal shows that the turn is over. Without one, the limit in
-    # force is larger than the one expected, and there may be more.
-    wants = {key: max(1, expected - len(taken[key]) + 1) for key, expected in keys.items()}
+    # force is larger than the one expected, and there may be more. A limit may be larger than any list can be.
+    wants = {key: min(JOBS_AT_ONCE, max(1, limit - len(taken[key]) + 1)) for key, limit in keys.items()}
     while wants:
         candidates = yield from _first_blocked(sql, wants)
         grants = allot(taken, candidates, limits)
@@ -93,8 +93,13 @@ def _promote(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list
         promoted.extend(grant.job_id for grant in grants)
         for grant in grants:
             taken[grant.concurrency_key].add(grant.slot)
-        wants = {key: 2 * count for key, count in wants.items() if granted[key] == count}
+        wants = {key: min(JOBS_AT_ONCE, 2 * count) for key, count in wants.items() if granted[key] == count}
     return promoted
+
+
+def expected(limits: Limits, path: str, stored: int | None) -> int:
+    """The limit in force for a job of this path that was stored with that one."""
+    return limits.get(path, stored or 1)
 
 
 def allot(taken: Mapping[str, set[int]], candidates: Iterable[Row], limits: Limits) -> list[Grant]:
@@ -106,7 +111,7 @@ def allot(taken: Mapping[str, set[int]], candidates: Iterable[Row], limits: Limi
     for key, job_id, stored, path in candidates:
         if key in refused:
             continue
-        if len(used[key]) >= limits.get(path, stored or 1):
+        if len(used[key]) >= expected(limits, path, stored):
             refused.add(key)
             continue
         slot = lowest.get(key, 1)
@@ -163,11 +168,16 @@ def insert_blocked(sql: Dialect, rows: Sequence[tuple[Any, ...]]) -> Statement:
 
 
 def discard_refused(sql: Dialect, ids: Sequence[UUID]) -> Flow[frozenset[UUID]]:
-    """Delete those of the jobs, all to be discarded rather than wait, that still have no slot after a promotion."""
+    """Delete those of the jobs, all to be discarded rather than wait, that still have no slot after a promotion.
+
+    Whoever holds one discards it or lets it run: to wait for them would hold up all who need the key.
+    """
     discarded: set[UUID] = set()
     for part in parts(ids, JOBS_AT_ONCE):
         rows = yield sql.say(
-            f"SELECT job_id FROM steady_queue_blockedexecution WHERE job_id IN ?*{sql.take}", list(part), returns="u"
+            f"SELECT job_id FROM steady_queue_blockedexecution WHERE job_id IN ?*{sql.take_free}",
+            list(part),
+            returns="u",
         )
         refused = [row[0] for row in rows]
         if refused:

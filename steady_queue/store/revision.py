@@ -6,7 +6,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from steady_queue.store.promote import insert_blocked, make_ready, promote, promotion
+from steady_queue.store.promote import expected, insert_blocked, make_ready, promote, promotion
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
@@ -62,25 +62,25 @@ def retried(sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool) 
         return UNCHANGED
     yield sql.say("DELETE FROM steady_queue_failedexecution WHERE job_id IN ?*", failed)
     yield sql.say("UPDATE steady_queue_job SET retries = 0 WHERE id IN ?*", failed)
-    keys = yield from made_new(sql, failed)
+    keys = yield from made_new(sql, failed, limits)
     promoted, afterwards = yield from passed_on(sql, keys, limits, promoting)
     return Revised(failed, promoted, True, afterwards)
 
 
-def made_new(sql: Dialect, ids: Sequence[UUID]) -> Flow[dict[str, int]]:
+def made_new(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[dict[str, int]]:
     """Ready rows, or blocked ones for limited jobs, of jobs that stand nowhere; returns the keys to be promoted."""
     rows = yield sql.say(
-        "SELECT id, concurrency_key, concurrency_limit, priority FROM steady_queue_job WHERE id IN ?*",
+        "SELECT id, concurrency_key, concurrency_limit, priority, task_path FROM steady_queue_job WHERE id IN ?*",
         list(ids),
-        returns="u...",
+        returns="u....",
     )
     free = [row[0] for row in rows if row[1] is None]
     if free:
         yield make_ready(sql, free)
     limited = [row for row in rows if row[1] is not None]
     if limited:
-        yield insert_blocked(sql, [(job_id, key, priority) for job_id, key, _, priority in limited])
-    return {key: limit or 1 for _, key, limit, _ in limited}
+        yield insert_blocked(sql, [(job_id, key, priority) for job_id, key, _, priority, _ in limited])
+    return {key: expected(limits, path, stored) for _, key, stored, _, path in limited}
 
 
 def passed_on(
@@ -106,13 +106,13 @@ def discarded(
     if not gone:
         return UNCHANGED
     those = [id_ for id_ in ids if id_ in gone]
-    keys = yield from _slots_freed(sql, those)
+    keys = yield from _slots_freed(sql, those, limits)
     yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", those)
     promoted, afterwards = yield from passed_on(sql, keys, limits, promoting)
     return Revised(those, promoted, bool(promoted) or afterwards is not None, afterwards, stood)
 
 
-def _slots_freed(sql: Dialect, ids: Sequence[UUID]) -> Flow[dict[str, int]]:
+def _slots_freed(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[dict[str, int]]:
     """Take the jobs' slots from them; returns their keys, to be promoted."""
     held = yield sql.say(
         "SELECT job_id, concurrency_key FROM steady_queue_semaphore WHERE job_id IN ?*", list(ids), returns="u."
@@ -121,13 +121,19 @@ def _slots_freed(sql: Dialect, ids: Sequence[UUID]) -> Flow[dict[str, int]]:
         return {}
     holders = [row[0] for row in held]
     yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", holders)
-    rows = yield sql.say("SELECT id, concurrency_limit FROM steady_queue_job WHERE id IN ?*", holders, returns="u.")
-    limit_of = {row[0]: row[1] or 1 for row in rows}
+    rows = yield sql.say(
+        "SELECT id, concurrency_limit, task_path FROM steady_queue_job WHERE id IN ?*", holders, returns="u.."
+    )
+    limit_of = {job_id: expected(limits, path, stored) for job_id, stored, path in rows}
     return {key: limit_of.get(job_id, 1) for job_id, key in held}
 
 
 def taken(sql: Dialect, table: str, ids: Sequence[UUID]) -> Flow[list[UUID]]:
     """Those of the jobs that stand in this table, held until the transaction ends."""
+    if ids and sql.locks_gaps:
+        # Where nothing is found a locking read would keep others from inserting, until the caller's transaction ends.
+        rows = yield sql.say(f"SELECT job_id FROM steady_queue_{table} WHERE job_id IN ?*", list(ids), returns="u")
+        ids = [row[0] for row in rows]
     if not ids:
         return []
     rows = yield sql.say(

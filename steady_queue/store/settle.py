@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from steady_queue.store.outcome import Attempt, Failed, Finished, Released, Settlement, Verdict
-from steady_queue.store.promote import insert_blocked, make_ready, promote
+from steady_queue.store.promote import expected, insert_blocked, make_ready, promote
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
@@ -63,17 +63,17 @@ def _settle(
         applied = yield from _end_claims(sql, outcomes, worker_id, preserve, by_owner)
     promoted: Sequence[UUID] = ()
     if limits is not None:
-        keys = _freed(outcomes, applied) | (yield from _blocked_again(sql, outcomes, applied))
+        keys = _freed(outcomes, applied, limits) | (yield from _blocked_again(sql, outcomes, applied, limits))
         promoted = yield from promote(sql, keys, limits)
     verdicts = dict.fromkeys(applied, Verdict.APPLIED)
     verdicts |= yield from _explain(sql, [o for o in outcomes if o.claim.claim_id not in applied])
     return Settlement(verdicts, len(promoted))
 
 
-def _freed(outcomes: Sequence[Outcome], applied: set[UUID]) -> dict[str, int]:
-    """The keys that lost a slot, each with the limit stored with its job."""
+def _freed(outcomes: Sequence[Outcome], applied: set[UUID], limits: Limits) -> dict[str, int]:
+    """The keys that lost a slot, each with the limit in force for its job."""
     return {
-        claim.concurrency_key: claim.concurrency_limit or 1
+        claim.concurrency_key: expected(limits, claim.task_path, claim.concurrency_limit)
         for outcome in outcomes
         if not isinstance(outcome, Released)
         and (claim := outcome.claim).claim_id in applied
@@ -81,7 +81,9 @@ def _freed(outcomes: Sequence[Outcome], applied: set[UUID]) -> dict[str, int]:
     }
 
 
-def _blocked_again(sql: Dialect, outcomes: Sequence[Outcome], applied: set[UUID]) -> Flow[dict[str, int]]:
+def _blocked_again(
+    sql: Dialect, outcomes: Sequence[Outcome], applied: set[UUID], limits: Limits
+) -> Flow[dict[str, int]]:
     """Let jobs that were given back after they had lost their slots to others queue for one; returns their keys.
 
     A statement of its own, after the claims were ended: before that, the slot may be just about to be lost.
@@ -101,7 +103,7 @@ def _blocked_again(sql: Dialect, outcomes: Sequence[Outcome], applied: set[UUID]
     if released:
         yield sql.say("DELETE FROM steady_queue_readyexecution WHERE job_id IN ?*", list(released))
         yield insert_blocked(sql, [(c.job_id, c.concurrency_key, c.priority) for c in released.values()])
-    return {str(claim.concurrency_key): claim.concurrency_limit or 1 for claim in released.values()}
+    return {str(c.concurrency_key): expected(limits, c.task_path, c.concurrency_limit) for c in released.values()}
 
 
 def _explain(sql: Dialect, unapplied: Sequence[Outcome]) -> Flow[dict[UUID, Verdict]]:

@@ -28,6 +28,8 @@ class Statement:
     params: Sequence[Any] = ()
     returns: str = ""
     many: bool = False
+    #: Whether from here on others may wait for keys that this transaction holds.
+    holds_keys: bool = False
 
 
 #: Yields statements, receives their rows, returns the result of the operation.

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from steady_queue.store.job import Lane
 from steady_queue.store.queues import HIGHEST, next_priority
-from steady_queue.store.revision import UNCHANGED, Revised, discarded, retried
+from steady_queue.store.revision import UNCHANGED, Revised, discarded, retried, taken
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
@@ -154,8 +154,14 @@ def _chosen(sql: Dialect, table: str, ids: Sequence[UUID], which: Which) -> Flow
         "failed_at < ?": which.failed_before,
         "failed_at > ?": which.failed_after,
     }
-    left = yield from _filtered(sql, f"job_id FROM steady_queue_{table} WHERE job_id", ids, of_failure)
-    return (yield from _filtered(sql, "id FROM steady_queue_job WHERE id", left, of_job))
+    source = f"job_id FROM steady_queue_{table} WHERE job_id"
+    left = yield from _filtered(sql, source, ids, of_failure)
+    left = yield from _filtered(sql, "id FROM steady_queue_job WHERE id", left, of_job)
+    if left and any(value is not None for value in of_failure.values()):
+        # Held, and then looked at once more: it may have been retried meanwhile, and have failed in another way.
+        left = yield from taken(sql, table, left)
+        left = yield from _filtered(sql, source, left, of_failure)
+    return left
 
 
 def _filtered(sql: Dialect, source: str, ids: Sequence[UUID], conditions: Mapping[str, Any]) -> Flow[list[UUID]]:

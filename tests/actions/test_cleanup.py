@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import connections
 
 import steady_queue
 from steady_queue import cleanup
 from steady_queue.errors import ConfigurationError
 from steady_queue.models import FailedExecution, Job
 from steady_queue.spans import before
+from steady_queue.store import cleanup as store_cleanup
 from steady_queue.store import maintenance
 from steady_queue.store.outcome import Finished
 from tests.actions.conftest import broken
@@ -220,3 +223,15 @@ def settings_zone() -> Any:
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="such as 7d"):
         before(text)
+
+
+@pytest.mark.only_on("sqlite")
+def test_a_batch_may_be_larger_than_the_number_of_values_in_a_statement(store: SyncStore) -> None:
+    finished(store, 3 * DAY, *[job() for _ in range(1_500)])
+    failed(store, 3 * DAY, *[job() for _ in range(1_500)])
+    most = 1_200
+    connections[store.alias].connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, most)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_cleanup, "JOBS_AT_ONCE", most - 100)
+        told = clear("--finished-before", "1d", "--failed-before", "1d", "--batch", "40000")
+    assert told == ["1,500 finished tasks deleted", "1,500 failed tasks deleted"]

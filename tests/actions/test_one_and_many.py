@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 from django.db import transaction
+from django.db.transaction import TransactionManagementError
 
 from steady_queue import actions, wake
 from steady_queue.compat import TaskResultDoesNotExist
@@ -201,3 +202,17 @@ def test_inside_a_transaction_slots_are_given_out_after_its_commit(store: SyncSt
         assert actions.run_now(last.id)
         assert store.status(last) == ["blocked"]
     assert store.status(last) == ["ready"]
+
+
+def test_under_manual_transactions_a_blocked_task_is_not_run_now_and_that_is_said(store: SyncStore) -> None:
+    holder, blocked, scheduled = limited(), limited(), job(scheduled_at=later())
+    store.enqueue(holder, blocked, scheduled)
+    transaction.set_autocommit(False, using=store.alias)
+    try:
+        with pytest.raises(TransactionManagementError, match=f"{blocked.id} is blocked: .*set_autocommit"):
+            actions.run_now(blocked.id)
+        assert actions.run_now_many([blocked.id, scheduled.id]) == [str(scheduled.id)]
+        transaction.commit(using=store.alias)
+    finally:
+        transaction.set_autocommit(True, using=store.alias)
+    assert store.status(holder, blocked, scheduled) == ["ready", "blocked", "ready"]

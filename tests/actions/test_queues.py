@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -130,3 +131,10 @@ def test_any_name_means_itself_alone(store: SyncStore, hand: Hand, name: str) ->
 def test_what_cannot_be_a_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="queue"):
         Queue(name)
+
+
+@pytest.mark.parametrize("name", ["mail*", " mail", "mail "])
+def test_a_queue_that_no_worker_could_be_told_is_not_paused(store: SyncStore, hand: Hand, name: str) -> None:
+    with pytest.raises(ValueError, match=f"the queue {re.escape(repr(name))} has"):
+        hand("pause", name)
+    assert Queue.all() == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +15,23 @@ from django.db import transaction
 from steady_queue import actions, cleanup
 from steady_queue.compat import TaskResultDoesNotExist
 from steady_queue.errors import JobIsRunning
-from steady_queue.store.outcome import Finished
+from steady_queue.store import revision, sweep
+from steady_queue.store.cleanup import Old, Place, failed_cleared
+from steady_queue.store.outcome import ErrorReport, Failed, Finished
+from steady_queue.store.statement import Operation
 from tests.actions.conftest import broken
+from tests.machine.sessions import Session
 from tests.store.test_races import without_waiting
 from tests.support.jobs import failed, job, later, limited
-from tests.support.tables import count, counts
+from tests.support.tables import count, counts, query
 from tests.support.threads import together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from uuid import UUID
 
     from steady_queue.store.job import NewJob
+    from steady_queue.store.statement import Flow
     from tests.support.stores import SyncStore
 
 ROUNDS = 8
@@ -210,3 +217,76 @@ def test_actions_in_an_open_transaction_hold_up_no_worker_of_the_same_key(databa
         assert actions.discard(holder.id)
         without_waiting(database, work)
     assert counts(database)["ready"] == 2
+
+
+# -- somebody commits between two statements --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other(database: str) -> Iterator[Session]:
+    session = Session(database)
+    yield session
+    session.close()
+
+
+def interrupted(flow: Flow[Any], before: str, meanwhile: Callable[[], object]) -> Flow[Any]:
+    """The flow; `meanwhile` happens right before its first statement with these words."""
+    is_told = False
+    try:
+        statement = next(flow)
+        while True:
+            if before in statement.text and not is_told:
+                is_told = True
+                meanwhile()
+            statement = flow.send((yield statement))
+    except StopIteration as done:
+        assert is_told
+        return done.value
+
+
+def fails_again(store: Any, one: NewJob) -> None:
+    """Retry it, run it, and let it fail once more."""
+    store.retry(one)
+    (claim,) = store.claim(store.worker())
+    store.settle(Failed(claim, ErrorReport("builtins.KeyError", "", "")))
+
+
+@pytest.mark.only_on("postgres", "mariadb")
+def test_a_failure_of_this_moment_is_not_cleared_as_an_old_one(store: SyncStore, other: Session) -> None:
+    one = job()
+    broken(store, one)
+    query(store.alias, "UPDATE steady_queue_failedexecution SET failed_at = '2020-01-01 00:00:00.000000'")
+    clear = failed_cleared(store.sql, Old(timedelta(days=30)), Place(), 500)
+    flow = interrupted(clear, "FOR UPDATE", lambda: other.do(lambda theirs: fails_again(theirs, one)))
+    cleared = store.run(Operation("clear failed", lambda: flow))
+    assert (cleared.jobs, count(store.alias, "failedexecution")) == (0, 1)
+
+
+@pytest.mark.only_on("postgres", "mariadb")
+def test_a_task_that_meanwhile_failed_in_another_way_is_not_retried(store: SyncStore, other: Session) -> None:
+    one = job()
+    broken(store, one)
+    some = sweep.retry_some(store.sql, sweep.Which(exception_class="builtins.ValueError"), sweep.Place())
+    flow = interrupted(some.flow(), "FOR UPDATE", lambda: other.do(lambda theirs: fails_again(theirs, one)))
+    assert store.run(replace(some, flow=lambda: flow)).revised.ids == []
+    assert store.status(one) == ["failed"]
+
+
+@pytest.mark.only_on("postgres", "mariadb")
+def test_a_task_that_is_retried_meanwhile_is_discarded_all_the_same(
+    store: SyncStore, other: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = job()
+    broken(store, one)
+    discarded, times = revision.discarded, []
+
+    def racing(*args: Any) -> Flow[Any]:
+        times.append(1)
+        flow = discarded(*args)
+        if len(times) > 1:
+            return flow
+        return interrupted(flow, "failedexecution", lambda: other.do(lambda theirs: theirs.retry(one)))
+
+    monkeypatch.setattr(revision, "discarded", racing)
+    assert actions.discard(one.id)
+    assert count(store.alias, "job") == 0

@@ -137,6 +137,8 @@ def test_discarding_is_limited_by_queue_and_task(store: SyncStore, window: int) 
         (("failed",), {"queue": 5}, "must be a text, not 5"),
         (("failed",), {"task": "x" * 300}, "300 characters"),
         (("failed",), {"failed_before": "yesterday"}, "a datetime is needed"),
+        (("failed",), {"exception": 5}, "a class or its path, not 5"),
+        (("failed",), {"exception": ValueError("x")}, "a class or its path"),
     ],
 )
 def test_a_wrong_description_is_refused(statuses: tuple[str, ...], options: dict[str, Any], problem: str) -> None:

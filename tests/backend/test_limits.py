@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from datetime import timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,7 @@ from steady_queue import actions, enqueue_all
 from steady_queue.compat import TaskResultDoesNotExist, TaskResultStatus
 from steady_queue.concurrency import limits_concurrency
 from steady_queue.errors import ArgumentError, ConcurrencyKeyError, ConfigurationError
-from steady_queue.registry import limits_in_force, registry
+from steady_queue.registry import InForce, limits_in_force, registry
 from tests.shop import tasks
 from tests.shop.models import Customer
 from tests.support.tables import count, counts, query, row
@@ -120,6 +121,18 @@ def test_tasks_that_share_a_group_exclude_each_other_and_others_do_not(database:
     put(limits_concurrency(key=lambda customer: customer)(tasks.anything), ada)
     put(together(tasks.add), 5)
     assert counts(database) == {"ready": 3, "blocked": 1}
+
+
+def test_a_group_with_a_slash_meets_no_other_group(database: str, put: Put) -> None:
+    for task, group, value in (
+        (tasks.anything, "customers", "vip/5"),
+        (tasks.add, "customers/vip", 5),
+        (tasks.add, "customers%2Fvip", 5),
+    ):
+        put(limits_concurrency(key=lambda value: value, group=group)(task), value)
+    assert counts(database) == {"ready": 3}
+    keys = query(database, "SELECT concurrency_key FROM steady_queue_job ORDER BY id")
+    assert [key for (key,) in keys] == ["customers/vip/5", "customers%2Fvip/5", "customers%252Fvip/5"]
 
 
 def test_keys_that_differ_in_one_byte_are_different(database: str, put: Put) -> None:
@@ -231,6 +244,22 @@ def test_the_limit_in_force_is_that_of_the_code_if_the_code_knows_one(in_code: A
     assert limits_in_force.get(tasks.add.module_path, 7) == 7
     assert limits_in_force.get("gone.from.the.code", 7) == 7
     assert limits_in_force.get("tests.shop.gone.task", 7) == 7
+
+
+def test_a_module_that_cannot_be_imported_is_not_tried_for_each_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    limits: InForce[int] = InForce(attrgetter("to"))
+
+    def fails(path: str) -> Any:
+        tried.append(path)
+        raise RuntimeError("the module is broken")
+
+    monkeypatch.setattr(registry, "_find", fails)
+    assert [limits.get("tests.shop.broken.task", 7) for _ in range(5)] == [7] * 5
+    assert tried == ["tests.shop.broken.task"]
+    monkeypatch.setattr("steady_queue.registry.time.monotonic", lambda: float("inf"))
+    assert limits.get("tests.shop.broken.task", 7) == 7
+    assert len(tried) == 2
 
 
 def test_a_raised_limit_is_used_by_the_next_enqueue(database: str, put: Put, in_code: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import pickle
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -260,7 +261,7 @@ def test_a_queue_that_is_not_in_the_settings_is_refused(name: str) -> None:
         tasks.add.using(queue_name=name)
 
 
-@pytest.mark.parametrize("name", ["whatever", "Ünïcödé 😀", " ", "x" * 255])
+@pytest.mark.parametrize("name", ["whatever", "Ünïcödé 😀", "a b", "x" * 255])
 def test_without_queues_in_the_settings_any_name_is_accepted(name: str, database: str, put: Put) -> None:
     result = put(tasks.add.using(backend="anything", queue_name=name), 1)
     assert tasks.add.get_result(result.id).task.queue_name == name
@@ -273,6 +274,14 @@ def test_without_queues_in_the_settings_any_name_is_accepted(name: str, database
 )
 def test_a_name_that_cannot_be_stored_is_refused(name: Any, reason: str) -> None:
     with pytest.raises(InvalidTask, match=reason):
+        tasks.add.using(backend="anything", queue_name=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [(" mail", "blanks"), ("mail\t", "blanks"), (" ", "blanks"), ("a*b", "star")]
+)
+def test_a_name_that_no_worker_could_be_told_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(InvalidTask, match=f"the queue {re.escape(repr(name))} has .*{reason}"):
         tasks.add.using(backend="anything", queue_name=name)
 
 

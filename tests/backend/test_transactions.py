@@ -328,6 +328,13 @@ def test_under_manual_transactions_jobs_are_stored_by_the_callers_commit(manual:
     assert counts(manual) == {"ready": 1, "blocked": 1}
 
 
+def test_under_manual_transactions_what_was_to_be_discarded_waits_instead(manual: str) -> None:
+    for _ in range(2):
+        tasks.refresh.enqueue(1)
+    transaction.commit(using=manual)
+    assert counts(manual) == {"blocked": 2}
+
+
 def test_under_manual_transactions_jobs_go_with_the_callers_rollback(manual: str) -> None:
     tasks.charge.enqueue("ada")
     tasks.add.enqueue(1)

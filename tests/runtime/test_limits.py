@@ -10,9 +10,12 @@ import pytest
 
 import steady_queue
 from steady_queue import aschedule_recurring_task
-from steady_queue.aio import maintenance, running, scheduler
+from steady_queue.aio import dispatcher, maintenance, running, scheduler, settler
 from steady_queue.configuration import Dispatcher, Options, Worker
+from steady_queue.errors import StoreDataError
 from steady_queue.events import (
+    DatabaseBack,
+    DatabaseLost,
     JobOverran,
     JobRefused,
     JobsDispatched,
@@ -21,11 +24,11 @@ from steady_queue.events import (
     RecurringFailed,
     SlotsRepaired,
 )
-from steady_queue.registry import registry
+from steady_queue.registry import limits_in_force, registry
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop.tasks import charge
-from tests.support.running import Heard, aside, ended, enqueued, until, values, worker
+from tests.support.running import Heard, aside, ended, enqueued, error_of, until, values, worker
 from tests.support.tables import count, counts, query, row
 
 if TYPE_CHECKING:
@@ -253,3 +256,61 @@ async def test_the_maintenance_is_never_less_frequent_than_it_is_without_being_a
     dispatcher = Dispatcher(concurrency_maintenance=sweeps, concurrency_maintenance_interval=timedelta(seconds=asked))
     async with running(Options(workers=[], dispatchers=[dispatcher])) as process:
         assert process.services.maintenance._interval == interval
+
+
+# -- what the database can never store --------------------------------------------------------------------------------
+
+
+class Refusing:
+    """The limits in force, but for a task at whose jobs every promotion fails, as if a value did not fit."""
+
+    def __init__(self, path: str) -> None:
+        self.path: str | None = path
+        self.asked = 0
+
+    def get(self, path: str, otherwise: int, /) -> int:
+        if path == self.path:
+            self.asked += 1
+            raise StoreDataError("it does not fit")
+        return limits_in_force.get(path, otherwise)
+
+
+async def test_an_outcome_that_cannot_be_stored_at_all_is_tried_without_haste_and_others_are_written(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard, refusing = Heard(), Refusing(tasks.alone.module_path)
+    bad = await tasks.alone.aenqueue("bad")
+    monkeypatch.setattr(settler, "limits_in_force", refusing)
+    monkeypatch.setattr(settler, "STUBBORN", 0.05)
+    async with running(worker(), events=heard):
+        await until(lambda: refusing.asked >= 2)
+        assert await values(*await enqueued(charge, ["ada", "ada"])) == [None, None]
+        await until(lambda: bool(heard.of(DatabaseLost)))
+        refusing.path = None
+        await ended(bad)
+    assert error_of(bad) == "steady_queue.errors.StoreDataError"
+    assert {event.service for event in heard.of(DatabaseLost)} == {"limited settler of what cannot be stored"}
+    assert len(heard.of(DatabaseBack)) == 1
+
+
+async def test_a_due_task_that_cannot_be_moved_holds_up_no_other(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard, refusing = Heard(), Refusing(tasks.alone.module_path)
+    calls: list[tuple[Any, str]] = [
+        (charge, "ada"),
+        (tasks.alone, "bad"),
+        (charge, "alan"),
+        (tasks.alone, "bad"),
+        (charge, "grace"),
+    ]
+    results = [await task.using(run_after=timedelta(hours=1)).aenqueue(argument) for task, argument in calls]
+    past = "UPDATE steady_queue_scheduledexecution SET scheduled_at = '2020-01-01 00:00:00.000000'"
+    await aside(query, database, past)
+    monkeypatch.setattr(dispatcher, "limits_in_force", refusing)
+    async with running(worker(), events=heard):
+        await ended(*[result for result, (task, _) in zip(results, calls, strict=True) if task is charge])
+        await until(lambda: bool(heard.of(DatabaseLost)))
+        assert await aside(counts, database) == {"scheduled": 2}
+        refusing.path = None
+        await ended(*results)

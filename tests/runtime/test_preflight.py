@@ -105,6 +105,19 @@ def test_a_heartbeat_that_is_no_time_is_named(database: str, monkeypatch: pytest
 
 
 @pytest.mark.only_on("sqlite")
+@pytest.mark.parametrize(
+    "setting",
+    ["clear_finished_jobs_after", "clear_failed_jobs_after", "process_alive_threshold", "shutdown_timeout"],
+)
+def test_a_span_longer_than_any_calendar_is_named(database: str, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
+    monkeypatch.setattr(steady_queue, setting, timedelta.max)
+    (error,) = examine().errors
+    assert error.startswith(f"{setting} must be a timedelta of at most 36,500 days")
+    monkeypatch.setattr(steady_queue, setting, timedelta(days=36_500))
+    assert examine().errors == ()
+
+
+@pytest.mark.only_on("sqlite")
 def test_tasks_that_cannot_be_imported_are_named(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str) -> None:
         raise ImportError(f"no module for {name}")

@@ -10,7 +10,7 @@ import pytest
 
 from steady_queue import actions, enqueue_all
 from steady_queue.aio import running
-from steady_queue.aio.queues import NAMES_LAST, QueuePlan
+from steady_queue.aio.queues import NAMES_LAST, NAMES_LAST_AT_MOST, QueuePlan
 from steady_queue.aio.turns import MOST
 from steady_queue.configuration import Worker
 from steady_queue.databases import open_async
@@ -244,6 +244,26 @@ async def test_names_are_asked_for_once_a_second_and_not_with_each_claim(databas
         polls.clock.now += NAMES_LAST
         await polls.turn()
         assert polls.asked() == ["waiting queues", "claim"]
+
+
+async def test_names_that_take_long_to_learn_are_learned_anew_within_seconds(database: str) -> None:
+    await actions.apause("resting")
+    async with poller(database, "*", queues=["a"]) as polls:
+        await polls.turn()
+        ask = polls.recorder.run
+
+        async def slowly(operation: Operation[Any]) -> Any:
+            polls.clock.now += 60 if operation.name == "waiting queues" else 0
+            return await ask(operation)
+
+        polls.recorder.run = slowly  # type: ignore[method-assign]
+        await polls.turn()
+        polls.recorder.run = ask  # type: ignore[method-assign]
+        polls.asked()
+        await polls.turn()
+        polls.clock.now += NAMES_LAST_AT_MOST
+        await polls.turn()
+        assert polls.asked() == ["claim", "waiting queues", "claim"]
 
 
 async def test_a_pause_is_heeded_by_the_next_claim_although_the_names_are_remembered(database: str) -> None:

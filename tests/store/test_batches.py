@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from steady_queue.store import dispatch as dispatching
 from steady_queue.store import promote as promotions
 from steady_queue.store.dispatch import dispatch
 from steady_queue.store.enqueue import enqueue
@@ -57,6 +58,15 @@ def test_the_dispatcher_takes_as_many_statements_with_many_jobs_as_with_few(
         made.append(len(said))
     assert made[0] == made[1] <= 16
     assert counts(store.alias)["ready"] == 10
+
+
+def test_a_dispatcher_moves_no_more_at_once_than_a_statement_takes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatching, "JOBS_AT_ONCE", 4)
+    store.enqueue(*[limited(f"{n}", scheduled_at=later(hours=1)) for n in range(10)])
+    store.ask("UPDATE steady_queue_scheduledexecution SET scheduled_at = ?", later(hours=-1))
+    assert [store.run(dispatch(store.sql, 100_000)).moved for _ in range(4)] == [4, 4, 2, 0]
 
 
 @ON_SERVERS

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
 
+from steady_queue.store import promote as promotions
 from steady_queue.store.job import Lane, Status
 from steady_queue.store.outcome import Finished
 from steady_queue.store.promote import LOCK_IDS, Grant, allot, lock_id
+from steady_queue.store.revision import discard
+from steady_queue.store.settle import settle
 from tests.support.jobs import PATH, failed, job, later, limited
 from tests.support.stores import SyncStore
 from tests.support.tables import count, counts, query, row
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from steady_queue.store.job import NewJob
+    from steady_queue.store.statement import Flow, Operation
     from tests.support.stores import Store
 
 
@@ -342,6 +350,51 @@ def test_the_stored_limit_is_used_for_tasks_that_are_not_in_the_code(store: Stor
     jobs = [limited(to=2, task_path="gone.from.the.code") for _ in range(3)]
     store.enqueue(*jobs, limits={PATH: 1})
     assert store.status(*jobs) == ["ready", "ready", "blocked"]
+
+
+def test_the_largest_limit_there_is_can_be_used(store: Store) -> None:
+    first, second, third = (limited(to=2**31 - 1) for _ in range(3))
+    store.enqueue(first, second)
+    (claim, _) = store.claim(store.worker(), 2)
+    store.enqueue(third, promoting=False)
+    assert store.settle(Finished(claim)).promoted == 1
+    assert store.status(third) == ["ready"]
+
+
+def test_more_than_a_statement_takes_are_promoted_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(promotions, "JOBS_AT_ONCE", 3)
+    jobs = [limited(to=2**31 - 1) for _ in range(8)]
+    blocked(store, *jobs)
+    assert store.promote({"key": 2**31 - 1}) == [one.id for one in jobs]
+
+
+def test_a_limit_that_was_lowered_lets_no_more_be_read_than_it_grants(store: Store) -> None:
+    in_force = {PATH: 1}
+    jobs = [limited(to=200) for _ in range(300)]
+    store.enqueue(*jobs, limits=in_force)
+    (claim,) = store.claim(store.worker())
+    read: list[int] = []
+    operations: list[Operation[Any]] = [
+        settle(store.sql, [Finished(claim)], worker_id="worker", limits=in_force),
+        discard(store.sql, [jobs[1].id], limits=in_force),
+    ]
+    for operation in operations:
+        store.run(replace(operation, flow=partial(counted, operation.flow, read)))
+    assert counts(store.alias) == {"ready": 1, "blocked": 297}
+    assert max(read) <= 2
+
+
+def counted(flow: Callable[[], Flow[Any]], read: list[int]) -> Flow[Any]:
+    """The flow; how many rows each of its statements brings is noted."""
+    steps = flow()
+    try:
+        statement = next(steps)
+        while True:
+            rows = yield statement
+            read.append(len(rows))
+            statement = steps.send(rows)
+    except StopIteration as done:
+        return done.value
 
 
 def test_a_refused_job_is_not_overtaken_by_one_with_a_larger_limit(store: Store) -> None:

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from django.db import transaction
 
 from steady_queue.store.burial import release
+from steady_queue.store.enqueue import admit, enqueue
 from steady_queue.store.hurry import run_now
 from steady_queue.store.outcome import Finished
+from steady_queue.store.promote import lock_id
+from steady_queue.store.revision import discard
+from steady_queue.store.sql.mysql import IDLE_LIMIT
+from steady_queue.store.statement import Operation
 from tests.machine.sessions import Session, hurry
+from tests.support.aliases import extra_database, twin_settings
 from tests.support.jobs import choosy, failed, job, later, limited
+from tests.support.statements import statements
 from tests.support.stores import SyncStore
+from tests.support.tables import counts, query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from steady_queue.store.job import NewJob
+    from steady_queue.store.statement import Flow
 
 pytestmark = pytest.mark.only_on("postgres", "mariadb")  # SQLite has one writer
 
@@ -89,3 +102,51 @@ def test_jobs_that_are_run_now_do_not_wait(store: SyncStore) -> None:
     store.enqueue(running, *waiting)
     with others(store.alias):
         assert len(store.run(run_now(store.sql, [one.id for one in waiting])).ids) == 4
+
+
+def test_who_discards_the_refused_does_not_wait_for_one_that_somebody_holds(store: SyncStore) -> None:
+    running, refused = limited(), choosy()
+    store.enqueue(running)
+    store.enqueue(refused, promoting=False)
+    session = Session(store.alias)
+    try:
+        session.begin()
+        session.do(lambda theirs: theirs.run(discard(theirs.sql, [refused.id], promoting=False)))
+        assert store.run(admit(store.sql, [refused])) == frozenset()
+        session.end(commit=True)
+    finally:
+        session.close()
+    assert counts(store.alias) == {"ready": 1}
+
+
+@pytest.mark.only_on("mariadb")
+@pytest.mark.parametrize("make", [job, limited, partial(job, scheduled_at=later())], ids=["ready", "limited", "later"])
+def test_enqueues_do_not_wait_for_an_action_in_a_repeatable_read(store: SyncStore, make: Callable[[], NewJob]) -> None:
+    one = job()
+    store.enqueue(one)
+    settings = twin_settings(store.alias, options={"isolation_level": "repeatable read"})
+    with extra_database(f"{store.alias}_repeatable", settings) as alias, transaction.atomic(using=alias):
+        theirs = SyncStore(alias)
+        assert theirs.run(discard(theirs.sql, [one.id], promoting=False)).ids == [one.id]
+        store.enqueue(make())
+
+
+@pytest.mark.only_on("mariadb")
+def test_who_holds_keys_on_djangos_connection_may_not_be_idle_for_long(store: SyncStore) -> None:
+    """MariaDB ends a frozen holder, as PostgreSQL does; afterwards the project's own setting holds again."""
+
+    def idle_limit() -> int:
+        ((seconds,),) = store.ask("SELECT @@SESSION.idle_transaction_timeout", returns=".")
+        return int(seconds)
+
+    def holding() -> Flow[int]:
+        yield from store.sql.lock_keys([lock_id("key")])
+        ((seconds,),) = yield store.sql.say("SELECT @@SESSION.idle_transaction_timeout", returns=".")
+        return int(seconds)
+
+    for own, held in ((0, IDLE_LIMIT), (3, 3), (100, IDLE_LIMIT)):
+        query(store.alias, f"SET SESSION idle_transaction_timeout = {own}")
+        assert store.run(Operation("hold", holding)) == held
+        assert idle_limit() == own
+    _, said = statements(store, enqueue(store.sql, [job()]))
+    assert not any(statement.holds_keys for statement in said)

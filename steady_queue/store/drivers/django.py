@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +17,7 @@ from steady_queue.errors import ConfigurationError, StoreConflict, StoreDataErro
 from steady_queue.store.drivers.codes import answer_is_lost, made, mysql_error, postgres_error, sqlite_error
 from steady_queue.store.drivers.pool import TRIES
 from steady_queue.store.sql import MySQL, Postgres, SQLite
-from steady_queue.store.sql.mysql import check_size
+from steady_queue.store.sql.mysql import IDLE_LIMIT, check_size
 from steady_queue.store.statement import drive
 
 if TYPE_CHECKING:
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _DIALECTS: dict[str, Dialect] = {"postgresql": Postgres(), "mysql": MySQL(), "sqlite": SQLite()}
+#: MariaDB ends a frozen holder of keys, as on our own connections; the caller's setting comes back afterwards.
+_HOLD_BRIEFLY = (
+    "SET @steady_queue_idle = @@SESSION.idle_transaction_timeout, SESSION idle_transaction_timeout ="
+    f" LEAST(COALESCE(NULLIF(@@SESSION.idle_transaction_timeout, 0), {IDLE_LIMIT}), {IDLE_LIMIT})"
+)
+_HOLD_AS_BEFORE = "SET SESSION idle_transaction_timeout = @steady_queue_idle"
 _NUMBERED = re.compile(r"\$(\d+)")
 
 
@@ -114,17 +120,29 @@ class DjangoDriver:
             return drive(operation.flow(), self._execute)
         if connection.vendor == "mysql" and getattr(connection, "isolation_level", None) != "read committed":
             self._command("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        committing = False
+        committing = is_bounded = False
+
+        def execute(statement: Statement) -> list[Row]:
+            nonlocal is_bounded
+            if statement.holds_keys and not is_bounded and getattr(connection, "mysql_is_mariadb", False):
+                self._command(_HOLD_BRIEFLY)
+                is_bounded = True
+            return self._execute(statement)
+
         try:
             with transaction.atomic(using=self.alias):
                 self._begin()
-                result = drive(operation.flow(), self._execute)
+                result = drive(operation.flow(), execute)
                 committing = True
         except StoreError as error:
             error.applied = "no"
             raise
         except (DatabaseError, InterfaceError) as error:
             raise named(error, connection, lost_means_unknown=committing) from error
+        finally:
+            if is_bounded and connection.connection is not None:
+                with suppress(StoreError):  # a connection that is lost has nothing to be put back
+                    self._command(_HOLD_AS_BEFORE)
         return result
 
     def _begin(self) -> None:

@@ -11,7 +11,7 @@ import pymysql
 from steady_queue.errors import StoreConflict, StoreDataError, StoreError, StoreUnavailable
 from steady_queue.store.drivers.codes import made, mysql_error
 from steady_queue.store.drivers.pool import Pool
-from steady_queue.store.sql.mysql import MySQL, check_size
+from steady_queue.store.sql.mysql import IDLE_LIMIT, MySQL, check_size
 from steady_queue.store.statement import drive_async
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: How long a frozen holder of locks may sit in its transaction before MariaDB ends it, in seconds.
-IDLE_LIMIT = 10
 #: How long a statement of ours may wait for another's lock before it is begun anew, in seconds.
 LOCK_LIMIT = 5
 

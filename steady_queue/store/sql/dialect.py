@@ -65,6 +65,8 @@ class Dialect:
     #: How a read takes the rows it finds: waiting for others, or leaving out what others hold.
     take = " FOR UPDATE"
     take_free = " FOR UPDATE SKIP LOCKED"
+    #: Whether such a read, in a transaction of the caller's, may lock where nothing is.
+    locks_gaps = False
     #: How an insert leaves out what is there already: the words before and after it.
     insert_missing = "INSERT IGNORE"
     or_nothing = ""

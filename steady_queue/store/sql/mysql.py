@@ -7,6 +7,7 @@ optimizer would rather scan it all.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from steady_queue.store.outcome import Attempt
     from steady_queue.store.statement import Flow, Row
 
+#: How long a frozen holder of locks may sit in its transaction before MariaDB ends it, in seconds.
+IDLE_LIMIT = 10
 #: Keys whose first jobs are asked for together; a larger union takes the server longer to plan than it saves.
 KEYS_IN_UNION = 100
 
@@ -30,6 +33,7 @@ KEYS_IN_UNION = 100
 class MySQL(Dialect):
     name = "MySQL or MariaDB"
     mark = "%s"
+    locks_gaps = True
     now = "UTC_TIMESTAMP(6)"
     given_ago = "UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND"
     ready_by_queue = "steady_queue_readyexecution r FORCE INDEX (sq_ready_by_queue)"
@@ -54,7 +58,7 @@ class MySQL(Dialect):
 
     def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
         text = "SELECT id FROM steady_queue_lockbucket WHERE id IN ?* ORDER BY id FOR UPDATE"
-        rows = yield self.say(text, list(lock_ids), returns=".")
+        rows = yield replace(self.say(text, list(lock_ids), returns="."), holds_keys=True)
         missing = set(lock_ids) - {row[0] for row in rows}
         if missing:
             # Somebody emptied the table (Django's flush does): without its row a key would not be locked at all.

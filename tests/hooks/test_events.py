@@ -191,8 +191,7 @@ async def test_dead_processes_and_orphans(database: str, heard: Heard, monkeypat
 def static(monkeypatch: pytest.MonkeyPatch) -> Recurrences:
     kept = Recurrences()
     monkeypatch.setattr("steady_queue.aio.scheduler.LOOK", 0.1)
-    for module in ("aio.services", "aio.embedding"):
-        monkeypatch.setattr(f"steady_queue.{module}.recurrences", kept)
+    monkeypatch.setattr("steady_queue.recurring_task.recurrences", kept)
     return kept
 
 

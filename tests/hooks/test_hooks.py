@@ -155,6 +155,57 @@ async def test_a_hook_that_raises_is_reported_and_the_others_are_called(
     assert len(heard.of(ProcessStopped)) == 1
 
 
+@pytest.mark.parametrize("moment", ["on_start", "on_stop", "on_exit"])
+async def test_a_sync_hook_that_lets_a_stop_iteration_out_is_reported(database: str, moment: str) -> None:
+    @getattr(hooks.worker, moment)  # type: ignore[untyped-decorator]
+    def bad(actor: hooks.Actor) -> None:
+        next(iter(()))
+
+    told = noted(moment)
+    heard = Heard()
+    async with running(worker(), events=heard):
+        pass
+    (fault,) = heard.of(RuntimeFault)
+    assert isinstance(fault.exception, StopIteration)
+    assert len(told) == 3
+
+
+@pytest.mark.parametrize("moment", ["on_start", "on_stop", "on_exit"])
+async def test_an_async_hook_that_cancels_its_own_task_is_reported_and_the_others_are_called(
+    database: str, moment: str
+) -> None:
+    @getattr(hooks.worker, moment)  # type: ignore[untyped-decorator]
+    async def bad(actor: hooks.Actor) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    told = noted(moment)
+    heard = Heard()
+    async with running(worker(), events=heard):
+        assert await values(await tasks.rests.aenqueue("fine")) == ["fine"]
+    (fault,) = heard.of(RuntimeFault)
+    assert "cancelled its own task" in str(fault.exception)
+    assert len(told) == 3
+
+
+async def test_a_hook_that_cannot_be_shown_is_called_and_reported(database: str) -> None:
+    class Shy:
+        def __call__(self, actor: hooks.Actor) -> None:
+            raise LookupError("on purpose")
+
+        def __repr__(self) -> str:
+            raise LookupError("no name")
+
+    hooks.worker.on_start(Shy())
+    heard = Heard()
+    async with running(worker(), events=heard):
+        pass
+    (fault,) = heard.of(RuntimeFault)
+    assert "Shy that cannot be shown" in fault.where
+
+
 async def test_stop_hooks_are_called_while_tasks_run_and_exit_hooks_when_all_is_written(database: str) -> None:
     seen: list[tuple[str, Any]] = []
 
@@ -233,6 +284,48 @@ async def test_a_quit_does_not_wait_for_hooks(database: str, monkeypatch: pytest
         await until(begun.is_set)
         process.quit()
     go_on.set()
+
+
+@pytest.mark.parametrize("seconds", [0, 3600])
+async def test_after_a_quit_quick_stop_hooks_are_called_whatever_time_there_was(
+    database: str, seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=seconds))
+    monkeypatch.setattr("steady_queue.aio.lifecycle.HURRY", 30.0)  # however busy the machine is
+    monkeypatch.setattr("steady_queue.aio.lifecycle.QUIT_WITHIN", 30.0)
+    told = noted("on_stop", "on_exit")
+    async with running(worker()) as process:
+        process.quit()
+    assert [what for what, _ in told] == [f"{kind}.{moment}" for moment in ("on_stop", "on_exit") for kind in KINDS]
+
+
+@pytest.mark.parametrize("moment", ["on_stop", "on_exit"])
+async def test_a_quit_while_one_hook_runs_counts_for_the_next_as_well(
+    database: str, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(hours=1))
+    monkeypatch.setattr("steady_queue.aio.lifecycle.EXIT_WITHIN", 3600)
+    begun, quitting = asyncio.Event(), asyncio.Event()
+
+    @getattr(hooks.worker, moment)  # type: ignore[untyped-decorator]
+    async def first(actor: hooks.Actor) -> None:
+        begun.set()
+        await quitting.wait()
+
+    @getattr(hooks.worker, moment)  # type: ignore[untyped-decorator]
+    async def second(actor: hooks.Actor) -> None:
+        await asyncio.Event().wait()
+
+    heard = Heard()
+    process = steady_queue.aio.embedding.prepared(worker(), events=heard)
+    runs = asyncio.create_task(process.run())
+    await until(process.ready.is_set)
+    process.stop()
+    await begun.wait()
+    process.quit()
+    quitting.set()
+    await runs
+    assert [type(fault.exception) for fault in heard.of(RuntimeFault)] == [TimeoutError]
 
 
 async def test_a_process_that_never_started_calls_nobody(database: str) -> None:

@@ -100,9 +100,7 @@ class Lifecycle:
 
     # -- calling ------------------------------------------------------------------------------------------------------
 
-    async def _call(
-        self, moment: str | None, signal: Signal | None, until: Callable[[], float], **fields: Any
-    ) -> None:
+    async def _call(self, moment: str | None, signal: Signal | None, until: Callable[[], float], **fields: Any) -> None:
         calls = list(self._calls(moment, signal, fields))
         if not calls:
             return

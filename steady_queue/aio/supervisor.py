@@ -224,6 +224,7 @@ class Supervisor:
         await self.undertaker.done.wait()
         if self.beside is None:
             try:
+                await self.heartbeat.rest()
                 await self.driver.run(deregister(self.driver.sql, self.id))
                 self.events.tell(events.ProcessDeregistered(process_id=self.id, name=self.name, claims=0))
             except StoreError as error:

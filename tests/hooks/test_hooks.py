@@ -14,9 +14,10 @@ import pytest
 import steady_queue
 from steady_queue import hooks
 from steady_queue.aio import running
+from steady_queue.aio.heartbeat import Heartbeat
 from steady_queue.asgi import SteadyQueue
 from steady_queue.configuration import Dispatcher, Options, Worker
-from steady_queue.events import JobsClaimed, ProcessStarted, ProcessStopped, RuntimeFault
+from steady_queue.events import JobsClaimed, ProcessRegisteredAgain, ProcessStarted, ProcessStopped, RuntimeFault
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop.models import Customer
@@ -223,6 +224,32 @@ async def test_stop_hooks_are_called_while_tasks_run_and_exit_hooks_when_all_is_
         await until(lambda: book.began == ["long"])
     assert seen == [("stop", 1), ("exit", (0, 0, 0))]
     assert await values(result) == ["long"]
+
+
+async def test_while_exit_hooks_take_their_time_the_process_does_not_register_again(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.01))
+    beat, beats = Heartbeat._beat, 0
+
+    async def counted(self: Heartbeat) -> bool:
+        nonlocal beats
+        beats += 1
+        return await beat(self)
+
+    monkeypatch.setattr(Heartbeat, "_beat", counted)
+
+    @hooks.worker.on_exit
+    async def slow(actor: hooks.Actor) -> None:
+        later = beats + 3
+        await until(lambda: beats >= later)
+
+    heard = Heard()
+    async with running(worker(), events=heard):
+        pass
+    assert not heard.of(ProcessRegisteredAgain)
+    assert not heard.of(RuntimeFault)
+    assert await aside(count, database, "process") == 0
 
 
 @pytest.mark.parametrize("moment", ["on_start", "on_stop", "on_exit"])

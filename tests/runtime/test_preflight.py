@@ -98,10 +98,11 @@ def test_options_of_the_wrong_kind_are_one_problem_among_others(database: str) -
     assert "9999_later" in second
 
 
+ANY: Any = None
 WRONG = [
-    (Options(dispatchers=[Dispatcher(concurrency_maintenance="no")]), "dispatchers[0]: concurrency_maintenance must be"),  # type: ignore[arg-type]
-    (Options(recurring_tasks=[RecurringTask(key="a", class_name=None, schedule="* * * * *")]), "class_name must be a text"),  # type: ignore[arg-type]
-    (Options(recurring_tasks=[RecurringTask(key="a", class_name="a.b", schedule=5)]), "schedule must be a text, not 5"),  # type: ignore[arg-type]
+    (Options(dispatchers=[Dispatcher(concurrency_maintenance=ANY)]), "dispatchers[0]: concurrency_maintenance must be"),
+    (Options(recurring_tasks=[RecurringTask(key="a", class_name=ANY, schedule="@daily")]), "class_name must be a text"),
+    (Options(recurring_tasks=[RecurringTask(key="a", class_name="a.b", schedule=ANY)]), "schedule must be a text"),
     ({}, "STEADY_QUEUE must be Configuration.Options(...), not {}"),
     ([], "STEADY_QUEUE must be Configuration.Options(...), not []"),
 ]

@@ -103,7 +103,7 @@ def _entry(backend: SteadyQueueBackend) -> Iterator[CheckMessage]:
 
 def _options(backend: SteadyQueueBackend) -> Iterator[CheckMessage]:
     where = f"TASKS[{backend.alias!r}]['OPTIONS']"
-    given = settings.TASKS.get(backend.alias, {}).get("OPTIONS", {})
+    given: object = settings.TASKS.get(backend.alias, {}).get("OPTIONS", {})
     if not isinstance(given, dict):
         yield Error(
             f"{where} must be a dictionary, not {given!r}.",

@@ -165,7 +165,8 @@ class Lifecycle:
             if _is_async(call):
                 answer = call()
             else:
-                self._begun.append(called := lane.thread.submit(_attempted, call))
+                called: Future[tuple[Any, BaseException | None]] = lane.thread.submit(_attempted, call)
+                self._begun.append(called)
                 answer, error = await asyncio.wrap_future(called)
                 if error is not None:
                     return error

@@ -105,7 +105,7 @@ def _releases(alias: str, blocked: int) -> list[float]:
 
 
 async def _settled(driver: AsyncDriver) -> list[float]:
-    from steady_queue.store.claim import Wanted, claim
+    from steady_queue.store.claim import Wanted, claim_from_all
     from steady_queue.store.job import Lane
     from steady_queue.store.outcome import Finished
     from steady_queue.store.process import NewProcess, register
@@ -115,7 +115,7 @@ async def _settled(driver: AsyncDriver) -> list[float]:
     await driver.run(register(driver.sql, process))
     taken = []
     for number in range(RELEASES):
-        (claimed,) = await driver.run(claim(driver.sql, Wanted(process.id, Lane.THREAD, 1)))
+        ((claimed,), _) = await driver.run(claim_from_all(driver.sql, Wanted(process.id, Lane.THREAD, 1)))
         begun = time.perf_counter()
         settlement = await driver.run(settle(driver.sql, [Finished(claimed)], worker_id="worker"))
         if number >= RELEASES // 6:  # the first few prepare statements

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from steady_queue import arguments, checks, enqueue, native, results
-from steady_queue.compat import BaseTaskBackend, InvalidTask, TaskResultDoesNotExist
+from steady_queue.compat import DEFAULT_TASK_QUEUE_NAME, BaseTaskBackend, InvalidTask, TaskResultDoesNotExist
 from steady_queue.databases import django_driver, queue_alias
 from steady_queue.definition import SteadyQueueTask, TaskCall
 from steady_queue.errors import ConfigurationError
@@ -47,7 +47,11 @@ class SteadyQueueBackend(BaseTaskBackend):
     supports_priority = True
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
-        super().__init__(alias, params)
+        # What is of the wrong kind is named by the checks; here it must not keep them from being asked.
+        queues, options = params.get("QUEUES", [DEFAULT_TASK_QUEUE_NAME]), params.get("OPTIONS", {})
+        names = queues if isinstance(queues, (list, tuple, set, frozenset)) else []
+        known = {"QUEUES": [name for name in names if isinstance(name, str)]}
+        super().__init__(alias, {**params, **known, "OPTIONS": options if isinstance(options, dict) else {}})
         self.async_connection: str = self.options.get("aenqueue", "auto")
         self.commit_with: str = self.options.get("commit_with", "default")
         self.max_arguments_bytes: int = self.options.get("max_arguments_bytes", arguments.MAX_BYTES)

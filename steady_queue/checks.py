@@ -49,6 +49,16 @@ def _is_first(backend: SteadyQueueBackend) -> bool:
     return True
 
 
+def check_tasks() -> Iterator[CheckMessage]:
+    """Whether there is any backend; one of another kind is a choice."""
+    if not getattr(settings, "TASKS", None):
+        yield Warning(
+            "TASKS has no entry: no task can be kept in the database.",
+            hint="TASKS = {'default': {'BACKEND': 'steady_queue.backend.SteadyQueueBackend'}}.",
+            id="steady_queue.W011",
+        )
+
+
 def _app() -> Iterator[CheckMessage]:
     if not apps.is_installed("steady_queue"):
         yield Error(
@@ -93,6 +103,14 @@ def _entry(backend: SteadyQueueBackend) -> Iterator[CheckMessage]:
 
 def _options(backend: SteadyQueueBackend) -> Iterator[CheckMessage]:
     where = f"TASKS[{backend.alias!r}]['OPTIONS']"
+    given: object = settings.TASKS.get(backend.alias, {}).get("OPTIONS", {})
+    if not isinstance(given, dict):
+        yield Error(
+            f"{where} must be a dictionary, not {given!r}.",
+            hint=f"It may have {', '.join(sorted(_OPTIONS))}; leave it out for the defaults.",
+            id="steady_queue.E002",
+        )
+        return
     for name in sorted(map(str, set(backend.options) - _OPTIONS)):
         yield Error(
             f"{where} has an unknown option {name!r}.",

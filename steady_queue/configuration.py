@@ -76,6 +76,7 @@ class Dispatcher:
     concurrency_maintenance_interval: timedelta = timedelta(seconds=600)
 
     def problems(self) -> Iterator[str]:
+        yield from _switch("concurrency_maintenance", self.concurrency_maintenance)
         yield from _count("batch_size", self.batch_size, 1, 100_000)
         yield from _interval("polling_interval", self.polling_interval)
         yield from _interval("concurrency_maintenance_interval", self.concurrency_maintenance_interval)
@@ -105,6 +106,12 @@ class RecurringTask:
     @property
     def kwargs(self) -> Mapping[str, Any]:
         return (self.arguments.get("kwargs") or {}) if isinstance(self.arguments, Mapping) else {}
+
+    def malformed(self) -> Iterator[str]:
+        """What keeps its task from being looked for."""
+        for what in ("key", "class_name", "schedule"):
+            if not isinstance(getattr(self, what), str):
+                yield f"{what} must be a text, not {getattr(self, what)!r}"
 
     def problems(self) -> Iterator[str]:
         """What can be told without importing the task."""
@@ -152,6 +159,8 @@ class Options:
                 for number, actor in enumerate(actors):
                     if not isinstance(actor, kind):
                         yield f"{what}[{number}] must be Configuration.{kind.__name__}(...), not {actor!r}"
+                    elif isinstance(actor, RecurringTask):
+                        yield from (f"{what}[{number}]: {problem}" for problem in actor.malformed())
 
     def problems(self) -> Iterator[str]:
         """Everything that is wrong, not only the first thing."""
@@ -164,8 +173,7 @@ class Options:
             for number, part in enumerate(getattr(self, what) or ()):
                 yield from (f"{what}[{number}]: {problem}" for problem in part.problems())
         for what in ("only_work", "skip_recurring"):
-            if not isinstance(getattr(self, what), bool):
-                yield f"{what} must be True or False, not {getattr(self, what)!r}"
+            yield from _switch(what, getattr(self, what))
         for what in ("max_tasks", "max_rss"):
             if getattr(self, what) is not None:
                 yield from _count(what, getattr(self, what), 1)
@@ -226,9 +234,11 @@ def configured() -> Options:
     """The options in settings.STEADY_QUEUE, or the defaults."""
     from django.conf import settings  # settings.py itself imports this module
 
-    options = getattr(settings, "STEADY_QUEUE", None) or Options()
+    options = getattr(settings, "STEADY_QUEUE", None)
+    if options is None:
+        return Options()
     if not isinstance(options, Options):
-        raise ConfigurationError("STEADY_QUEUE must be Configuration.Options(...)")
+        raise ConfigurationError(f"STEADY_QUEUE must be Configuration.Options(...), not {options!r:.100}")
     return options
 
 
@@ -252,9 +262,7 @@ def problems(options: Options) -> Iterator[str]:
     for what in ("clear_finished_jobs_after", "clear_failed_jobs_after"):
         if (span := getattr(steady_queue, what)) is not None:
             yield from _span(what, span, " or None")
-    preserve: object = steady_queue.preserve_finished_jobs
-    if not isinstance(preserve, bool):
-        yield f"preserve_finished_jobs must be True or False, not {preserve!r}"
+    yield from _switch("preserve_finished_jobs", steady_queue.preserve_finished_jobs)
     pidfile: object = steady_queue.supervisor_pidfile
     if not isinstance(pidfile, (str, PathLike, NoneType)):
         yield f"supervisor_pidfile must be a path or None, not {pidfile!r}"
@@ -267,6 +275,11 @@ def _count(what: str, value: object, least: int, most: int | None = None) -> Ite
         yield f"{what} must be a whole number of at least {least}, not {value!r}"
     elif most is not None and value > most:
         yield f"{what} must be at most {most:,}, not {value:,}"
+
+
+def _switch(what: str, value: object) -> Iterator[str]:
+    if not isinstance(value, bool):
+        yield f"{what} must be True or False, not {value!r}"
 
 
 def _interval(what: str, value: object) -> Iterator[str]:

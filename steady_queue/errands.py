@@ -123,5 +123,6 @@ def _conclude(driver: DjangoDriver, revised: Revised) -> None:
 def _async_connection() -> str:
     """What the project has chosen for `aenqueue`."""
     backends = getattr(settings, "TASKS", {}).values()
-    choices = [(backend.get("OPTIONS") or {}).get("aenqueue") for backend in backends]
+    given = [backend.get("OPTIONS") for backend in backends]
+    choices = [options.get("aenqueue") for options in given if isinstance(options, dict)]
     return next((choice for choice in choices if choice in ("django", "native")), "auto")

@@ -12,7 +12,7 @@ from django.core.checks import Error, Warning
 from steady_queue.aio.admission import known_migrations
 from steady_queue.aio.queues import expand
 from steady_queue.backend import SteadyQueueBackend
-from steady_queue.checks import UNUSABLE, check_installation
+from steady_queue.checks import UNUSABLE, check_installation, check_tasks
 from steady_queue.compat import task_backends
 from steady_queue.configuration import configured
 from steady_queue.configuration import problems as configuration_problems
@@ -33,7 +33,7 @@ def check_project(**kwargs: Any) -> list[CheckMessage]:
     """Every problem of the installation and of settings.STEADY_QUEUE. Nothing is connected to."""
     if not apps.is_installed("steady_queue"):  # the backends say so
         return []
-    return [*check_installation(), *_configuration()]
+    return [*check_installation(), *check_tasks(), *_configuration()]
 
 
 def check_schema(databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:

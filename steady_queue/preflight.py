@@ -144,7 +144,8 @@ class _Database:
     def __init__(self, backends: Backends) -> None:
         self.subjects: list[str] = []
         self._alias = queue_alias()
-        self._waited_for = sorted({backend.commit_with for backend in backends.ours.values()} - {self._alias})
+        named = [backend.commit_with for backend in backends.ours.values()]  # which may be anything
+        self._waited_for = sorted({alias for alias in named if isinstance(alias, str) and alias != self._alias})
 
     def settings(self) -> Iterator[Problem]:
         """What is wrong with its settings."""

@@ -12,8 +12,11 @@ import logging
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
+
+from steady_queue.events.names import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +80,8 @@ class Reporter:
                 self._call(hook, error, origin)
             del error
             if not self._waiting:
-                _let_connections_go()
+                with suppress(Exception):
+                    _let_connections_go()
 
     def _call(self, hook: ErrorHook, error: BaseException, origin: str) -> None:
         try:
@@ -85,7 +89,8 @@ class Reporter:
             if inspect.iscoroutine(answer):
                 asyncio.run(answer)
         except BaseException:
-            logger.exception("the on_error hook %s failed", getattr(hook, "__qualname__", hook))
+            with suppress(BaseException):
+                logger.exception("the on_error hook %s failed", name_of(hook))
 
 
 def _let_connections_go() -> None:

@@ -3,6 +3,7 @@
     process_started, process_stopped     what runs in this process: worker, dispatcher, scheduler or supervisor
     process_restarted                    sent by a supervisor that has filled the place of a child
     queue_paused, queue_resumed          by whom and wherever it was done, after the commit
+                                         (under set_autocommit(False), which tells nobody of its commit, never)
 
 Of a process they tell `process_kind`, `process_name`, `pid`, `hostname` and `metadata`; when it has stopped also
 `error`, None after a stop that was asked for; when it was restarted also `exitcode` (None while it still ends),
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from django.dispatch import Signal
 
 from steady_queue.events import QueuePaused, QueueResumed, RuntimeFault, tell
+from steady_queue.events.names import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,7 +73,7 @@ def faults(signal: Signal, answers: Iterable[tuple[Any, Any]]) -> list[RuntimeFa
     """What became of the receivers that raised."""
     return [
         RuntimeFault(
-            where=f"the receiver {getattr(receiver, '__qualname__', receiver)} of {_NAMES[signal]}",
+            where=f"the receiver {name_of(receiver)} of {_NAMES[signal]}",
             error="".join(traceback.format_exception(answer)),
             exception=answer,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -56,15 +57,16 @@ class Executor:
                 args = [TaskContext(task_result=result), *args]
             # A function that was async when it was enqueued may be sync by now.
             is_async = lane_of(task.func) is Lane.ASYNC
-            call = task.func if is_async else sync_to_async(task.func, thread_sensitive=True)
+            call = task.func if is_async else sync_to_async(_contained(task.func), thread_sensitive=True)
             value = await call(*args, **kwargs)
             ended: Ended = Finished(claim, None if value is None else arguments.dump_result(value))
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and was_stopped(claim):
                 raise
-            ended = Failed(claim, report_of(error))
+            result = result or self._result_of_failure(claim)
+            ended = Failed(claim, report_of(error), is_logged=result is not None)
             # Inside the handler: the framework logs the exception that is being handled.
-            if (result := result or self._result_of_failure(claim)) is not None:
+            if result is not None:
                 await self._tell_finished(result, ended)
             return ended
         if result is not None:
@@ -101,8 +103,9 @@ class Executor:
             value = call(*args, **kwargs)
             ended: Ended = Finished(claim, None if value is None else arguments.dump_result(value))
         except BaseException as error:
-            ended = Failed(claim, report_of(error))
-            if (result := result or self._result_of_failure(claim)) is not None:
+            result = result or self._result_of_failure(claim)
+            ended = Failed(claim, report_of(error), is_logged=result is not None)
+            if result is not None:
                 send(task_finished, self._sender(claim.backend), [results.concluded(result, ended)])
             return ended
         if result is not None:
@@ -130,6 +133,19 @@ class Executor:
         if sender is None:
             sender = self._senders[alias] = type(task_backends[alias])
         return sender
+
+
+def _contained(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function for a thread whose answer is awaited: no future of a loop can carry a StopIteration."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except StopIteration as error:
+            raise RuntimeError("the task raised StopIteration") from error
+
+    return call
 
 
 def _assume(headers: str) -> None:

@@ -54,6 +54,8 @@ class Heartbeat:
         self._buried = buried
         self._polled_ago = polled_ago
         self._was_buried = False
+        self._is_over = False
+        self._in_flight = asyncio.Lock()
         #: How long ago the last poll was by the last good beat; None when the row does not tell.
         self._told: float | None = None
         self._clock = clock
@@ -100,6 +102,12 @@ class Heartbeat:
             "hostname": row.hostname,
         }
 
+    async def rest(self) -> None:
+        """Beat no more: one that comes after the row was deleted would make it anew."""
+        self._is_over = True
+        async with self._in_flight:
+            pass
+
     async def run(self) -> None:
         while True:
             await asyncio.sleep(self._interval if self._told_enough else min(SOON, self._interval))
@@ -112,15 +120,18 @@ class Heartbeat:
                     self._lost_trust()
 
     async def _beat(self) -> bool:
+        if self._is_over:
+            return True
         sent = self._clock.monotonic()
         polled = self._polled_ago() if self._polled_ago is not None else None
         try:
-            is_known = await self._within_deadline(heartbeat(self._driver.sql, self._process.id, polled))
-            if not is_known:
-                self._was_buried, polled = True, None
-                await self._within_deadline(register(self._driver.sql, self._process))
-                self._events.tell(events.ProcessRegisteredAgain(**self._who))
-                self._steady_since = sent
+            async with self._in_flight:
+                is_known = await self._within_deadline(heartbeat(self._driver.sql, self._process.id, polled))
+                if not is_known:
+                    self._was_buried, polled = True, None
+                    await self._within_deadline(register(self._driver.sql, self._process))
+                    self._events.tell(events.ProcessRegisteredAgain(**self._who))
+                    self._steady_since = sent
             if self._was_buried:
                 await self._buried()
                 self._was_buried = False

@@ -1,7 +1,7 @@
 """Lifecycle: calls the hooks of what runs in a process, and sends its signals, at the three moments of its life.
 
 Starting may take as long as it likes, and ends when a stop is asked for. The hooks of a stop have `shutdown_timeout`
-from then on, all together, and run beside the tasks that are left; those of the exit what remains of it, and a moment
+from then on, all together, and run beside the tasks that are left; those of the exit what remains of it; both a moment
 at least. A hook that is not ready by then is left behind: its thread is a daemon.
 """
 
@@ -19,9 +19,11 @@ import steady_queue
 from steady_queue import events, hooks, signals
 from steady_queue.aio.lanes import OrmLanes
 from steady_queue.aio.reports import report_of
+from steady_queue.events.names import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
 
     from django.dispatch import Signal
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 #: What the hooks of the exit have at least, and after a QUIT, in seconds.
 EXIT_WITHIN, QUIT_WITHIN = 1.0, 0.25
-#: What those of the stop have after a QUIT, in seconds.
+#: What those of the stop have at least, and after a QUIT, in seconds.
 HURRY = 0.5
 
 
@@ -44,29 +46,36 @@ class Lifecycle:
         self._has_begun = self._has_stopped = self._has_ended = False
         self._until = inf
         self._at_least = EXIT_WITHIN
+        #: Until when the hooks of the present moment may go on: that may come nearer while they run.
+        self._deadline: Callable[[], float] = lambda: inf
         self._scope = CancelScope()
-        self._begun: list[asyncio.Task[BaseException | None]] = []
+        self._begun: list[asyncio.Task[BaseException | None] | Future[Any]] = []
 
     @property
     def is_left_with_hooks(self) -> bool:
-        """Whether an async hook goes on although it was cancelled: whoever ends the loop would wait for it."""
-        return not all(task.done() for task in self._begun)
+        """Whether a hook goes on although its time is over: the loop or the interpreter would wait at its end."""
+        return not all(call.done() for call in self._begun) or hooks.reporter.is_busy
 
     # -- the moments --------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         self._has_begun = True
-        await self._call("on_start", signals.process_started, inf)
+        await self._call("on_start", signals.process_started, lambda: inf)
 
     async def stop(self) -> None:
         if self._has_begun and not self._has_stopped:
             self._has_stopped = True
-            await self._call("on_stop", None, min(self._until, _from_now()))
+            latest = _from_now()
+            await self._call("on_stop", None, lambda: min(self._until, latest))
 
     async def exit(self, error: Exception | None = None) -> None:
         if self._has_begun and not self._has_ended:
             self._has_ended = True
-            until = max(min(self._until, _from_now()), current_time() + self._at_least)
+            begun, latest = current_time(), _from_now()
+
+            def until() -> float:
+                return max(min(self._until, latest), begun + self._at_least)
+
             await self._call("on_exit", signals.process_stopped, until, error=None if error is None else alone(error))
         if hooks.reporter.is_busy:
             with CancelScope(deadline=current_time() + self._at_least):
@@ -74,26 +83,24 @@ class Lifecycle:
 
     async def restarted(self, **fields: Any) -> None:
         """Tell that these actors, of another process, have a successor."""
-        await self._call(None, signals.process_restarted, _from_now(), **fields)
+        until = max(_from_now(), current_time() + EXIT_WITHIN)
+        await self._call(None, signals.process_restarted, lambda: until, **fields)
 
     # -- told from outside --------------------------------------------------------------------------------------------
 
     def allow(self, seconds: float) -> None:
         """A stop was asked for: the hooks of its moments have so long, or less if less was said before."""
-        self._until = min(self._until, current_time() + seconds)
-        if self._has_stopped and not self._has_ended:
-            self._scope.deadline = min(self._scope.deadline, self._until)
+        self._until = min(self._until, current_time() + max(seconds, HURRY))
+        self._scope.deadline = min(self._scope.deadline, self._deadline())
 
     def hurry(self) -> None:
         """The same, and at once."""
         self._at_least = QUIT_WITHIN
         self.allow(HURRY)
-        if self._has_ended:
-            self._scope.deadline = min(self._scope.deadline, current_time() + QUIT_WITHIN)
 
     # -- calling ------------------------------------------------------------------------------------------------------
 
-    async def _call(self, moment: str | None, signal: Signal | None, until: float, **fields: Any) -> None:
+    async def _call(self, moment: str | None, signal: Signal | None, until: Callable[[], float], **fields: Any) -> None:
         calls = list(self._calls(moment, signal, fields))
         if not calls:
             return
@@ -101,9 +108,10 @@ class Lifecycle:
         lanes = OrmLanes(1)
         await lanes.open()
         lane, _ = lanes.enter()
+        self._deadline = until
         try:
             for number, (where, call) in enumerate(calls):
-                with CancelScope(deadline=until) as self._scope:
+                with CancelScope(deadline=until()) as self._scope:
                     await self._one(where, call, lane)
                 if self._scope.cancelled_caught:
                     left_out = f", and {len(calls) - number - 1} others were not called" if calls[number + 1 :] else ""
@@ -120,8 +128,7 @@ class Lifecycle:
             for actor in self.actors:
                 registered: Moment = getattr(hooks.by_kind[actor.kind], moment)
                 for hook in registered.hooks:
-                    name = getattr(hook, "__qualname__", repr(hook))
-                    yield f"the {registered.name} hook {name}", partial(hook, actor)
+                    yield f"the {registered.name} hook {name_of(hook)}", partial(hook, actor)
         if signal is not None and signal.has_listeners(signals.ProcessLifecycle):
             for actor in self.actors:
                 yield "a signal", partial(self._send, signal, actor, fields)
@@ -140,34 +147,50 @@ class Lifecycle:
             self._events.tell(fault)
 
     async def _one(self, where: str, call: Callable[[], Any], lane: OrmLane) -> None:
-        task = asyncio.get_running_loop().create_task(_carried_out(call, lane), context=lane.context.copy())
+        task = asyncio.get_running_loop().create_task(self._carried_out(call, lane), context=lane.context.copy())
         self._begun.append(task)
         try:
             # Not awaited itself: one that ignores its cancellation would be waited for.
             await asyncio.wait([task])
         finally:
             task.cancel()
-        if (error := task.result()) is not None:
+        # Whoever waits is still here: this was no cancellation of ours.
+        error = asyncio.CancelledError("it has cancelled its own task") if task.cancelled() else task.result()
+        if error is not None:
             self._tell(where, error)
+
+    async def _carried_out(self, call: Callable[[], Any], lane: OrmLane) -> BaseException | None:
+        """Call it, and return what it raised: some exceptions would end the loop."""
+        try:
+            if _is_async(call):
+                answer = call()
+            else:
+                called: Future[tuple[Any, BaseException | None]] = lane.thread.submit(_attempted, call)
+                self._begun.append(called)
+                answer, error = await asyncio.wrap_future(called)
+                if error is not None:
+                    return error
+            if inspect.isawaitable(answer):
+                await answer
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return error
+        except BaseException as error:
+            return error
+        return None
 
     def _tell(self, where: str, error: BaseException) -> None:
         self._events.tell(events.RuntimeFault(where=where, error=report_of(error).traceback, exception=error))
 
 
-async def _carried_out(call: Callable[[], Any], lane: OrmLane) -> BaseException | None:
-    """Call it, and return what it raised: some exceptions would end the loop."""
+def _attempted(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What it returned and what it raised: no future of a loop can carry a StopIteration."""
     try:
-        answer = call() if _is_async(call) else await asyncio.wrap_future(lane.thread.submit(call))
-        if inspect.isawaitable(answer):
-            await answer
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        return error
+        return call(), None
     except BaseException as error:
-        return error
-    return None
+        return None, error
 
 
 def _is_async(call: Callable[[], Any]) -> bool:
@@ -183,4 +206,4 @@ def alone(error: Exception) -> Exception:
 
 
 def _from_now() -> float:
-    return current_time() + steady_queue.shutdown_timeout.total_seconds()
+    return current_time() + max(steady_queue.shutdown_timeout.total_seconds(), HURRY)

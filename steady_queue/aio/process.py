@@ -247,6 +247,7 @@ class Process:
         """
         running = self.services.unfinished_claims()
         if not running or not self._leave_to_supervisor(running):
+            await self.services.heartbeat.rest()
             error = report(ProcessExitError, f"{self.name} stopped before the task did")
             fates = await self.services.upkeep.run(end(self.services.upkeep.sql, self.id, self.name, error))
             failed = list(fates.failed)

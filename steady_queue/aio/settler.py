@@ -163,7 +163,8 @@ class Settler:
                 self._tell_released(claim, outcome.reason)
             elif isinstance(outcome, Failed):
                 error = f"{outcome.error.exception_class}: {outcome.error.message}"
-                self._events.tell(events.JobFailed(job_id=claim.job_id, task_path=claim.task_path, error=error))
+                kind = events.JobFailed if outcome.is_logged else events.JobUnrunnable
+                self._events.tell(kind(job_id=claim.job_id, task_path=claim.task_path, error=error))
 
     def _tell_released(self, claim: Claim, reason: str) -> None:
         self._events.tell(

@@ -1,7 +1,7 @@
 """Signals: how a process is told to stop. TERM, INT and HUP stop it gracefully; QUIT, or a second INT, at once.
 
 USR1 and USR2 mean nothing. They would end a process that has not said what they mean, in the middle of its tasks: so
-they are told of, and ignored.
+they are told of, and ignored; unless the project handles them, be it in C as `faulthandler.register` does.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def obeyed(
 
     before = {number: signal.getsignal(number) for number in (*GRACEFUL, signal.SIGQUIT)}
     # The user may have said what they mean.
-    before.update({number: signal.SIG_DFL for number in STRAY if signal.getsignal(number) is signal.SIG_DFL})
+    before.update({number: signal.SIG_DFL for number in STRAY if _means_nothing(number)})
     for number, handler in before.items():
         # Ignored by whoever started us: nohup does so with HUP, a shell's `&` with INT. By QUIT only we can be meant.
         if handler is not signal.SIG_IGN or number in (signal.SIGTERM, signal.SIGQUIT):
@@ -65,6 +65,20 @@ def obeyed(
         yield
     finally:
         _put_back(before, GRACEFUL if for_good else ())
+
+
+def _means_nothing(number: signal.Signals) -> bool:
+    return signal.getsignal(number) is signal.SIG_DFL and not _is_caught(number)
+
+
+def _is_caught(number: signal.Signals) -> bool:
+    """Whether it has a handler, also one that Python does not know of; False where the system does not tell."""
+    try:
+        with open("/proc/self/status", "rb") as status:
+            (mask,) = (int(line.split()[1], 16) for line in status if line.startswith(b"SigCgt:"))
+    except (OSError, ValueError, IndexError):
+        return False
+    return bool(mask >> (number - 1) & 1)
 
 
 def _put_back(before: Mapping[signal.Signals, Any], ignored: Collection[signal.Signals]) -> None:

@@ -41,11 +41,15 @@ from steady_queue.store.process import NewProcess, deregister
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from anyio.abc import TaskGroup
+
     from steady_queue.aio.process import Process
     from steady_queue.configuration import Options
 
 #: How long the rows of the last children may take when the supervisor stops, and when it quits, in seconds.
 FLUSH_WITHIN, QUIT_WITHIN = 5.0, 1.0
+#: How long its hooks, and so its children, wait for its own row at the start, in seconds.
+ROW_WITHIN = 2.0
 
 
 class Supervisor:
@@ -72,6 +76,7 @@ class Supervisor:
         #: Set when its children may start.
         self.ready = asyncio.Event()
         self._stop = asyncio.Event()
+        self._has_row = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._flush_within = FLUSH_WITHIN
         self._build(posts, every)
@@ -154,20 +159,18 @@ class Supervisor:
                 upkeep.start_soon(companion)
             async with create_task_group() as crew:
                 crew.start_soon(self._call_when_stopped)
-                if self.beside is not None:
+                if self.beside is None:
+                    crew.start_soon(self._register, upkeep)
+                else:
                     crew.start_soon(self._run_beside, self.beside)
                     await self.beside.ready.wait()
                     if self.beside.refusal is not None:
                         self.crew.stop()  # before anybody starts
                 if not self.crew.is_stopping:
-                    await unless_stopped(self._stop, self.lifecycle.start)
+                    await unless_stopped(self._stop, self._start)
                 crew.start_soon(self._run_crew)
                 self.ready.set()
                 self.events.tell(events.SupervisorStarted(name=self.name, pid=os.getpid(), posts=len(self.crew.posts)))
-                if self.beside is None:
-                    # The children do not wait for it: nobody depends on a supervisor's row.
-                    await unless_stopped(self._stop, self.heartbeat.register)
-                    upkeep.start_soon(self.heartbeat.run)
             with move_on_after(self._flush_within, shield=True) as leaving:
                 await self._leave()
             if leaving.cancelled_caught:
@@ -178,6 +181,18 @@ class Supervisor:
                 await self.lifecycle.exit()
             self.at_last()
             upkeep.cancel_scope.cancel()
+
+    async def _register(self, upkeep: TaskGroup) -> None:
+        await unless_stopped(self._stop, self.heartbeat.register)
+        self._has_row.set()
+        upkeep.start_soon(self.heartbeat.run)
+
+    async def _start(self) -> None:
+        if self.beside is None:
+            # Not for long: nobody depends on a supervisor's row.
+            with move_on_after(ROW_WITHIN):
+                await self._has_row.wait()
+        await self.lifecycle.start()
 
     def _tell_left_behind(self, error: StoreError) -> None:
         who: dict[str, Any] = {"process_id": self.id, "name": self.name}
@@ -209,6 +224,7 @@ class Supervisor:
         await self.undertaker.done.wait()
         if self.beside is None:
             try:
+                await self.heartbeat.rest()
                 await self.driver.run(deregister(self.driver.sql, self.id))
                 self.events.tell(events.ProcessDeregistered(process_id=self.id, name=self.name, claims=0))
             except StoreError as error:

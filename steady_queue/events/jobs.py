@@ -47,6 +47,12 @@ class JobFailed(Event):
     error: str
 
 
+class JobUnrunnable(JobFailed):
+    """It failed, and the framework knows nothing of it: its task is unknown, say, or its outcome cannot be stored."""
+
+    level: ClassVar[int] = logging.ERROR
+
+
 class JobsFailed(Event):
     """Jobs failed because their process is dead, has ended, or was never there; another event tells which."""
 

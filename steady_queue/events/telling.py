@@ -5,15 +5,18 @@ from __future__ import annotations
 import inspect
 import logging
 import traceback
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from steady_queue.events.event import Event
+from steady_queue.events.names import name_of
 from steady_queue.events.trouble import RuntimeFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     Receiver = Callable[[Any], object]
+    Kinds = Sequence[type[Event]] | type[Event]
     R = TypeVar("R", bound=Receiver)
 
 logger = logging.getLogger("steady_queue")
@@ -36,31 +39,36 @@ _subscriptions: tuple[Subscription, ...] = ()
 
 
 @overload
-def subscribe(receiver: R, *, only: Sequence[type[Event]] = ()) -> R: ...
+def subscribe(receiver: R, *, only: Kinds = ()) -> R: ...
 
 
 @overload
-def subscribe(receiver: None = None, *, only: Sequence[type[Event]] = ()) -> Callable[[R], R]: ...
+def subscribe(receiver: None = None, *, only: Kinds = ()) -> Callable[[R], R]: ...
 
 
-def subscribe(receiver: R | None = None, *, only: Sequence[type[Event]] = ()) -> R | Callable[[R], R]:
+def subscribe(receiver: R | None = None, *, only: Kinds = ()) -> R | Callable[[R], R]:
     """Call it with every event of this process, or only with some kinds; also as a decorator.
 
     It is called where the event happens, mostly in the event loop: it must be quick, and must not be async. One that
     raises is reported and does no harm. Once more only changes the kinds.
     """
+    kinds = (only,) if isinstance(only, type) else tuple(only)
 
     def register(receiver: R) -> R:
-        if not callable(receiver) or inspect.iscoroutinefunction(receiver):
+        if not callable(receiver) or _is_async(receiver):
             raise TypeError(f"a subscriber must be a function that is not async, not {receiver!r}")
-        if wrong := [kind for kind in only if not (isinstance(kind, type) and issubclass(kind, Event))]:
+        if wrong := [kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, Event))]:
             raise TypeError(f"these are no kinds of events: {', '.join(map(repr, wrong))}")
         global _subscriptions
         others = [known for known in _subscriptions if known.receiver != receiver]
-        _subscriptions = (*others, Subscription(receiver, tuple(only)))
+        _subscriptions = (*others, Subscription(receiver, kinds))
         return receiver
 
     return register if receiver is None else register(receiver)
+
+
+def _is_async(receiver: Receiver) -> bool:
+    return inspect.iscoroutinefunction(receiver) or inspect.iscoroutinefunction(type(receiver).__call__)
 
 
 def unsubscribe(receiver: Receiver) -> None:
@@ -89,22 +97,23 @@ class Events:
             if known.wants(kind):
                 try:
                     known.receiver(event)
-                except Exception as error:
+                except BaseException as error:  # a cancellation that is made up would end the service that tells this
                     self._report(event, known, error)
 
-    def _report(self, event: Event, failed: Subscription, error: Exception) -> None:
-        name = getattr(failed.receiver, "__qualname__", failed.receiver)
-        where = f"the subscriber {name} failed on {type(event).__name__}"
+    def _report(self, event: Event, failed: Subscription, error: BaseException) -> None:
+        where = f"the subscriber {name_of(failed.receiver)} failed on {type(event).__name__}"
         told = "".join(traceback.format_exception(error))
         fault = RuntimeFault(where=where, error=told, exception=error)
-        logger.error(fault.text, vars(fault), extra={"event": "RuntimeFault"})
+        with suppress(BaseException):  # the log itself may be what fails: a filter that raises, say
+            logger.error(fault.text, vars(fault), extra={"event": "RuntimeFault"})
         for known in (*self._own, *_subscriptions):
             # The one that fails is not told of its failure, and whoever fails on this is not told of at all.
             if known.receiver not in (failed.receiver, log) and known.wants(RuntimeFault):
                 try:
                     known.receiver(fault)
-                except Exception:
-                    logger.exception("a subscriber of events failed on the failure of another")
+                except BaseException:
+                    with suppress(BaseException):
+                        logger.exception("a subscriber of events failed on the failure of another")
 
 
 def log(event: Event) -> None:

@@ -44,6 +44,8 @@ class Failed:
 
     claim: Claim
     error: ErrorReport
+    #: Whether the framework was told, which logs it: it can be told of what a task raises, and not of an unknown task.
+    is_logged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,13 @@ def test_a_key_that_means_nothing_in_an_entry_of_tasks_is_warned_of() -> None:
     assert "QUEUES" in str(message.hint)
 
 
+def test_no_entry_in_tasks_at_all_is_warned_of() -> None:
+    with override_settings(TASKS={}):
+        (message,) = told("W011")
+    assert isinstance(message, Warning)
+    assert told("W011") == []
+
+
 # -- what runs --------------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from steady_queue import actions, events, task
 from steady_queue.aio import running
 from steady_queue.concurrency import limits_concurrency
 from steady_queue.configuration import Options, Worker
+from steady_queue.errors import ConcurrencyKeyError
 from steady_queue.events import Event, Polled
 from steady_queue.models import RecurringExecution
 from steady_queue.recurring_task import Recurrence, Recurrences
@@ -58,6 +59,7 @@ async def test_claims_polls_and_settles(database: str, heard: Heard) -> None:
         result = await tasks.rests.aenqueue("a")
         assert await values(result) == ["a"]
         await until(lambda: bool(heard.of(events.JobsSettled)))
+        await until(lambda: {poll.actor for poll in heard.of(Polled)} >= {"worker 1", "dispatcher", "scheduler"})
     claimed = one(heard, events.JobsClaimed)
     assert (claimed["process_id"], claimed["job_ids"], claimed["count"]) == (process.id, [UUID(result.id)], 1)
     assert claimed["milliseconds"] > 0
@@ -84,7 +86,10 @@ async def test_starts_registrations_stops_and_deregistrations(database: str, hea
 
 
 @anyio
-async def test_an_immediate_stop_with_a_task_that_cannot_be_stopped(database: str, heard: Heard) -> None:
+async def test_an_immediate_stop_with_a_task_that_cannot_be_stopped(
+    database: str, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steady_queue.aio.process.QUIT_WITHIN", 30.0)  # however busy the machine is
     async with running(worker(), events=heard) as process:
         result = await tasks.blocks.aenqueue("long")
         await until(lambda: book.began == ["long"])
@@ -191,8 +196,7 @@ async def test_dead_processes_and_orphans(database: str, heard: Heard, monkeypat
 def static(monkeypatch: pytest.MonkeyPatch) -> Recurrences:
     kept = Recurrences()
     monkeypatch.setattr("steady_queue.aio.scheduler.LOOK", 0.1)
-    for module in ("aio.services", "aio.embedding"):
-        monkeypatch.setattr(f"steady_queue.{module}.recurrences", kept)
+    monkeypatch.setattr("steady_queue.recurring_task.recurrences", kept)
     return kept
 
 
@@ -232,7 +236,7 @@ async def test_a_recurring_task_whose_key_cannot_be_made(database: str, heard: H
         await until(lambda: bool(heard.of(events.RecurringFailed)))
     failed = fields(heard.of(events.RecurringFailed)[0])
     assert failed["key"] == "broken"
-    assert isinstance(failed["exception"], LookupError)
+    assert isinstance(failed["exception"], ConcurrencyKeyError)
     assert "on purpose" in failed["error"]
 
 

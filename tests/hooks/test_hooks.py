@@ -14,9 +14,10 @@ import pytest
 import steady_queue
 from steady_queue import hooks
 from steady_queue.aio import running
+from steady_queue.aio.heartbeat import Heartbeat
 from steady_queue.asgi import SteadyQueue
 from steady_queue.configuration import Dispatcher, Options, Worker
-from steady_queue.events import JobsClaimed, ProcessStarted, ProcessStopped, RuntimeFault
+from steady_queue.events import JobsClaimed, ProcessRegisteredAgain, ProcessStarted, ProcessStopped, RuntimeFault
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop.models import Customer
@@ -155,6 +156,57 @@ async def test_a_hook_that_raises_is_reported_and_the_others_are_called(
     assert len(heard.of(ProcessStopped)) == 1
 
 
+@pytest.mark.parametrize("moment", ["on_start", "on_stop", "on_exit"])
+async def test_a_sync_hook_that_lets_a_stop_iteration_out_is_reported(database: str, moment: str) -> None:
+    @getattr(hooks.worker, moment)  # type: ignore[untyped-decorator]
+    def bad(actor: hooks.Actor) -> None:
+        next(iter(()))
+
+    told = noted(moment)
+    heard = Heard()
+    async with running(worker(), events=heard):
+        pass
+    (fault,) = heard.of(RuntimeFault)
+    assert isinstance(fault.exception, StopIteration)
+    assert len(told) == 3
+
+
+@pytest.mark.parametrize("moment", ["on_start", "on_stop", "on_exit"])
+async def test_an_async_hook_that_cancels_its_own_task_is_reported_and_the_others_are_called(
+    database: str, moment: str
+) -> None:
+    @getattr(hooks.worker, moment)  # type: ignore[untyped-decorator]
+    async def bad(actor: hooks.Actor) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    told = noted(moment)
+    heard = Heard()
+    async with running(worker(), events=heard):
+        assert await values(await tasks.rests.aenqueue("fine")) == ["fine"]
+    (fault,) = heard.of(RuntimeFault)
+    assert "cancelled its own task" in str(fault.exception)
+    assert len(told) == 3
+
+
+async def test_a_hook_that_cannot_be_shown_is_called_and_reported(database: str) -> None:
+    class Shy:
+        def __call__(self, actor: hooks.Actor) -> None:
+            raise LookupError("on purpose")
+
+        def __repr__(self) -> str:
+            raise LookupError("no name")
+
+    hooks.worker.on_start(Shy())
+    heard = Heard()
+    async with running(worker(), events=heard):
+        pass
+    (fault,) = heard.of(RuntimeFault)
+    assert "Shy that cannot be shown" in fault.where
+
+
 async def test_stop_hooks_are_called_while_tasks_run_and_exit_hooks_when_all_is_written(database: str) -> None:
     seen: list[tuple[str, Any]] = []
 
@@ -172,6 +224,32 @@ async def test_stop_hooks_are_called_while_tasks_run_and_exit_hooks_when_all_is_
         await until(lambda: book.began == ["long"])
     assert seen == [("stop", 1), ("exit", (0, 0, 0))]
     assert await values(result) == ["long"]
+
+
+async def test_while_exit_hooks_take_their_time_the_process_does_not_register_again(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.01))
+    beat, beats = Heartbeat._beat, 0
+
+    async def counted(self: Heartbeat) -> bool:
+        nonlocal beats
+        beats += 1
+        return await beat(self)
+
+    monkeypatch.setattr(Heartbeat, "_beat", counted)
+
+    @hooks.worker.on_exit
+    async def slow(actor: hooks.Actor) -> None:
+        later = beats + 3
+        await until(lambda: beats >= later)
+
+    heard = Heard()
+    async with running(worker(), events=heard):
+        pass
+    assert not heard.of(ProcessRegisteredAgain)
+    assert not heard.of(RuntimeFault)
+    assert await aside(count, database, "process") == 0
 
 
 @pytest.mark.parametrize("moment", ["on_start", "on_stop", "on_exit"])
@@ -233,6 +311,49 @@ async def test_a_quit_does_not_wait_for_hooks(database: str, monkeypatch: pytest
         await until(begun.is_set)
         process.quit()
     go_on.set()
+
+
+@pytest.mark.parametrize("seconds", [0, 3600])
+async def test_after_a_quit_quick_stop_hooks_are_called_whatever_time_there_was(
+    database: str, seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=seconds))
+    monkeypatch.setattr("steady_queue.aio.lifecycle.HURRY", 30.0)  # however busy the machine is
+    monkeypatch.setattr("steady_queue.aio.lifecycle.QUIT_WITHIN", 30.0)
+    told = noted("on_stop", "on_exit")
+    async with running(worker()) as process:
+        process.quit()
+    assert [what for what, _ in told] == [f"{kind}.{moment}" for moment in ("on_stop", "on_exit") for kind in KINDS]
+
+
+@pytest.mark.parametrize("moment", ["on_stop", "on_exit"])
+async def test_a_quit_while_one_hook_runs_counts_for_the_next_as_well(
+    database: str, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(hours=1))
+    monkeypatch.setattr("steady_queue.aio.lifecycle.EXIT_WITHIN", 3600)
+    monkeypatch.setattr("steady_queue.aio.process.QUIT_WITHIN", 30.0)  # however busy the machine is
+    begun, quitting = asyncio.Event(), asyncio.Event()
+
+    @getattr(hooks.worker, moment)  # type: ignore[untyped-decorator]
+    async def first(actor: hooks.Actor) -> None:
+        begun.set()
+        await quitting.wait()
+
+    @getattr(hooks.worker, moment)  # type: ignore[untyped-decorator]
+    async def second(actor: hooks.Actor) -> None:
+        await asyncio.Event().wait()
+
+    heard = Heard()
+    process = steady_queue.aio.embedding.prepared(worker(), events=heard)
+    runs = asyncio.create_task(process.run())
+    await until(process.ready.is_set)
+    process.stop()
+    await begun.wait()
+    process.quit()
+    quitting.set()
+    await runs
+    assert [type(fault.exception) for fault in heard.of(RuntimeFault)] == [TimeoutError]
 
 
 async def test_a_process_that_never_started_calls_nobody(database: str) -> None:

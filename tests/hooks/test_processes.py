@@ -88,9 +88,23 @@ async def test_each_kind_has_its_moments_and_signals_once_in_its_own_process(dat
     assert await aside(count, database, "process") == 0
 
 
-async def test_one_that_is_killed_and_replaced_is_told_of_by_the_supervisor(database: str, tmp_path: Path) -> None:
+async def test_the_start_hooks_of_a_supervisor_are_called_when_it_is_registered(database: str, tmp_path: Path) -> None:
     path = tmp_path / "notes"
-    with command(database, "--only-work", patience=20, setup=KEPT.format(path=str(path))) as process:
+    setup = "import steady_queue.aio.supervisor as s; s.ROW_WITHIN = 60\n" + KEPT.format(path=str(path))
+    with command(database, "--only-work", patience=5, setup=setup) as process:
+        await heard(path, supervisor__on_start=1, worker__on_start=1, ProcessRegistered=2)
+        await stopped(process)
+    names = ("supervisor.on_start", "ProcessRegistered")
+    mine = [one["what"] for one in read(path) if one["by"] == process.pid and one["what"] in names]
+    assert mine == ["ProcessRegistered", "supervisor.on_start"]
+
+
+@pytest.mark.parametrize("patience", [0, 20])
+async def test_one_that_is_killed_and_replaced_is_told_of_by_the_supervisor(
+    database: str, tmp_path: Path, patience: int
+) -> None:
+    path = tmp_path / "notes"
+    with command(database, "--only-work", patience=patience, setup=KEPT.format(path=str(path))) as process:
         first = await working(database)
         await heard(path, worker__on_start=1)
         os.kill(first, signal.SIGKILL)
@@ -212,6 +226,46 @@ async def test_a_signal_that_means_nothing_is_told_of_and_ends_nobody(
         (process.pid, number.name),
     }
     assert not read(path, "ChildDied")
+
+
+async def test_a_signal_that_the_project_handles_in_c_is_left_to_it(database: str) -> None:
+    setup = "import faulthandler, signal; faulthandler.register(signal.SIGUSR1)"
+    with command(database, "--async", setup=setup) as process:
+        await prints(process, "started on")
+        process.send_signal(signal.SIGUSR1)
+        await prints(process, "most recent call first")
+        printed = await stopped(process)
+    assert "USR1" not in printed
+
+
+#: It leaves a thread behind for which the interpreter would wait.
+ERROR_HANGS = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from steady_queue import hooks
+
+@hooks.on_error
+def hangs(error, origin):
+    print("told", flush=True)
+    ThreadPoolExecutor(1).submit(threading.Event().wait).result()
+
+def bad(actor):
+    raise LookupError("on purpose")
+
+for moments in hooks.by_kind.values():
+    moments.on_start(bad)
+"""
+
+
+@pytest.mark.parametrize("arguments", [("--only-work",), ("--async",)], ids=["supervised", "in one loop"])
+async def test_an_error_hook_that_never_returns_does_not_prevent_a_stop(
+    database: str, arguments: tuple[str, ...]
+) -> None:
+    with command(database, *arguments, setup=ERROR_HANGS) as process:
+        await prints(process, "told")
+        await prints(process, "started on")
+        await stopped(process)
+    assert await aside(count, database, "process") == 0
 
 
 async def test_children_that_are_told_to_stop_at_once_are_told_of(database: str, tmp_path: Path) -> None:

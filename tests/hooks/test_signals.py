@@ -168,6 +168,19 @@ def test_inside_a_transaction_it_is_told_after_the_commit_and_not_at_all_without
     assert Queue("mail").is_paused
 
 
+def test_under_manual_transaction_management_nothing_is_told(
+    database: str, sent: list[tuple[str, dict[str, Any]]]
+) -> None:
+    transaction.set_autocommit(False, using=database)
+    try:
+        actions.pause("mail")
+        transaction.commit(using=database)
+    finally:
+        transaction.set_autocommit(True, using=database)
+    assert Queue("mail").is_paused
+    assert sent == []
+
+
 def test_a_receiver_that_raises_harms_nobody(database: str, sent: list[tuple[str, dict[str, Any]]]) -> None:
     def broken(**fields: Any) -> None:
         raise LookupError("on purpose")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 
 import pytest
 
@@ -15,6 +16,7 @@ from steady_queue.events import (
     Fault,
     JobsCleared,
     JobsPromoted,
+    NobodyServes,
     Polled,
     RuntimeFault,
     subscribe,
@@ -90,7 +92,56 @@ def test_two_that_raise_on_everything_do_not_call_each_other_for_ever(caplog: py
     assert caplog.text.count("failed on JobsCleared") == 2
 
 
-@pytest.mark.parametrize("only", [[int], ["JobFailed"]])
+@pytest.mark.parametrize("error", [CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_whatever_one_raises_the_others_hear_the_event_and_whoever_tells_it_goes_on(error: type[BaseException]) -> None:
+    heard: list[Event] = []
+
+    @subscribe
+    def broken(event: Event) -> None:
+        raise error("on purpose")
+
+    @subscribe(only=[RuntimeFault])
+    def broken_as_well(event: Event) -> None:
+        raise error("on purpose")
+
+    subscribe(heard.append)
+    Events().tell(CLEARED)
+    assert [type(event) for event in heard] == [RuntimeFault, JobsCleared]
+
+
+def test_a_log_that_fails_is_told_of_to_the_others_and_does_no_harm() -> None:
+    heard: list[Event] = []
+
+    def refuse(record: logging.LogRecord) -> bool:
+        raise LookupError("on purpose")
+
+    subscribe(heard.append)
+    logger = logging.getLogger("steady_queue")
+    logger.addFilter(refuse)
+    try:
+        events.tell(NobodyServes(where="mail"))
+    finally:
+        logger.removeFilter(refuse)
+    assert [type(event) for event in heard] == [RuntimeFault, NobodyServes]
+
+
+def test_one_that_cannot_be_shown_is_reported_all_the_same() -> None:
+    class Shy:
+        def __call__(self, event: Event) -> None:
+            raise LookupError("on purpose")
+
+        def __repr__(self) -> str:
+            raise LookupError("no name")
+
+    heard: list[RuntimeFault] = []
+    subscribe(Shy())
+    subscribe(heard.append, only=RuntimeFault)
+    events.tell(CLEARED)
+    (fault,) = heard
+    assert "Shy that cannot be shown" in fault.where
+
+
+@pytest.mark.parametrize("only", [[int], ["JobFailed"], int])
 def test_what_is_no_event_cannot_be_asked_for(only: list[type[Event]]) -> None:
     with pytest.raises(TypeError, match="no kinds of events"):
         subscribe(print, only=only)
@@ -99,8 +150,12 @@ def test_what_is_no_event_cannot_be_asked_for(only: list[type[Event]]) -> None:
 def test_an_async_subscriber_is_refused() -> None:
     async def hear(event: Event) -> None: ...
 
-    with pytest.raises(TypeError, match="not async"):
-        subscribe(hear)
+    class Push:
+        async def __call__(self, event: Event) -> None: ...
+
+    for receiver in (hear, Push()):
+        with pytest.raises(TypeError, match="not async"):
+            subscribe(receiver)
 
 
 def test_nobody_hears_polls_unless_the_log_or_a_subscriber_wants_them(caplog: pytest.LogCaptureFixture) -> None:

@@ -283,6 +283,8 @@ def _misbehave(how: str) -> Any:  # noqa: C901, one way to misbehave after anoth
             raise Endless("short")
         case "group":
             raise BaseExceptionGroup("two", [ValueError("before\x00after"), KeyboardInterrupt()])
+        case "stops an iteration":
+            return next(iter(()))
         case "generator exit":
             raise GeneratorExit
         case "not JSON":

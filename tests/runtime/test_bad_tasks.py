@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import tests.shop
 from steady_queue.aio import running
 from steady_queue.aio.reports import MESSAGE_LENGTH, TRACEBACK_LENGTH
 from steady_queue.arguments import dumps
+from steady_queue.events import JobFailed, JobUnrunnable
 from steady_queue.store.job import Lane
 from tests.runtime import tasks
 from tests.runtime.tasks import book
@@ -59,6 +61,17 @@ async def test_whatever_a_task_raises_fails_its_own_job_alone(database: str, tas
         assert all(result.worker_ids == [process.name] for result in results)
         await still_works()
     assert await aside(counts, database) == {"failed": len(RAISED)}
+
+
+async def test_a_task_that_lets_a_stop_iteration_out_has_failed_wherever_it_runs(database: str) -> None:
+    async with running(worker(coroutines=1, threads=1)):
+        results = [await task.aenqueue("stops an iteration") for task in BOTH]
+        await ended(*results)
+        given = {"task_path": tasks.misbehaves_in_thread.module_path, "arguments": dumps(["stops an iteration"], {})}
+        was_async = job(lane=Lane.ASYNC, **given)
+        assert await failures(database, was_async, before=2) == ["builtins.RuntimeError"]
+        await still_works()
+    assert [error_of(result) for result in results] == ["builtins.RuntimeError", "builtins.StopIteration"]
 
 
 async def test_a_message_that_no_database_takes_is_stored_with_escapes(database: str) -> None:
@@ -161,14 +174,14 @@ def rows(**options: Any) -> list[NewJob]:
     return [job(**{"lane": lane, "arguments": dumps([], {}), **options}) for lane in (Lane.ASYNC, Lane.THREAD)]
 
 
-async def failures(alias: str, *jobs: NewJob) -> list[str]:
+async def failures(alias: str, *jobs: NewJob, before: int = 0) -> list[str]:
     """The exception of each of the jobs, when all of them have failed."""
 
     def errors() -> list[str]:
         return [found["exception_class"] for one in jobs if (found := row(alias, "failedexecution", one.id))]
 
     async def all_failed() -> bool:
-        return await aside(count, alias, "failedexecution") == len(jobs)
+        return await aside(count, alias, "failedexecution") == before + len(jobs)
 
     await aside(SyncStore(alias).enqueue, *jobs)
     await until(all_failed, patience=10)
@@ -177,9 +190,13 @@ async def failures(alias: str, *jobs: NewJob) -> list[str]:
 
 async def test_a_path_that_leads_to_no_task_fails_its_job(database: str) -> None:
     jobs = [one for path in PATHS.values() for one in rows(task_path=path)]
-    async with running(worker(coroutines=1, threads=1)):
+    heard = Heard()
+    async with running(worker(coroutines=1, threads=1), events=heard):
         assert set(await failures(database, *jobs)) == {"steady_queue.errors.UnknownTaskError"}
         await still_works()
+    # Nobody else could tell: the framework's signals need a task.
+    assert {event.job_id for event in heard.of(JobUnrunnable)} == {one.id for one in jobs}
+    assert {event.level for event in heard.of(JobFailed)} == {logging.ERROR}
 
 
 #: Neither JSON, nor an envelope, nor one of a version that is known, nor one that holds arguments.

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.core.checks import ERROR, run_checks
 from django.db import connections
 from django.test import override_settings
 
@@ -14,7 +15,8 @@ import steady_queue
 import tests.shop.tasks  # noqa: F401, while the queues that it names are there
 from steady_queue import preflight
 from steady_queue.compat import FRAMEWORK
-from steady_queue.configuration import Dispatcher, Options, Worker
+from steady_queue.configuration import Dispatcher, Options, RecurringTask, Worker
+from steady_queue.inspection import check_project, check_schema
 from steady_queue.preflight import examine, report
 from tests.servers.machine import free_port
 from tests.support.aliases import extra_database, pointed_at, twin_settings
@@ -92,8 +94,59 @@ def test_warnings_are_told_and_do_not_fail(database: str) -> None:
 def test_options_of_the_wrong_kind_are_one_problem_among_others(database: str) -> None:
     with override_settings(STEADY_QUEUE={"workers": []}), said_to_be_applied(database, "9999_later"):
         first, second = examine().errors
-    assert first == "STEADY_QUEUE must be Configuration.Options(...)"
+    assert first == "STEADY_QUEUE must be Configuration.Options(...), not {'workers': []}"
     assert "9999_later" in second
+
+
+ANY: Any = None
+WRONG = [
+    (Options(dispatchers=[Dispatcher(concurrency_maintenance=ANY)]), "dispatchers[0]: concurrency_maintenance must be"),
+    (Options(recurring_tasks=[RecurringTask(key="a", class_name=ANY, schedule="@daily")]), "class_name must be a text"),
+    (Options(recurring_tasks=[RecurringTask(key="a", class_name="a.b", schedule=ANY)]), "schedule must be a text"),
+    ({}, "STEADY_QUEUE must be Configuration.Options(...), not {}"),
+    ([], "STEADY_QUEUE must be Configuration.Options(...), not []"),
+]
+
+
+@pytest.mark.only_on("sqlite")
+@pytest.mark.parametrize(("options", "said"), WRONG, ids=["switch", "path", "schedule", "dictionary", "list"])
+def test_an_option_of_the_wrong_type_is_one_plain_problem(database: str, options: Any, said: str) -> None:
+    with override_settings(STEADY_QUEUE=options):
+        (error,) = examine().errors
+        assert error in {message.msg.rstrip(".") for message in check_project()}
+    assert said in error
+
+
+@pytest.mark.only_on("sqlite")
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"OPTIONS": {"commit_with": []}}, "['commit_with'] names no database: []"),
+        ({"OPTIONS": None}, "['OPTIONS'] must be a dictionary, not None"),
+        ({"OPTIONS": ["x"]}, "['OPTIONS'] must be a dictionary, not ['x']"),
+        ({"QUEUES": None}, "['QUEUES'] must be a list of names, not None"),
+        ({"QUEUES": [["a"]]}, "['QUEUES'] has a name that cannot be one: ['a']"),
+    ],
+    ids=str,
+)
+def test_an_entry_of_tasks_of_wrong_types_is_named_by_both_checks(database: str, entry: Any, said: str) -> None:
+    with with_tasks(default={"BACKEND": OURS, **entry}):
+        (error,) = examine().errors
+        (message,) = (m for m in run_checks() if str(m.id).startswith("steady_queue.E"))
+    assert said in error
+    assert said in message.msg
+
+
+@pytest.mark.only_on("sqlite")
+def test_a_name_of_the_database_that_is_none_is_named_by_both_checks(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady_queue, "database", [database])
+    (error,) = examine().errors
+    (message,) = (m for m in check_project() if m.level >= ERROR)
+    assert f"steady_queue.database names no database: ['{database}']" in error
+    assert message.msg in error
+    assert check_schema(databases=[database]) == []
 
 
 @pytest.mark.only_on("sqlite")

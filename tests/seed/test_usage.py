@@ -43,7 +43,9 @@ def test_installation_the_setting_tasks(database: str) -> None:
         backend = task_backends["default"]
         assert type(backend) is SteadyQueueBackend
         assert backend.queues == {"default"}
-        assert [message for message in run_checks() if str(message.id).startswith("steady_queue.")] == []
+        assert [
+            message for message in run_checks(databases=[database]) if str(message.id).startswith("steady_queue.")
+        ] == []
         greet.enqueue("World")
         (result,) = run_pending()
     assert result.status == TaskResultStatus.SUCCESSFUL

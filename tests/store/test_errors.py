@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import threading
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from anyio import CancelScope
 from django.db import connections, transaction
 
+from steady_queue.databases import open_async
 from steady_queue.errors import StoreBug, StoreConflict, StoreDataError, StoreError, StoreUnavailable
 from steady_queue.store.drivers.codes import mysql_error, postgres_error, sqlite_error
 from steady_queue.store.drivers.pool import TRIES
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from anyio.from_thread import BlockingPortal
 
+    from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.job import NewJob
     from steady_queue.store.statement import Flow
     from tests.servers import MariaDB, Postgres
@@ -443,3 +447,20 @@ def test_a_transaction_whose_connection_was_lost_before_its_commit_has_applied_n
     assert caught.value.applied == "no"
     connections[far_store.alias].close()
     assert count(database, "job") == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.only_on("sqlite")
+async def test_a_connection_that_is_given_up_while_it_opens_has_left_its_thread(database: str) -> None:
+    before = set(threading.enumerate())
+    driver = open_async(database)
+    with CancelScope() as scope:
+        scope.cancel()
+        await driver.run(Operation("ask", partial(_one, driver), transaction=False))
+    # It would report to the loop, which its owner may have closed by then.
+    assert set(threading.enumerate()) <= before
+    await driver.close()
+
+
+def _one(driver: AsyncDriver) -> Flow[Any]:
+    return (yield driver.sql.say("SELECT 1", returns="."))

@@ -268,7 +268,7 @@ def test_where_there_is_nothing_to_run_that_is_said(database: str) -> None:
     with override_settings(STEADY_QUEUE=Options(workers=[])):
         assert refusal("--async", "--only-work") == ["there is nothing to run: no workers and no dispatchers"]
     with override_settings(STEADY_QUEUE={"workers": []}):
-        assert refusal("--async") == ["STEADY_QUEUE must be Configuration.Options(...)"]
+        assert refusal("--async") == ["STEADY_QUEUE must be Configuration.Options(...), not {'workers': []}"]
     assert refusal("--async", "--threads=0", "--coroutines=0") == [
         "workers[0]: coroutines and threads are both 0: it could run nothing"
     ]

@@ -117,8 +117,11 @@ def open_pool(parameters: Mapping[str, Any], *, size: int = 1) -> Pool[SQLiteLin
             await connection
             await link.in_thread(_prepare, link, first_commands)
         except BaseException as error:
+            from anyio import CancelScope  # nobody who only enqueues needs it otherwise
+
             link.abandon()
-            await _ended(connection._thread)
+            with CancelScope(shield=True):  # one that is cancelled would not wait at all
+                await _ended(connection._thread)
             if isinstance(error, sqlite3.Error):
                 raise named(error) from error
             raise

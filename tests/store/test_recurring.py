@@ -11,7 +11,7 @@ import pytest
 from steady_queue.errors import StoreError
 from steady_queue.store import recurring
 from steady_queue.store.identity import new_job_id
-from steady_queue.store.recurring import Entry, NewEntry, add, edit, entries, listing, remove, switch
+from steady_queue.store.recurring import Entry, Moment, NewEntry, add, entries, give_up, listing, put, remove, switch
 from steady_queue.store.tick import Tick, Ticked, clear_ticks, tick
 from tests.support.jobs import PATH, choosy, job, limited
 from tests.support.stores import SyncStore
@@ -42,7 +42,11 @@ def persist(store: Store, wanted: list[NewEntry]) -> dict[str, str]:
     return store.run(recurring.persist(store.sql, wanted, lambda path: path.startswith("tests.")))
 
 
-def made(key: str, run_at: datetime, updated_at: datetime, new: NewJob) -> Tick:
+def give_up_on(store: Store, key: str) -> bool:
+    return store.run(give_up(store.sql, key, stored(store, key)[0].updated_at, "it broke"))
+
+
+def made(key: str, run_at: datetime, updated_at: Moment, new: NewJob) -> Tick:
     return Tick(key, run_at, updated_at, new.id, new)
 
 
@@ -102,7 +106,7 @@ def test_an_entry_keeps_its_key_text_and_arguments_exactly(store: Store) -> None
 def test_a_static_entry_that_a_person_switched_off_stays_off_and_a_broken_one_does_not(store: Store) -> None:
     persist(store, [entry("off"), entry("broken")])
     assert store.run(switch(store.sql, "off", on=False))
-    assert store.run(switch(store.sql, "broken", on=False, reason="it broke"))
+    assert give_up_on(store, "broken")
     assert stored(store, "off", "broken") == []
     persist(store, [entry("off"), entry("broken")])
     assert [found.new.task_key for found in stored(store, "off", "broken")] == ["broken"]
@@ -112,18 +116,17 @@ def test_dynamic_entries_are_added_once_edited_and_removed(store: Store) -> None
     assert store.run(add(store.sql, entry()))
     assert not store.run(add(store.sql, entry(schedule="0 * * * *")))
     assert stored(store)[0].new == entry()
-    store.run(switch(store.sql, "key", on=False, reason="it broke"))
-    assert store.run(edit(store.sql, entry(schedule="0 * * * *")))
+    assert give_up_on(store, "key")
+    assert store.run(put(store.sql, entry(schedule="0 * * * *")))
     assert stored(store)[0].new == entry(schedule="0 * * * *")
     assert store.run(remove(store.sql, "key"))
     assert not store.run(remove(store.sql, "key"))
-    assert not store.run(edit(store.sql, entry()))
     assert not store.run(switch(store.sql, "key", on=True))
 
 
 def test_a_static_entry_can_neither_be_edited_nor_removed_nor_added_again(store: Store) -> None:
     persist(store, [entry()])
-    assert not store.run(edit(store.sql, entry()))
+    assert not store.run(put(store.sql, entry()))
     assert not store.run(remove(store.sql, "key"))
     assert not store.run(add(store.sql, entry()))
 

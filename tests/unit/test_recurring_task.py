@@ -24,7 +24,7 @@ def test_the_decorator_returns_the_task_as_it_was_and_keeps_what_it_was_given(mo
         recurring(every=timedelta(hours=1), key="two")(tasks.noop)
     )
     assert decorated is tasks.noop
-    assert [r.key for r in kept._all] == ["two", "one"]
+    assert [r.key for r in kept.all] == ["two", "one"]
 
 
 def test_a_function_that_is_no_task_is_refused() -> None:
@@ -43,7 +43,7 @@ def test_a_module_that_is_imported_anew_replaces_its_entries() -> None:
 
     kept.add(defined("old"))
     kept.add(defined("new"))
-    assert [r.key for r in kept._all] == ["new"]
+    assert [r.key for r in kept.all] == ["new"]
 
 
 def test_an_entry_keeps_what_the_decorator_was_given() -> None:

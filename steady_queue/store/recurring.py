@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Flow, Row
 
 
-#: An instant; or what a person wrote in its place, which is none.
-Moment: TypeAlias = "datetime | str | int | float"
+#: An instant; or what a person wrote in its place, which is none, as the driver gives it.
+Moment: TypeAlias = "datetime | str | int | float | None"
 
 
 class NewEntry(NamedTuple):

@@ -170,6 +170,11 @@ def loads(text: str) -> tuple[list[object], dict[str, object]]:
     return args, kwargs
 
 
+def examine(text: str) -> None:
+    """Raise DeserializationError if this is no text of arguments at all; nothing is restored."""
+    _open(text)
+
+
 async def aloads(text: str) -> tuple[list[object], dict[str, object]]:
     """Return the arguments of a text, leaving the event loop only when model instances must be fetched."""
     if type(text) is str and _MARK_TEXT in text and '"model"' in text:

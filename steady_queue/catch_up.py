@@ -1,7 +1,7 @@
 """Catching up: which ticks are enqueued when some were missed. Pure, like the schedules.
 
 Ticks of the last minute are only late, and are enqueued under every policy. Of those before it `none` enqueues nothing,
-`last` the last one unless a later one is only late, `all` each of them, as far back as the thousand last ones go.
+`last` the last one unless a later one is only late, `all` each of them, but not more than the last thousand.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def chosen(schedule: Schedule, policy: str, after: datetime, until: datetime) ->
     recent = max(after, until - LATE)
     late = list(islice(schedule.due(recent, until), MOST))
     if policy == "all" and recent > after:
-        return _as_far_back(schedule, after, until) or late
+        return _as_far_back(schedule, after, until)
     if policy == "last" and not late:
         missed = schedule.last(after, until)
         return [] if missed is None else [missed]
@@ -35,15 +35,22 @@ def chosen(schedule: Schedule, policy: str, after: datetime, until: datetime) ->
 
 
 def _as_far_back(schedule: Schedule, after: datetime, until: datetime) -> list[datetime]:
-    """All the ticks, or about as many of the last ones as are allowed."""
-    span = LATE
-    best: list[datetime] = []
-    while True:
-        start = max(after, until - span)
-        found = list(islice(schedule.due(start, until), MOST + 1))
-        if len(found) > MOST:
-            return best
-        best = found
-        if start == after:
-            return best
-        span *= 2
+    """All the ticks, or as many of the last ones as are allowed."""
+
+    def found(start: datetime) -> list[datetime]:
+        return list(islice(schedule.due(start, until), 2 * MOST + 1))
+
+    span = min(LATE, until - after)
+    late = until
+    ticks = found(start := until - span)
+    while len(ticks) < MOST and start > after:
+        late, span = start, min(2 * span, until - after)
+        ticks = found(start := until - span)
+    # The last step back may have met a burst of ticks: between it and the one before lies a start that is close enough.
+    while len(ticks) > 2 * MOST:
+        middle = start + (late - start) / 2
+        if len(fewer := found(middle)) < MOST:
+            late = middle
+        else:
+            start, ticks = middle, fewer
+    return ticks[-MOST:]

@@ -127,6 +127,12 @@ class RecurringTask:
                 json.dumps(given, allow_nan=False)
             except (TypeError, ValueError, RecursionError) as error:
                 yield f"arguments must be plain JSON in settings.py ({error}): use @recurring for others"
+            else:
+                for key in _odd_keys(given):
+                    yield (
+                        f"arguments has a dictionary with the key {key!r}; the keys of plain JSON are texts:"
+                        " use @recurring for others"
+                    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +300,14 @@ def _span(what: str, value: object, otherwise: str = "") -> Iterator[str]:
         yield f"{what} must be a timedelta of at least zero{otherwise}, not {value!r}"
     elif value > LONGEST:
         yield f"{what} must be a timedelta of at most {LONGEST.days:,} days{otherwise}, not {value!r}"
+
+
+def _odd_keys(value: object) -> Iterator[object]:
+    """The keys in here that JSON would make texts of."""
+    if isinstance(value, Mapping):
+        yield from (key for key in value if not isinstance(key, str))
+    for part in value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ():
+        yield from _odd_keys(part)
 
 
 def _made(kind: type[_Actor], values: Mapping[str, Any]) -> _Actor:

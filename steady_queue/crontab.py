@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
+from threading import Lock
 
 from croniter import CroniterBadDateError, CroniterError, croniter
 
@@ -76,19 +77,25 @@ class Crontab:
 
 
 class _Days:
-    """The days of an expression."""
+    """The days of an expression. Entries with the same days share them, and so do threads."""
 
     def __init__(self, fields: str) -> None:
         self._cron = croniter(f"0 0 {fields}", 0.0, max_years_between_matches=YEARS)
+        #: croniter looks for a day by moving itself there.
+        self._finding = Lock()
         self._known: dict[date, date | None] = {}
 
     def first(self, day: date) -> date | None:
         """The first of them from this day on."""
-        if day not in self._known:
-            if len(self._known) >= KEPT:
-                self._known = {}
-            self._known[day] = self._find(day)
-        return self._known[day]
+        known = self._known
+        if day in known:
+            return known[day]
+        if len(known) >= KEPT:
+            # Not emptied: another thread may be reading it.
+            known = self._known = {}
+        with self._finding:
+            found = known[day] = self._find(day)
+        return found
 
     def _find(self, day: date) -> date | None:
         try:
@@ -104,7 +111,7 @@ def _days(fields: str) -> _Days:
 
 
 def _numbers(field: list[int | str], count: int) -> list[int]:
-    return list(range(count)) if field == ["*"] else sorted(int(number) for number in field)
+    return list(range(count)) if "*" in field else sorted(int(number) for number in field)
 
 
 def _above(numbers: list[int], number: int) -> int | None:

@@ -1,6 +1,7 @@
 """Dynamic schedules: recurring tasks made, changed and removed at run time. Schedulers notice within seconds.
 
-The sync forms write on Django's connection, and so inside the caller's transaction.
+The sync forms write on Django's connection, and so inside the caller's transaction. With the queue in another database
+than the application's, a schedule is made when the application's transaction commits, as a task is enqueued then.
 """
 
 from __future__ import annotations
@@ -8,10 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from asgiref.sync import sync_to_async
+from django.db import transaction
 
 from steady_queue import native
-from steady_queue.compat import Task
+from steady_queue.compat import Task, task_backends
 from steady_queue.databases import django_driver, queue_alias
+from steady_queue.enqueue import defers_to
+from steady_queue.errands import async_connection
 from steady_queue.errors import ConfigurationError, UnknownRecurringTask
 from steady_queue.recurring_task import Recurrence
 from steady_queue.store import recurring
@@ -48,18 +52,16 @@ def schedule_recurring_task(
     A key that is taken is an error. With `replace` the dynamic entry that has it is changed, and switched on.
     """
     options = {name: value for name, value in locals().items() if name != "replace"}
-    entry = _entry(options)
-    if replace and _run(lambda sql: recurring.edit(sql, entry)):
-        return
-    _stored(key, _run(lambda sql: recurring.add(sql, entry)))
+    _schedule(task, _entry(options), replace)
 
 
 async def aschedule_recurring_task(task: Task[..., Any], *, key: str, replace: bool = False, **options: Any) -> None:
     """The same from async code."""
     entry = _entry({"task": task, "key": key, **options})
-    if replace and await _arun(lambda sql: recurring.edit(sql, entry)):
-        return
-    _stored(key, await _arun(lambda sql: recurring.add(sql, entry)))
+    if native.prefers_django(queue_alias(), async_connection()):
+        await sync_to_async(_schedule, thread_sensitive=True)(task, entry, replace)
+    else:
+        _stored(key, await _arun(_storing(entry, replace)))
 
 
 def unschedule_recurring_task(key: str) -> None:
@@ -92,6 +94,22 @@ async def adisable_recurring_task(key: str) -> None:
     _found(key, await _arun(lambda sql: recurring.switch(sql, key, on=False)))
 
 
+def _schedule(task: Task[..., Any], entry: NewEntry, replace: bool) -> None:
+    def store() -> None:
+        _stored(entry.task_key, _run(_storing(entry, replace)))
+
+    # Another backend's tasks know nothing of this.
+    using = getattr(task_backends[task.backend], "commit_with", None)
+    if using is not None and getattr(task, "enqueue_on_commit", True) and defers_to(using, queue_alias()):
+        transaction.on_commit(store, using=using)
+    else:
+        store()
+
+
+def _storing(entry: NewEntry, replace: bool) -> Callable[[Dialect], Operation[bool]]:
+    return lambda sql: recurring.put(sql, entry) if replace else recurring.add(sql, entry)
+
+
 def _entry(options: Mapping[str, Any]) -> NewEntry:
     if not isinstance(options["task"], Task):
         raise ConfigurationError(f"a task recurs, not {type(options['task']).__name__}")
@@ -115,7 +133,7 @@ def _run(operation: Callable[[Dialect], Operation[T]]) -> T:
 
 async def _arun(operation: Callable[[Dialect], Operation[T]]) -> T:
     alias = queue_alias()
-    if native.prefers_django(alias, "auto"):
+    if native.prefers_django(alias, async_connection()):
         return await sync_to_async(_run, thread_sensitive=True)(operation)
     driver = await native.driver(alias)
     return await driver.run(operation(driver.sql))

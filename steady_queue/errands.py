@@ -77,7 +77,7 @@ def run(errand: Errand[T]) -> T:
 async def arun(errand: Errand[T]) -> T:
     """Run it over a connection of the running loop, or over Django's where `aenqueue` would."""
     alias = queue_alias()
-    if native.prefers_django(alias, _async_connection()):
+    if native.prefers_django(alias, async_connection()):
         return await sync_to_async(run, thread_sensitive=True)(errand)
     driver = await native.driver(alias)
     steps = errand(Desk(driver.sql, promoting=True))
@@ -120,7 +120,7 @@ def _conclude(driver: DjangoDriver, revised: Revised) -> None:
     wake.tell(driver.alias, driver)
 
 
-def _async_connection() -> str:
+def async_connection() -> str:
     """What the project has chosen for `aenqueue`."""
     backends = getattr(settings, "TASKS", {}).values()
     given = [backend.get("OPTIONS") for backend in backends]

@@ -69,11 +69,19 @@ def examine(
     return _findings(found, lambda: ("configuration", *database.subjects))
 
 
-def at_start(options: Options, named: Sequence[str] = (), *, in_one_loop: bool = False) -> Findings:
-    """What can be found before a process starts, without its database and without importing the project's tasks."""
+def at_start(
+    options: Options, more: Sequence[str] = (), named: Sequence[str] = (), *, in_one_loop: bool = False
+) -> Findings:
+    """What can be found before a process starts, without its database.
+
+    The project's tasks are imported only if the start is refused anyway, to tell what is wrong with them, too: else the
+    process that runs them does that.
+    """
     backends = Backends()
     configuration = _configuration(options, backends, named, in_one_loop)
-    found = chain(configuration, _backends(backends), _Database(backends).settings())
+    found = list(chain(map(Problem, more), configuration, _backends(backends), _Database(backends).settings()))
+    if not all(problem.is_warning for problem in found):
+        found += _tasks(options)
     return _findings(found, lambda: ("configuration",))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from inspect import signature
@@ -53,6 +53,7 @@ class Recurrence:
         """The entry to store, or ConfigurationError with everything that is wrong."""
         if found := list(self.problems()):
             raise ConfigurationError("; ".join(found))
+        queue_name, priority = self._options()
         return NewEntry(
             task_key=self.key,
             task_path=self.task.module_path,
@@ -60,10 +61,20 @@ class Recurrence:
             time_zone=self.time_zone,
             catch_up=self.catch_up,
             arguments=arguments.dumps(self.args, self.kwargs),
-            queue_name=self.queue_name,
-            priority=self.priority,
+            queue_name=queue_name,
+            priority=priority,
             description=self.description,
         )
+
+    def _options(self) -> tuple[str | None, int | None]:
+        """The queue and the priority that are stored: those that are not the ones of the task at its path."""
+        task, registered = self.task, registry.resolve(self.task.module_path)
+        queue_name, priority = self.queue_name, self.priority
+        if queue_name is None and task.queue_name != registered.queue_name:
+            queue_name = task.queue_name
+        if priority is None and task.priority != registered.priority:
+            priority = task.priority
+        return queue_name, priority
 
     def problems(self) -> Iterator[str]:
         """Everything that is wrong with it."""
@@ -103,7 +114,7 @@ class Recurrence:
         return schedule.parse(self.schedule, zone_of(self.time_zone))
 
     def _check_task(self) -> None:
-        enqueuable(self.task.module_path, self.queue_name, self.priority)
+        enqueuable(self.task.module_path, *self._options())
 
     def _check_arguments(self) -> None:
         if not isinstance(self.args, (list, tuple)) or not isinstance(self.kwargs, Mapping):
@@ -162,29 +173,34 @@ class Recurrences:
     """What the code of the project wants to recur, as far as it has been imported; or its settings."""
 
     def __init__(self, unknown: Sequence[str] = ()) -> None:
-        self._all: list[Recurrence] = []
+        self._by_path: dict[str, list[Recurrence]] = {}
         #: What is wrong with those that have no task.
         self._unknown = unknown
 
     def add(self, new: Recurrence) -> None:
-        path, function = new.task.module_path, new.task.func
-        # A module that is imported anew defines its functions anew.
-        self._all = [old for old in self._all if old.task.module_path != path or old.task.func is function]
-        self._all.append(new)
+        known = self._by_path.setdefault(new.task.module_path, [])
+        if known and known[0].task.func is not new.task.func:
+            known.clear()  # a module that is imported anew defines its functions anew
+        known.append(new)
+
+    @property
+    def all(self) -> list[Recurrence]:
+        """Every one, those of a task together."""
+        return [recurrence for those in self._by_path.values() for recurrence in those]
 
     def problems(self) -> Iterator[str]:
         """Everything that is wrong with any of them."""
         yield from self._unknown
-        for recurrence in self._all:
+        paths: defaultdict[str, list[str]] = defaultdict(list)
+        for recurrence in self.all:
             yield from recurrence.problems()
-        times = Counter(str(recurrence.key) for recurrence in self._all)
-        for key in sorted(key for key, count in times.items() if count > 1):
-            paths = ", ".join(recurrence.task.module_path for recurrence in self._all if recurrence.key == key)
-            yield f"recurring task {key!r:.100}: {times[key]} entries have this key: {paths}"
+            paths[str(recurrence.key)].append(recurrence.task.module_path)
+        for key in sorted(key for key, those in paths.items() if len(those) > 1):
+            yield f"recurring task {key!r:.100}: {len(paths[key])} entries have this key: {', '.join(paths[key])}"
 
     def entries(self) -> list[NewEntry]:
         """All of them, which must be without a problem."""
-        return [recurrence.entry() for recurrence in self._all]
+        return [recurrence.entry() for recurrence in self.all]
 
 
 recurrences = Recurrences()

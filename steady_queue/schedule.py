@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+#: The longest interval: its seconds are stored with at most eleven digits.
+LONGEST = timedelta(seconds=99_999_999_999)
 #: How an interval is written where schedules are stored as text.
 EVERY = "@every "
 #: Offsets of a zone are compared over so long at once: none changes and changes back sooner.
@@ -93,6 +95,8 @@ def every(interval: timedelta) -> Schedule:
         raise ConfigurationError(f"every must be a timedelta, not {interval!r}")
     if interval < SECOND:
         raise ConfigurationError(f"every must be at least one second, not {interval}")
+    if interval > LONGEST:
+        raise ConfigurationError(f"every must be at most {LONGEST.days:,} days, not {interval}")
     seconds = f"{interval.days * 86400 + interval.seconds}.{interval.microseconds:06}".rstrip("0").rstrip(".")
     return Schedule(f"{EVERY}{seconds}", _Interval(interval))
 

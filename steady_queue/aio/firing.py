@@ -6,34 +6,39 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from anyio import CancelScope
-from asgiref.sync import sync_to_async
-from django.db import close_old_connections
 
-from steady_queue import arguments, events
-from steady_queue.aio.reports import report_of
+from steady_queue import events
+from steady_queue.aio.elsewhere import failed
 from steady_queue.catch_up import LATE, chosen
+from steady_queue.compat import task_backends, task_enqueued
+from steady_queue.definition import TaskCall
 from steady_queue.enqueue import stored_calls
 from steady_queue.errors import StoreDataError
 from steady_queue.recurring_task import is_elsewhere
 from steady_queue.registry import limits_in_force
+from steady_queue.results import Results
 from steady_queue.store.identity import new_job_ids
 from steady_queue.store.tick import Tick, tick
+from steady_queue.task_signals import asend, is_heard
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
     from steady_queue.aio.breath import Breath
+    from steady_queue.aio.elsewhere import Elsewhere
     from steady_queue.aio.timetable import Planned
     from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.recurring import Entry
     from steady_queue.store.tick import Ticked
+
+    #: The entries of ticks, by the ids of these.
+    Origins = Mapping[UUID, Planned]
 
 #: So many ticks are enqueued in one transaction: the drivers write each statement of it without a pause.
 BATCH = 100
-#: How long another backend may take to enqueue a task, in seconds: the other ticks wait for it.
-WITHIN = 10.0
 
 
 class Firing:
@@ -45,12 +50,14 @@ class Firing:
         self,
         *,
         driver: AsyncDriver,
-        switch_off: Callable[[str, Exception], Awaitable[None]],
+        elsewhere: Elsewhere,
+        switch_off: Callable[[Entry, Exception], Awaitable[None]],
         made_ready: Callable[[], Awaitable[None]],
         breath: Breath,
         events: Events,
     ) -> None:
         self._driver = driver
+        self._elsewhere = elsewhere
         self._switch_off = switch_off
         self._made_ready = made_ready
         self._breath = breath
@@ -59,65 +66,61 @@ class Firing:
     async def fire(self, due: Sequence[Planned], now: datetime) -> list[tuple[Planned, datetime]]:
         """Enqueue their ticks up to now; returns up to when each has been dealt with."""
         ticks: list[Tick] = []
-        elsewhere: dict[UUID, Planned] = {}
+        origins: dict[UUID, Planned] = {}
         done: list[tuple[Planned, datetime]] = []
+        room = self._elsewhere.room
         for planned in due:
             await self._breath.take()
             moments, until = await _moments(planned, now)
             done.append((planned, until))
-            made = await self._made(planned, moments)
+            made = await self._made(planned, moments, room)
+            room -= sum(1 for tick in made if tick.job is None)
             ticks += made
-            elsewhere.update((tick.id, planned) for tick in made if tick.job is None)
+            origins.update((tick.id, planned) for tick in made)
         for at in range(0, len(ticks), BATCH):
+            batch = ticks[at : at + BATCH]
             # A stop between the record of a tick and its task in another backend would lose the task.
-            with CancelScope(shield=bool(elsewhere)):
-                await self._enqueue(ticks[at : at + BATCH], elsewhere)
+            with CancelScope(shield=any(tick.job is None for tick in batch)):
+                stored = await self._enqueue(batch, origins)
+            await _announce([tick for tick in batch if tick.id in stored], origins)
         return done
 
-    async def _made(self, planned: Planned, moments: Sequence[datetime]) -> list[Tick]:
+    async def _made(self, planned: Planned, moments: Sequence[datetime], room: int) -> list[Tick]:
         entry = planned.entry
         key, changed = entry.new.task_key, entry.updated_at
         if is_elsewhere(planned.task):
+            if len(moments) > room:
+                self._events.tell(failed(planned, TimeoutError("too many tasks wait for their own backends")))
+                return []
             ids = new_job_ids(len(moments))
             return [Tick(key, moment, changed, id_, None) for moment, id_ in zip(moments, ids, strict=True)]
         try:
             jobs = await stored_calls(planned.task, entry.new.arguments, len(moments))
         except Exception as error:
             # What its concurrency key is made of fails now, and perhaps not the next time.
-            self._not_enqueued(key, error)
+            self._events.tell(failed(planned, error))
             return []
         return [Tick(key, moment, changed, job.id, job) for moment, job in zip(moments, jobs, strict=True)]
 
-    async def _enqueue(self, ticks: Sequence[Tick], elsewhere: dict[UUID, Planned]) -> None:
+    async def _enqueue(self, ticks: Sequence[Tick], origins: Origins) -> set[UUID]:
+        """Store them, or hand them to their backends; returns those whose jobs are there now."""
         try:
             done = await self._driver.run(tick(self._driver.sql, ticks, limits_in_force))
         except StoreDataError as error:
             # Something in them cannot be stored: find it, so that the others fire.
             if len(ticks) == 1:
-                await self._switch_off(ticks[0].task_key, error)
-                return
+                await self._switch_off(origins[ticks[0].id].entry, error)
+                return set()
             middle = len(ticks) // 2
-            await self._enqueue(ticks[:middle], elsewhere)
-            await self._enqueue(ticks[middle:], elsewhere)
-            return
+            return await self._enqueue(ticks[:middle], origins) | await self._enqueue(ticks[middle:], origins)
+        won = set(done.ids)
+        foreign = [one.id for one in ticks if one.job is None and one.id in won]
+        for id_ in foreign:
+            self._elsewhere.put(origins[id_])
         self._tell(ticks, done)
-        if not done.ids:
-            return
-        await self._made_ready()
-        for id_ in done.ids:
-            if id_ in elsewhere:
-                await self._enqueue_elsewhere(elsewhere[id_])
-
-    async def _enqueue_elsewhere(self, planned: Planned) -> None:
-        """By the task's own backend: the tick is recorded, so nobody else does it."""
-        new = planned.entry.new
-        try:
-            args, kwargs = await arguments.aloads(new.arguments)
-            await sync_to_async(close_old_connections, thread_sensitive=True)()
-            async with asyncio.timeout(WITHIN):
-                await planned.task.aenqueue(*args, **kwargs)
-        except Exception as error:  # of somebody else's backend
-            self._not_enqueued(new.task_key, error)
+        if won:
+            await self._made_ready()
+        return won.difference(foreign, done.discarded)
 
     def _tell(self, ticks: Sequence[Tick], done: Ticked) -> None:
         ours = set(done.ids)
@@ -132,9 +135,16 @@ class Firing:
             if one.id in done.discarded:
                 self._events.tell(events.RecurringDiscarded(key=one.task_key, run_at=one.run_at))
 
-    def _not_enqueued(self, key: str, error: Exception) -> None:
-        told = report_of(error).traceback
-        self._events.tell(events.RecurringFailed(key=key, error=told, exception=error))
+
+async def _announce(ticks: Sequence[Tick], origins: Origins) -> None:
+    """Send `task_enqueued` of jobs that are stored, if anybody hears it."""
+    jobs = [one.job for one in ticks if one.job is not None]
+    for alias in {job.backend for job in jobs}:
+        sender = type(task_backends[alias])
+        if is_heard(task_enqueued, sender):
+            theirs = [job for job in jobs if job.backend == alias]
+            results = Results([TaskCall(origins[job.id].task) for job in theirs], theirs)
+            await asend(task_enqueued, sender, results)
 
 
 async def _moments(planned: Planned, now: datetime) -> tuple[list[datetime], datetime]:

@@ -19,6 +19,7 @@ import steady_queue
 from steady_queue import events, wake
 from steady_queue.aio.actors import actors_of
 from steady_queue.aio.clock import SystemClock
+from steady_queue.aio.elsewhere import HANDS
 from steady_queue.aio.identity import describe, hostname, process_name
 from steady_queue.aio.lifecycle import Lifecycle
 from steady_queue.aio.outage import Outage
@@ -145,6 +146,9 @@ class Process:
         await unless_stopped(self._stop, self.services.heartbeat.register)
         upkeep.start_soon(self.services.heartbeat.run)
         upkeep.start_soon(self.services.maintenance.run)
+        if self.services.schedulers:
+            for _ in range(HANDS):
+                upkeep.start_soon(self.services.elsewhere.run)
         if not self._stop.is_set():
             await self._take_in()
         with CancelScope(shield=True):
@@ -200,6 +204,7 @@ class Process:
     def _flush(self, *, within: float) -> None:
         self._flush_within = min(self._flush_within, within)
         self._flushing.deadline = min(self._flushing.deadline, current_time() + within)
+        self.services.elsewhere.allow(within)
 
     def stop_by_signal(self) -> None:
         """The same as `stop` from the handler of a signal, which is obeyed even if a task blocks the loop for ever."""
@@ -218,6 +223,7 @@ class Process:
         async with create_task_group() as leaving:
             # Beside the tasks that are left: a hook that takes long costs them nothing.
             leaving.start_soon(self.lifecycle.stop)
+            leaving.start_soon(self.services.elsewhere.drain)
             await self.services.stopping.drain()
         await self.before_sign_off()
         with CancelScope(deadline=current_time() + self._flush_within) as self._flushing:

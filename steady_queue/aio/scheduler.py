@@ -8,24 +8,26 @@ out its schedulers run beside the old ones: what another may know better is left
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import steady_queue
 from steady_queue import events
 from steady_queue.aio.breath import Breath
 from steady_queue.aio.firing import BATCH, Firing
+from steady_queue.aio.reports import report_of
 from steady_queue.aio.timetable import Timetable
-from steady_queue.errors import ConfigurationError, UnknownTaskError
+from steady_queue.compat import InvalidTask
+from steady_queue.errors import ConfigurationError, StoreUnavailable, UnknownTaskError
 from steady_queue.registry import may_be_ours
 from steady_queue.store import recurring
 from steady_queue.store.tick import clear_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from datetime import datetime
 
     from steady_queue.aio.clock import Clock
+    from steady_queue.aio.elsewhere import Elsewhere
     from steady_queue.aio.outage import Outage
     from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
@@ -48,6 +50,7 @@ class Scheduler:
         *,
         static: Callable[[], Sequence[NewEntry]],
         driver: AsyncDriver,
+        elsewhere: Elsewhere,
         made_ready: Callable[[], Awaitable[None]],
         clock: Clock,
         events: Events,
@@ -61,7 +64,12 @@ class Scheduler:
         self._timetable = Timetable()
         self._breath = Breath(clock)
         self._firing = Firing(
-            driver=driver, switch_off=self._disable, made_ready=made_ready, breath=self._breath, events=events
+            driver=driver,
+            elsewhere=elsewhere,
+            switch_off=self._disable,
+            made_ready=made_ready,
+            breath=self._breath,
+            events=events,
         )
         self._asked = 0.0
         #: When the entries of the code were stored, by the database's clock.
@@ -104,15 +112,17 @@ class Scheduler:
     async def turn(self) -> float:
         """Enqueue what is due; returns how long to sleep, in seconds."""
         now = await self._look()
-        await self._clear(now)
         fired = self._timetable.due(now, BATCH)
         self._found = len(fired)
         for planned, until in await self._firing.fire(fired, now):
             await self._breath.take()
             self._timetable.move_on(planned, until)
+        await self._clear(now)
+        looked = self._clock.monotonic() if self._last_look is None else self._last_look
+        rest = max(0.0, looked + LOOK - self._clock.monotonic())
         due = self._timetable.next_at
         # A little more than the time that is left: due by the database's clock, which has moved on by then.
-        return LOOK if due is None else min(LOOK, max(0.0, (due - now).total_seconds() - self._spent()) + 0.001)
+        return rest if due is None else min(rest, max(0.0, (due - now).total_seconds() - self._spent()) + 0.001)
 
     def _spent(self) -> float:
         return self._clock.monotonic() - self._asked
@@ -140,27 +150,37 @@ class Scheduler:
 
     async def _cannot_fire(self, entry: Entry, error: Exception) -> None:
         """Switch it off, unless others may be able to: those with other code than this process."""
-        is_new = self._persisted_at is None or entry.updated_at > self._persisted_at
-        is_unknown = isinstance(error, UnknownTaskError) and (is_new or not may_be_ours(entry.new.task_path))
-        if entry.is_static or is_unknown:
+        changed, known = entry.updated_at, self._persisted_at
+        is_new = known is None or (isinstance(changed, datetime) and changed > known)
+        # A queue that it does not know may be one of newer settings.
+        is_foreign = isinstance(error, UnknownTaskError) and not may_be_ours(entry.new.task_path)
+        if entry.is_static or is_foreign or (is_new and isinstance(error, (UnknownTaskError, InvalidTask))):
             self._timetable.leave(entry)
             self._events.tell(events.RecurringLeft(key=entry.new.task_key, reason=str(error)))
         else:
-            await self._disable(entry.new.task_key, error)
+            await self._disable(entry, error)
 
-    async def _disable(self, key: str, error: Exception) -> None:
+    async def _disable(self, entry: Entry, error: Exception) -> None:
+        key = entry.new.task_key
         reason = f"{type(error).__name__}: {error}"[:2000].replace("\x00", "")
         reason = reason.encode("utf-8", "backslashreplace").decode()
         self._timetable.drop(key)
-        if await self._driver.run(recurring.switch(self._driver.sql, key, on=False, reason=reason)):
+        # As it was read: what somebody has mended meanwhile stays on.
+        if await self._driver.run(recurring.give_up(self._driver.sql, key, entry.updated_at, reason)):
             self._events.tell(events.RecurringDisabled(key=key, reason=reason))
 
     async def _clear(self, now: datetime) -> None:
         asked = self._clock.monotonic()
         if self._last_clear is not None and asked - self._last_clear < CLEAR:
             return
-        keep = max(KEEP, steady_queue.clear_finished_jobs_after or KEEP)
-        for _ in range(20):
-            if await self._driver.run(clear_ticks(self._driver.sql, now, keep)) == 0:
-                break
         self._last_clear = asked
+        keep = max(KEEP, steady_queue.clear_finished_jobs_after or KEEP)
+        try:
+            for _ in range(20):
+                if await self._driver.run(clear_ticks(self._driver.sql, now, keep)) == 0:
+                    break
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            # Old records do no harm: it is told, and what recurs goes on.
+            self._events.tell(events.RuntimeFault(where=self.name, error=report_of(error).traceback, exception=error))

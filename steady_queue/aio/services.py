@@ -12,6 +12,7 @@ from steady_queue import wake
 from steady_queue.aio.bell import Bell
 from steady_queue.aio.connections import Connections
 from steady_queue.aio.dispatcher import Dispatcher
+from steady_queue.aio.elsewhere import Elsewhere
 from steady_queue.aio.executor import Executor
 from steady_queue.aio.heartbeat import Heartbeat
 from steady_queue.aio.lanes import OrmLanes
@@ -97,6 +98,7 @@ class Services:
         self.wakeup = self._listener()
         self.workers = [self._worker(number) for number in range(len(self.options.workers))]
         self.dispatchers = [] if self.options.only_work else [self._dispatcher(d) for d in self.options.dispatchers]
+        self.elsewhere = Elsewhere(events=self.events)
         self.schedulers = [self._scheduler()] if self.options.schedules else []
         self.maintenance = Maintenance(
             process_id=self.row.id,
@@ -193,6 +195,7 @@ class Services:
         return Scheduler(
             static=wanted(self.options).entries,
             driver=self.upkeep,
+            elsewhere=self.elsewhere,
             made_ready=self.made_ready,
             clock=self.clock,
             events=self.events,

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from datetime import datetime
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from steady_queue import schedule
+from steady_queue import arguments, schedule
+from steady_queue.catch_up import POLICIES
+from steady_queue.errors import ConfigurationError
 from steady_queue.recurring_task import enqueuable, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from steady_queue.compat import Task
     from steady_queue.schedule import Schedule
-    from steady_queue.store.recurring import Entry
+    from steady_queue.store.recurring import Entry, Moment
+
+#: So many lines of plans that are no longer known may lie beside the others.
+STALE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +41,9 @@ class Timetable:
     def __init__(self) -> None:
         self._known: dict[str, Planned] = {}
         #: Entries that are left to others, as they were when that was found.
-        self._left: dict[str, datetime] = {}
-        #: Lines of plans that are no longer known stay until they are met. The number keeps plans from being compared.
+        self._left: dict[str, Moment] = {}
+        #: Lines of plans that are no longer known stay until they are met, or are too many. The number keeps plans from
+        #: being compared.
         self._lines: list[tuple[datetime, int, Planned]] = []
         self._numbers = count()
 
@@ -48,15 +54,15 @@ class Timetable:
             heappop(self._lines)
         return self._lines[0][0] if self._lines else None
 
-    def changed(self, listed: Mapping[str, datetime]) -> list[str]:
+    def changed(self, listed: Mapping[str, Moment]) -> list[str]:
         """The keys of entries that are not known as they are listed."""
         return [key for key, updated_at in listed.items() if self._seen(key) != updated_at]
 
-    def _seen(self, key: str) -> datetime | None:
+    def _seen(self, key: str) -> Moment | None:
         planned = self._known.get(key)
         return self._left.get(key) if planned is None else planned.entry.updated_at
 
-    def keep_only(self, listed: Mapping[str, datetime]) -> None:
+    def keep_only(self, listed: Mapping[str, Moment]) -> None:
         """Forget the entries that are not listed."""
         for key in (self._known.keys() | self._left.keys()) - listed.keys():
             self.drop(key)
@@ -65,9 +71,15 @@ class Timetable:
         """Enter an entry, in place of what it was before; raises whatever is wrong with it."""
         new = entry.new
         self.drop(new.task_key)
+        _instant("updated_at", entry.updated_at)
+        after = _instant("counts_from", entry.counts_from)
+        if entry.last_tick is not None:
+            after = max(after, _instant("last tick", entry.last_tick))
+        if new.catch_up not in POLICIES:
+            raise ConfigurationError(f"catch_up must be one of {', '.join(POLICIES)}, not {new.catch_up!r}")
+        arguments.examine(new.arguments)
         ticks = schedule.parse(new.schedule, zone_of(new.time_zone))
         task = enqueuable(new.task_path, new.queue_name, new.priority)
-        after = entry.updated_at if entry.last_tick is None else max(entry.updated_at, entry.last_tick)
         self._enter(entry, ticks, task, min(after, now))
 
     def drop(self, key: str) -> None:
@@ -99,6 +111,15 @@ class Timetable:
         self._known[entry.new.task_key] = planned
         if planned.tick is not None:
             heappush(self._lines, (planned.tick, next(self._numbers), planned))
+        if len(self._lines) > 2 * len(self._known) + STALE:
+            self._lines = [line for line in self._lines if self._is_known(line[2])]
+            heapify(self._lines)
 
     def _is_known(self, planned: Planned) -> bool:
         return self._known.get(planned.entry.new.task_key) is planned
+
+
+def _instant(what: str, moment: Moment) -> datetime:
+    if not isinstance(moment, datetime):
+        raise ConfigurationError(f"its {what} cannot be read: {moment!r}")
+    return moment

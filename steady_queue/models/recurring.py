@@ -23,6 +23,8 @@ class RecurringTask(models.Model):
     last_run_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
+    #: Since when its ticks count, if not since it was last changed: a change that is not of its times loses none.
+    counts_from = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
         return str(self.key)

@@ -82,6 +82,14 @@ def count_failed(sql: Dialect, old: Old) -> Operation[int]:
     return Operation("count failed", partial(_count, sql, old, _FAILED), transaction=False)
 
 
+def since(now: datetime, span: timedelta) -> datetime:
+    """When a span began that ends now, however long it is."""
+    try:
+        return max(now - span, BEGINNING)
+    except OverflowError:
+        return BEGINNING
+
+
 def finished_cleared(sql: Dialect, old: Old, place: Place, size: int) -> Flow[Cleared]:
     ids, after = yield from _window(sql, old, _FINISHED, place, size)
     if not ids:
@@ -143,8 +151,4 @@ def _moment(sql: Dialect, before: datetime | timedelta) -> Flow[datetime]:
     if isinstance(before, datetime):
         return max(before, BEGINNING)
     rows = yield sql.say(f"SELECT {sql.now}", returns="t")
-    now: datetime = rows[0][0]
-    try:
-        return max(now - before, BEGINNING)
-    except OverflowError:
-        return BEGINNING
+    return since(rows[0][0], before)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
 
     from steady_queue.store.sql import Dialect
-    from steady_queue.store.statement import Flow
+    from steady_queue.store.statement import Flow, Row
+
+
+#: An instant; or what a person wrote in its place, which is none, as the driver gives it.
+Moment: TypeAlias = "datetime | str | int | float | None"
 
 
 class NewEntry(NamedTuple):
@@ -30,24 +34,27 @@ class NewEntry(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An entry that is to fire, with the last of its ticks that was enqueued."""
+    """An entry that is to fire, since when its ticks count, and the last of them that was enqueued."""
 
     new: NewEntry
     is_static: bool
-    updated_at: datetime
-    last_tick: datetime | None
+    updated_at: Moment
+    counts_from: Moment
+    last_tick: Moment | None
 
 
 class Listing(NamedTuple):
     """The database's time, and when each enabled entry was last changed."""
 
     now: datetime
-    changed: dict[str, datetime]
+    changed: dict[str, Moment]
 
 
 #: So many entries are read with one statement.
 PAGE = 200
 _COLUMNS = NewEntry._fields
+_STORED = f"SELECT {', '.join(_COLUMNS)}, static, enabled, updated_at, disabled_reason FROM steady_queue_recurringtask"
+_STORED_TYPES = "." * len(_COLUMNS) + "..m."
 #: The last tick of an entry `t` that was enqueued.
 LAST_TICK = (
     "(SELECT e.run_at FROM steady_queue_recurringexecution e WHERE e.task_key = t.task_key"
@@ -79,11 +86,11 @@ def _listing(sql: Dialect) -> Flow[Listing]:
         "SELECT task_key, updated_at FROM steady_queue_recurringtask WHERE task_key > ? AND enabled = ?"
         " ORDER BY task_key LIMIT ?"
     )
-    changed: dict[str, datetime] = {}
+    changed: dict[str, Moment] = {}
     last = ""
     # In pages: a driver decodes each without a pause.
     while True:
-        rows = yield sql.say(text, last, True, PAGE, returns=".t")
+        rows = yield sql.say(text, last, True, PAGE, returns=".m")
         changed.update((str(key), at) for key, at in rows)
         if len(rows) < PAGE:
             return Listing(now, changed)
@@ -99,13 +106,14 @@ def _entries(sql: Dialect, keys: Sequence[str]) -> Flow[list[Entry]]:
     found: list[Entry] = []
     for at in range(0, len(keys), PAGE):
         rows = yield sql.say(
-            f"SELECT {', '.join(f't.{column}' for column in _COLUMNS)}, t.static, t.updated_at, {LAST_TICK}"
+            f"SELECT {', '.join(f't.{column}' for column in _COLUMNS)}, t.static, t.updated_at,"
+            f" COALESCE(t.counts_from, t.updated_at), {LAST_TICK}"
             " FROM steady_queue_recurringtask t WHERE t.enabled = ? AND t.task_key IN ?*",
             True,
             list(keys[at : at + PAGE]),
-            returns="." * len(_COLUMNS) + ".tt",
+            returns="." * len(_COLUMNS) + ".mmm",
         )
-        found += [Entry(NewEntry(*row[:-3]), bool(row[-3]), row[-2], row[-1]) for row in rows]
+        found += [Entry(NewEntry(*row[:-4]), bool(row[-4]), *row[-3:]) for row in rows]
     return found
 
 
@@ -129,9 +137,9 @@ def add(sql: Dialect, entry: NewEntry) -> Operation[bool]:
     return Operation("add recurring", partial(_add, sql, entry))
 
 
-def edit(sql: Dialect, entry: NewEntry) -> Operation[bool]:
-    """Change a dynamic entry, and switch it on; False when there is none with its key."""
-    return Operation("edit recurring", partial(_edit, sql, entry))
+def put(sql: Dialect, entry: NewEntry) -> Operation[bool]:
+    """Add a dynamic entry, or make the one with its key this, and switch it on; False when that one is static."""
+    return Operation("put recurring", partial(_put, sql, entry))
 
 
 def remove(sql: Dialect, key: str) -> Operation[bool]:
@@ -139,9 +147,14 @@ def remove(sql: Dialect, key: str) -> Operation[bool]:
     return Operation("remove recurring", partial(_remove, sql, key))
 
 
-def switch(sql: Dialect, key: str, *, on: bool, reason: str | None = None) -> Operation[bool]:
+def switch(sql: Dialect, key: str, *, on: bool) -> Operation[bool]:
     """Switch an entry on or off, static or not; False when there is none with this key."""
-    return Operation("switch recurring", partial(_switch, sql, key, on, reason))
+    return Operation("switch recurring", partial(_switch, sql, key, on))
+
+
+def give_up(sql: Dialect, key: str, updated_at: Moment, reason: str) -> Operation[bool]:
+    """Switch off an entry that cannot fire; False when it is no longer as it was read."""
+    return Operation("give up recurring", partial(_give_up, sql, key, updated_at, reason))
 
 
 def _persist(sql: Dialect, wanted: Sequence[NewEntry], is_ours: Callable[[str], bool]) -> Flow[dict[str, str]]:
@@ -157,8 +170,8 @@ def _persist(sql: Dialect, wanted: Sequence[NewEntry], is_ours: Callable[[str], 
             continue
         if entry.task_path != row.new.task_path and not is_ours(row.new.task_path):
             taken[entry.task_key] = row.new.task_path
-        elif not row.is_static or row.new != entry or row.is_broken:
-            yield from _take_over(sql, entry, is_broken=row.is_broken)
+        elif not row.is_static or row.new != entry or row.is_broken or not isinstance(row.updated_at, datetime):
+            yield from _write(sql, row, entry, static=True, enabled=row.is_enabled or row.is_broken)
     kept = {entry.task_key for entry in wanted}
     for key, row in stored.items():
         if row.is_static and key not in kept and is_ours(row.new.task_path):
@@ -169,34 +182,48 @@ def _persist(sql: Dialect, wanted: Sequence[NewEntry], is_ours: Callable[[str], 
 class _Stored(NamedTuple):
     new: NewEntry
     is_static: bool
+    is_enabled: bool
+    updated_at: Moment
     is_broken: bool
 
 
 def _stored(sql: Dialect) -> Flow[dict[str, _Stored]]:
     """All entries, by their keys in order."""
-    text = (
-        f"SELECT {', '.join(_COLUMNS)}, static, disabled_reason FROM steady_queue_recurringtask WHERE task_key > ?"
-        " ORDER BY task_key LIMIT ?"
-    )
+    text = f"{_STORED} WHERE task_key > ? ORDER BY task_key LIMIT ?"
     found: dict[str, _Stored] = {}
     last = ""
     while True:
-        rows = yield sql.say(text, last, PAGE, returns="." * len(_COLUMNS) + "..")
-        for row in rows:
-            found[row[0]] = _Stored(NewEntry(*row[:-2]), bool(row[-2]), row[-1] is not None)
+        rows = yield sql.say(text, last, PAGE, returns=_STORED_TYPES)
+        found.update((row[0], _as_stored(row)) for row in rows)
         if len(rows) < PAGE:
             return found
         last = rows[-1][0]
 
 
-def _take_over(sql: Dialect, entry: NewEntry, *, is_broken: bool) -> Flow[None]:
-    if is_broken:
-        yield from _switch(sql, entry.task_key, True, None)
+def _held(sql: Dialect, key: str) -> Flow[_Stored | None]:
+    """The entry, if there is one; it is held until the transaction ends."""
+    rows = yield sql.say(f"{_STORED} WHERE task_key = ?{sql.take}", key, returns=_STORED_TYPES)
+    return _as_stored(rows[0]) if rows else None
+
+
+def _as_stored(row: Row) -> _Stored:
+    static, enabled, updated_at, reason = row[len(_COLUMNS) :]
+    return _Stored(NewEntry(*row[: len(_COLUMNS)]), bool(static), bool(enabled), updated_at, reason is not None)
+
+
+def _write(sql: Dialect, row: _Stored, entry: NewEntry, *, static: bool, enabled: bool) -> Flow[None]:
+    """Make a row this entry. Its ticks count from now on only if they are others, or there were none."""
+    same = (row.new.schedule, row.new.time_zone) == (entry.schedule, entry.time_zone)
+    goes_on = same and row.is_enabled and enabled and isinstance(row.updated_at, datetime)
+    # Before `updated_at`: MySQL assigns in the order in which they are written.
+    counts_from = "COALESCE(counts_from, updated_at)" if goes_on else "NULL"
     yield sql.say(
         f"UPDATE steady_queue_recurringtask SET {', '.join(f'{column} = ?' for column in _COLUMNS[1:])},"
-        f" static = ?, updated_at = {sql.now} WHERE task_key = ?",
+        f" static = ?, enabled = ?, disabled_reason = NULL, counts_from = {counts_from}, updated_at = {sql.now}"
+        " WHERE task_key = ?",
         *entry[1:],
-        True,
+        static,
+        enabled,
         entry.task_key,
     )
 
@@ -221,41 +248,50 @@ def _insertion(sql: Dialect) -> str:
     )
 
 
-def _edit(sql: Dialect, entry: NewEntry) -> Flow[bool]:
-    if (yield from _held(sql, entry.task_key)) is not False:
+def _put(sql: Dialect, entry: NewEntry) -> Flow[bool]:
+    row = yield from _held(sql, entry.task_key)
+    if row is None:
+        yield sql.say(sql.unless_there(_insertion(sql)), *entry, False, True)
+        # Whoever else put it at the same moment may have been first.
+        row = yield from _held(sql, entry.task_key)
+    if row is None or row.is_static:
         return False
-    yield sql.say(
-        f"UPDATE steady_queue_recurringtask SET {', '.join(f'{column} = ?' for column in _COLUMNS[1:])},"
-        f" enabled = ?, disabled_reason = NULL, updated_at = {sql.now} WHERE task_key = ?",
-        *entry[1:],
-        True,
-        entry.task_key,
-    )
+    if row.new != entry or not row.is_enabled:
+        yield from _write(sql, row, entry, static=False, enabled=True)
     return True
 
 
 def _remove(sql: Dialect, key: str) -> Flow[bool]:
-    if (yield from _held(sql, key)) is not False:
+    row = yield from _held(sql, key)
+    if row is None or row.is_static:
         return False
     yield sql.say("DELETE FROM steady_queue_recurringtask WHERE task_key = ?", key)
     return True
 
 
-def _switch(sql: Dialect, key: str, on: bool, reason: str | None) -> Flow[bool]:
-    if (yield from _held(sql, key)) is None:
+def _switch(sql: Dialect, key: str, on: bool) -> Flow[bool]:
+    row = yield from _held(sql, key)
+    if row is None:
         return False
+    # One that is on goes on: ticks that are only late would be lost. One that broke and is switched off stays so.
+    if not on or not row.is_enabled:
+        yield from _switched(sql, key, on, None)
+    return True
+
+
+def _give_up(sql: Dialect, key: str, updated_at: Moment, reason: str) -> Flow[bool]:
+    row = yield from _held(sql, key)
+    if row is None or not row.is_enabled or row.updated_at != updated_at:
+        return False
+    yield from _switched(sql, key, False, reason)
+    return True
+
+
+def _switched(sql: Dialect, key: str, on: bool, reason: str | None) -> Flow[None]:
     yield sql.say(
-        f"UPDATE steady_queue_recurringtask SET enabled = ?, disabled_reason = ?, updated_at = {sql.now}"
-        " WHERE task_key = ?",
+        "UPDATE steady_queue_recurringtask SET enabled = ?, disabled_reason = ?, counts_from = NULL,"
+        f" updated_at = {sql.now} WHERE task_key = ?",
         on,
         reason,
         key,
     )
-    return True
-
-
-def _held(sql: Dialect, key: str) -> Flow[bool | None]:
-    """Whether the entry is static, None without one; it is held until the transaction ends."""
-    text = f"SELECT static FROM steady_queue_recurringtask WHERE task_key = ?{sql.take}"
-    rows = yield sql.say(text, key, returns=".")
-    return bool(rows[0][0]) if rows else None

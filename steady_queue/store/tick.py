@@ -10,10 +10,12 @@ The task of another backend is enqueued by that backend when the record is commi
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.store.burial import BATCH
+from steady_queue.store.cleanup import since
 from steady_queue.store.enqueue import enqueue
 from steady_queue.store.identity import uuid_of
 from steady_queue.store.recurring import LAST_TICK
@@ -21,11 +23,12 @@ from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime, timedelta
+    from datetime import timedelta
     from uuid import UUID
 
     from steady_queue.store.job import NewJob
     from steady_queue.store.promote import Limits
+    from steady_queue.store.recurring import Moment
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
@@ -38,7 +41,7 @@ class Tick(NamedTuple):
 
     task_key: str
     run_at: datetime
-    updated_at: datetime
+    updated_at: Moment
     id: UUID
     job: NewJob | None
 
@@ -68,7 +71,7 @@ def _tick(sql: Dialect, ticks: Sequence[Tick], limits: Limits | None) -> Flow[Ti
         " WHERE t.enabled = ? AND t.task_key IN ?*",
         True,
         keys,
-        returns=".ttt",
+        returns=".mmt",
     )
     state = {row[0]: (row[1], row[2]) for row in rows}
     new = [tick for tick in ticks if _is_new(tick, state.get(tick.task_key))]
@@ -90,17 +93,18 @@ def _tick(sql: Dialect, ticks: Sequence[Tick], limits: Limits | None) -> Flow[Ti
     return Ticked(ids, done.discarded)
 
 
-def _is_new(tick: Tick, state: tuple[datetime, datetime | None] | None) -> bool:
+def _is_new(tick: Tick, state: tuple[Moment, Moment | None] | None) -> bool:
     if state is None or state[0] != tick.updated_at:
         return False
-    return state[1] is None or tick.run_at > state[1]
+    last = state[1]
+    return last is None or (isinstance(last, datetime) and tick.run_at > last)
 
 
 def _clear_ticks(sql: Dialect, now: datetime, keep: timedelta) -> Flow[int]:
     if not (yield from sql.try_maintenance()):
         return 0
-    # The ids of jobs begin with their time in milliseconds.
-    before = uuid_of(int((now - keep).timestamp() * 1000) << 80)
+    # The ids of jobs begin with their time in milliseconds since 1970.
+    before = uuid_of(max(0, int(since(now, keep).timestamp() * 1000)) << 80)
     rows = yield sql.say(
         "SELECT e.job_id FROM steady_queue_recurringexecution e WHERE e.job_id < ? AND"
         " (EXISTS (SELECT 1 FROM steady_queue_recurringexecution n WHERE n.task_key = e.task_key"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue.errors import StoreError
-from steady_queue.store import recurring
+from steady_queue.store import maintenance, recurring
 from steady_queue.store.identity import new_job_id
-from steady_queue.store.recurring import Entry, NewEntry, add, edit, entries, listing, remove, switch
+from steady_queue.store.recurring import Entry, Moment, NewEntry, add, entries, give_up, listing, put, remove, switch
 from steady_queue.store.tick import Tick, Ticked, clear_ticks, tick
 from tests.support.jobs import PATH, choosy, job, limited
 from tests.support.stores import SyncStore
@@ -42,7 +42,11 @@ def persist(store: Store, wanted: list[NewEntry]) -> dict[str, str]:
     return store.run(recurring.persist(store.sql, wanted, lambda path: path.startswith("tests.")))
 
 
-def made(key: str, run_at: datetime, updated_at: datetime, new: NewJob) -> Tick:
+def give_up_on(store: Store, key: str) -> bool:
+    return store.run(give_up(store.sql, key, stored(store, key)[0].updated_at, "it broke"))
+
+
+def made(key: str, run_at: datetime, updated_at: Moment, new: NewJob) -> Tick:
     return Tick(key, run_at, updated_at, new.id, new)
 
 
@@ -102,7 +106,7 @@ def test_an_entry_keeps_its_key_text_and_arguments_exactly(store: Store) -> None
 def test_a_static_entry_that_a_person_switched_off_stays_off_and_a_broken_one_does_not(store: Store) -> None:
     persist(store, [entry("off"), entry("broken")])
     assert store.run(switch(store.sql, "off", on=False))
-    assert store.run(switch(store.sql, "broken", on=False, reason="it broke"))
+    assert give_up_on(store, "broken")
     assert stored(store, "off", "broken") == []
     persist(store, [entry("off"), entry("broken")])
     assert [found.new.task_key for found in stored(store, "off", "broken")] == ["broken"]
@@ -112,18 +116,17 @@ def test_dynamic_entries_are_added_once_edited_and_removed(store: Store) -> None
     assert store.run(add(store.sql, entry()))
     assert not store.run(add(store.sql, entry(schedule="0 * * * *")))
     assert stored(store)[0].new == entry()
-    store.run(switch(store.sql, "key", on=False, reason="it broke"))
-    assert store.run(edit(store.sql, entry(schedule="0 * * * *")))
+    assert give_up_on(store, "key")
+    assert store.run(put(store.sql, entry(schedule="0 * * * *")))
     assert stored(store)[0].new == entry(schedule="0 * * * *")
     assert store.run(remove(store.sql, "key"))
     assert not store.run(remove(store.sql, "key"))
-    assert not store.run(edit(store.sql, entry()))
     assert not store.run(switch(store.sql, "key", on=True))
 
 
 def test_a_static_entry_can_neither_be_edited_nor_removed_nor_added_again(store: Store) -> None:
     persist(store, [entry()])
-    assert not store.run(edit(store.sql, entry()))
+    assert not store.run(put(store.sql, entry()))
     assert not store.run(remove(store.sql, "key"))
     assert not store.run(add(store.sql, entry()))
 
@@ -231,3 +234,117 @@ def test_racing_schedulers_store_one_job_for_each_tick(database: str) -> None:
     for thread in threads:
         thread.join()
     assert sum(won) == count(database, "job") == count(database, "recurringexecution") == 120
+
+
+# -- since when ticks count -------------------------------------------------------------------------------------------
+
+
+def aged(store: Store, key: str = "key") -> datetime:
+    """Make the entry an hour old; returns since when it is."""
+    since = store.now() - 60 * MINUTE
+    query(store.alias, "UPDATE steady_queue_recurringtask SET updated_at = %s WHERE task_key = %s", since, key)
+    return since
+
+
+@pytest.mark.parametrize("kind", ["static", "dynamic"])
+def test_a_change_loses_no_tick_unless_it_is_one_of_the_schedule(store: Store, kind: str) -> None:
+    def change(**options: Any) -> Entry:
+        wanted = entry(**options)
+        if kind == "static":
+            persist(store, [wanted])
+        else:
+            assert store.run(put(store.sql, wanted))
+        return stored(store)[0]
+
+    change()
+    since = aged(store)
+    before = stored(store)[0]
+    assert change() == before
+    others = {"description": "other", "arguments": "[1,[2],{}]", "queue_name": "mail", "priority": 7, "catch_up": "all"}
+    for name, value in others.items():
+        after = change(**{name: value})
+        assert (after.counts_from, getattr(after.new, name)) == (since, value)
+        # Whoever has read it before enqueues nothing of it.
+        assert after.updated_at != before.updated_at
+    for times in ({"schedule": "0 * * * *"}, {"time_zone": "Asia/Tokyo"}):
+        after = change(**times)
+        assert after.counts_from == after.updated_at > since  # type: ignore[operator]
+
+
+def test_an_entry_that_is_switched_on_counts_from_then_and_one_that_was_on_goes_on(store: Store) -> None:
+    store.run(put(store.sql, entry()))
+    since = aged(store)
+    store.run(put(store.sql, entry(description="other")))
+    assert store.run(switch(store.sql, "key", on=True))
+    assert stored(store)[0].counts_from == since
+    store.run(switch(store.sql, "key", on=False))
+    store.run(switch(store.sql, "key", on=True))
+    (after,) = stored(store)
+    assert after.counts_from == after.updated_at > since  # type: ignore[operator]
+    store.run(switch(store.sql, "key", on=False))
+    aged(store)
+    store.run(put(store.sql, entry(description="other")))
+    (after,) = stored(store)
+    assert after.counts_from == after.updated_at > since  # type: ignore[operator]
+
+
+def test_an_entry_that_was_mended_meanwhile_is_not_given_up(store: Store) -> None:
+    store.run(put(store.sql, entry()))
+    aged(store)
+    (read,) = stored(store)
+    store.run(put(store.sql, entry(description="mended")))
+    assert not store.run(give_up(store.sql, "key", read.updated_at, "it broke"))
+    assert stored(store)
+    assert give_up_on(store, "key")
+    assert not store.run(give_up(store.sql, "key", read.updated_at, "it broke"))
+
+
+def test_several_that_put_the_same_key_at_once_all_succeed(database: str) -> None:
+    start = threading.Barrier(4)
+    wrong: list[str] = []
+
+    def race(number: int) -> None:
+        mine = SyncStore(database)
+        for turn in range(8):
+            start.wait()
+            try:
+                assert mine.run(put(mine.sql, entry(f"key {turn}", description=f"by {number}")))
+            except Exception as error:
+                wrong.append(repr(error))
+
+    threads = [threading.Thread(target=closing, args=(race, number)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert count(database, "recurringtask") == 8
+
+
+@pytest.mark.only_on("sqlite")  # the others store moments only
+def test_one_moment_that_cannot_be_read_spoils_no_other_entry(store: Store) -> None:
+    persist(store, [entry("bad"), entry("good"), entry("static")])
+    for key, text in (("bad", "garbage"), ("static", "1794852000")):
+        query(store.alias, "UPDATE steady_queue_recurringtask SET updated_at = %s WHERE task_key = %s", text, key)
+    listed = store.run(listing(store.sql)).changed
+    assert isinstance(listed["good"], datetime)
+    assert not isinstance(listed["bad"], datetime)
+    read = {found.new.task_key: found.updated_at for found in stored(store, "bad", "good")}
+    assert read["bad"] == listed["bad"]
+    ticks = [made(key, store.now(), at, job()) for key, at in read.items()]
+    assert store.run(tick(store.sql, ticks)).ids
+    assert store.run(give_up(store.sql, "bad", listed["bad"], "it cannot be read"))
+    persist(store, [entry("good"), entry("static")])
+    assert isinstance(store.run(listing(store.sql)).changed["static"], datetime)
+
+
+@pytest.mark.parametrize("keep", [timedelta(days=366 * 60), timedelta(days=366 * 3_000), timedelta.max], ids=str)
+def test_records_and_jobs_may_be_kept_for_any_time(store: Store, keep: timedelta) -> None:
+    store.run(add(store.sql, entry()))
+    for minutes in range(2):
+        ticked(store, store.now() + minutes * MINUTE)
+    assert store.run(clear_ticks(store.sql, store.now(), keep)) == 0
+    work = store.run(maintenance.look(store.sql, alive=keep, keep=keep, keep_failed=keep))
+    assert (work.dead, work.old, work.old_failed) == (False, False, False)
+    assert store.run(maintenance.clear_finished(store.sql, keep)) == 0
+    assert store.run(maintenance.clear_failed(store.sql, keep)) == 0

@@ -129,6 +129,23 @@ async def test_a_command_in_settings_is_refused_before_anything_starts(database:
 
 
 @pytest.mark.only_on("sqlite")
+@pytest.mark.parametrize("arguments", [(), ("--async",), ("check",)], ids=["supervisor", "one loop", "check"])
+async def test_problems_of_the_settings_and_of_the_tasks_are_told_at_once(
+    database: str, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    options = """max_tasks=-1, recurring_tasks=[
+        Configuration.RecurringTask(key="shell", class_name="wrong.tasks.right", schedule="0 9 * * *", command="rm"),
+        Configuration.RecurringTask(key="cron", class_name="wrong.tasks.right", schedule="61 * * * *"),
+        Configuration.RecurringTask(key="gone", class_name="wrong.tasks.gone", schedule="0 9 * * *"),
+    ]"""
+    write(tmp_path, "wrong", database, GOOD.format(key="unused", name="right"), options)
+    with started(tmp_path, "wrong", *arguments) as process:
+        printed = await printed_by(process, code=1)
+    for words in ("max_tasks must be", "a command cannot recur", "'wrong.tasks.gone' is not a task", "out of range"):
+        assert printed.count(words) == 1, printed
+
+
+@pytest.mark.only_on("sqlite")
 async def test_tasks_that_cannot_be_imported_refuse_a_start_with_their_place(database: str, tmp_path: Path) -> None:
     write(tmp_path, "broken", database, "import nothing_of_this_name")
     with started(tmp_path, "broken") as process:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -24,7 +25,7 @@ def test_the_decorator_returns_the_task_as_it_was_and_keeps_what_it_was_given(mo
         recurring(every=timedelta(hours=1), key="two")(tasks.noop)
     )
     assert decorated is tasks.noop
-    assert [r.key for r in kept._all] == ["two", "one"]
+    assert [r.key for r in kept.all] == ["two", "one"]
 
 
 def test_a_function_that_is_no_task_is_refused() -> None:
@@ -43,7 +44,7 @@ def test_a_module_that_is_imported_anew_replaces_its_entries() -> None:
 
     kept.add(defined("old"))
     kept.add(defined("new"))
-    assert [r.key for r in kept._all] == ["new"]
+    assert [r.key for r in kept.all] == ["new"]
 
 
 def test_an_entry_keeps_what_the_decorator_was_given() -> None:
@@ -53,12 +54,33 @@ def test_an_entry_keeps_what_the_decorator_was_given() -> None:
     assert entry.time_zone == "Europe/Madrid"
 
 
+def test_a_task_with_a_queue_and_a_priority_of_its_own_keeps_them() -> None:
+    other = tasks.anything.using(queue_name="mail", priority=7)
+    entry = recurrence(task=other).entry()
+    assert (entry.queue_name, entry.priority) == ("mail", 7)
+    # What the entry says goes before what the task says, and the task's own is not stored: it may change in the code.
+    entry = recurrence(task=other, queue_name="default", priority=3).entry()
+    assert (entry.queue_name, entry.priority) == ("default", 3)
+    entry = recurrence(task=tasks.anything).entry()
+    assert (entry.queue_name, entry.priority) == (None, None)
+
+
+def test_thousands_of_decorators_are_kept_without_being_compared_with_each_other() -> None:
+    kept, begun = Recurrences(), time.thread_time()
+    for number in range(5_000):
+        kept.add(recurrence(key=f"key {number}"))
+    # Of processor time, so that others do not count: comparing each with each takes several seconds.
+    assert time.thread_time() - begun < 1
+    assert len(kept.all) == 5_000
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         ({"schedule": "61 * * * *"}, "out of range"),
         ({"schedule": None}, "either a schedule or every"),
         ({"every": timedelta(hours=1)}, "either a schedule or every"),
+        ({"schedule": None, "every": timedelta(days=2_000_000)}, "every must be at most 1,157,407 days"),
         ({"time_zone": "Mars/Olympus"}, "no time zone 'Mars/Olympus'"),
         ({"catch_up": "some"}, "catch_up must be one of"),
         ({"key": ""}, "not empty"),
@@ -150,6 +172,8 @@ def test_what_is_wrong_with_what_the_options_list_is_named(options: dict[str, An
         ({"arguments": "one"}, "arguments must be a list"),
         ({"arguments": [object()]}, "plain JSON"),
         ({"arguments": [float("nan")]}, "plain JSON"),
+        ({"arguments": [{"a": [{1: 2}]}]}, "with the key 1; the keys of plain JSON are texts"),
+        ({"arguments": {"kwargs": {None: 2}}}, "with the key None"),
     ],
 )
 def test_what_needs_no_task_to_be_wrong_is_told_with_the_options(options: dict[str, Any], says: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
@@ -12,8 +14,9 @@ from croniter import croniter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from steady_queue.crontab import _Days
 from steady_queue.errors import ConfigurationError
-from steady_queue.schedule import Schedule, every, parse
+from steady_queue.schedule import LONGEST, Schedule, every, parse
 
 MADRID, NEW_YORK, LORD_HOWE = "Europe/Madrid", "America/New_York", "Australia/Lord_Howe"
 
@@ -305,3 +308,37 @@ def fires_once_a_day(zone: str, year: int, end: int, expression: str) -> bool:
     found = list(parse(expression, zone).due(first - moment, first.replace(year=end) - moment))
     days = {tick.astimezone(ZoneInfo(zone)).date() for tick in found}
     return len(found) == len(days) == (first.replace(year=end).date() - first.date()).days
+
+
+def test_a_star_in_a_list_is_all_of_them() -> None:
+    assert ticks("*,30 9 * * *", "UTC", "05-01 08:00", "05-01 12:00") == [f"05-01 09:{n:02}" for n in range(60)]
+    assert ticks("5 */12,* * * *", "UTC", "05-01 08:00", "05-01 11:00") == ["05-01 08:05", "05-01 09:05", "05-01 10:05"]
+
+
+def test_the_longest_interval_is_read_back_and_a_longer_one_refused() -> None:
+    assert parse(every(LONGEST).text).text == every(LONGEST).text
+    with pytest.raises(ConfigurationError, match="every must be at most"):
+        every(LONGEST + timedelta(seconds=1))
+
+
+def test_threads_that_share_the_days_of_an_expression_find_the_right_ones() -> None:
+    days, wrong = _Days("* * mon"), []
+
+    def ask(year: int) -> None:
+        for number in range(3_000):
+            day = date(year, 1, 1) + timedelta(days=number % 200)
+            found = days.first(day)
+            if found is None or not 0 <= (found - day).days < 7 or found.weekday() != 0:
+                wrong.append((day, found))
+
+    threads = [threading.Thread(target=ask, args=(year,)) for year in (2020, 2023, 2026)]
+    often = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(often)
+    assert wrong == []

@@ -177,8 +177,10 @@ class Command(BaseCommand):
         from steady_queue import preflight
 
         resolved = resolve(configured(), options, os.environ)
-        found = preflight.at_start(resolved.options, resolved.named_queues, in_one_loop=resolved.in_one_loop)
-        problems = [*resolved.problems, *found.errors]
+        found = preflight.at_start(
+            resolved.options, resolved.problems, resolved.named_queues, in_one_loop=resolved.in_one_loop
+        )
+        problems = list(found.errors)
         if not self.is_main and not resolved.in_one_loop:
             problems.append("call_command can run everything in one loop only: call_command('steady_queue', '--async')")
         elif not self.is_main and not problems and resolved.options.beside_one_loop():

@@ -186,7 +186,7 @@ def _aware(row: Row, returns: str) -> Row:
     """A row with its instants restored: without USE_TZ Django's connection returns them as naive local times."""
     local = timezone.get_default_timezone()
     return [
-        value.replace(tzinfo=local) if letter == "t" and value is not None and value.tzinfo is None else value
+        value.replace(tzinfo=local) if letter in "tm" and value is not None and value.tzinfo is None else value
         for value, letter in zip(row, returns, strict=True)
     ]
 

@@ -27,6 +27,9 @@ _PLACEHOLDER = re.compile(r"\?\*?")
 #: Values of these types, most of all, are the same for every driver.
 _PLAIN = frozenset((str, int, bytes, type(None)))
 
+#: Longer ago than anything was stored, in seconds.
+CENTURIES = 500 * 365.25 * 86_400.0
+
 #: The names of queues, one step down the index for each, and a NULL after the last.
 NAMES = (
     "WITH RECURSIVE names(name) AS (SELECT min(queue_name) FROM steady_queue_readyexecution UNION ALL"
@@ -120,7 +123,10 @@ class Dialect:
         return found
 
     def ago(self, seconds: float) -> str:
-        """The server's time so many seconds ago, as an expression."""
+        """The server's time so many seconds ago, as an expression; at most some centuries, which all servers know."""
+        return self.exactly_ago(min(seconds, CENTURIES))
+
+    def exactly_ago(self, seconds: float) -> str:
         raise NotImplementedError
 
     def try_maintenance(self) -> Flow[bool]:
@@ -199,10 +205,18 @@ def _restore_time(value: str | datetime) -> datetime:
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
+def _restore_moment(value: Any) -> Any:
+    """An instant; what a person has written, and is none, as it is."""
+    try:
+        return _restore_time(value)
+    except (ValueError, TypeError, AttributeError):
+        return value
+
+
 @lru_cache(maxsize=64)  # the rows of a batch have their times in common
 def _parsed(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-_RESTORE: dict[str, Callable[[Any], Any]] = {"u": _restore_uuid, "t": _restore_time}
+_RESTORE: dict[str, Callable[[Any], Any]] = {"u": _restore_uuid, "t": _restore_time, "m": _restore_moment}

@@ -118,7 +118,7 @@ class MySQL(Dialect):
     def unless_there(self, text: str) -> str:
         return text.replace("INSERT", "INSERT IGNORE", 1)
 
-    def ago(self, seconds: float) -> str:
+    def exactly_ago(self, seconds: float) -> str:
         return f"UTC_TIMESTAMP(6) - INTERVAL {seconds:.6f} SECOND"
 
     def try_maintenance(self) -> Flow[bool]:

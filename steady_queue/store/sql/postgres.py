@@ -83,7 +83,7 @@ class Postgres(Dialect):
             returns="..",
         )
 
-    def ago(self, seconds: float) -> str:
+    def exactly_ago(self, seconds: float) -> str:
         return f"statement_timestamp() - interval '{seconds:.6f} seconds'"
 
     def waiting_queues(self) -> Flow[list[Row]]:

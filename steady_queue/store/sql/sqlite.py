@@ -48,7 +48,7 @@ class SQLite(Dialect):
         )
         return rows
 
-    def ago(self, seconds: float) -> str:
+    def exactly_ago(self, seconds: float) -> str:
         return f"strftime('%Y-%m-%d %H:%M:%f', 'now', '{-seconds:+.3f} seconds')"
 
     def try_maintenance(self) -> Flow[bool]:

@@ -54,6 +54,7 @@ class Heartbeat:
         self._buried = buried
         self._polled_ago = polled_ago
         self._was_buried = False
+        self._is_over = False
         #: How long ago the last poll was by the last good beat; None when the row does not tell.
         self._told: float | None = None
         self._clock = clock
@@ -84,6 +85,10 @@ class Heartbeat:
             self._trust.renew(sent)
             return
 
+    def sign_off(self) -> None:
+        """The row is about to go for good: a beat that no longer finds it must not register it again."""
+        self._is_over = True
+
     async def run(self) -> None:
         while True:
             await asyncio.sleep(self._interval if self._told_enough else min(SOON, self._interval))
@@ -100,7 +105,7 @@ class Heartbeat:
         polled = self._polled_ago() if self._polled_ago is not None else None
         try:
             is_known = await self._within_deadline(heartbeat(self._driver.sql, self._process.id, polled))
-            if not is_known:
+            if not is_known and not self._is_over:
                 self._was_buried, polled = True, None
                 await self._within_deadline(register(self._driver.sql, self._process))
                 self._events.tell(events.ProcessRegistered(name=self._process.name, again=" again"))

@@ -223,6 +223,7 @@ class Process:
         """
         running = self.services.unfinished_claims()
         if not running or not self._leave_to_supervisor(running):
+            self.services.heartbeat.sign_off()
             error = report(ProcessExitError, f"{self.name} stopped before the task did")
             await self.services.upkeep.run(end(self.services.upkeep.sql, self.id, self.name, error))
 

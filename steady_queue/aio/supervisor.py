@@ -165,6 +165,7 @@ class Supervisor:
     async def _leave(self) -> None:
         await self.undertaker.done.wait()
         if self.beside is None:
+            self.heartbeat.sign_off()
             try:
                 await self.driver.run(deregister(self.driver.sql, self.id))
             except StoreError as error:

@@ -1,0 +1,58 @@
+"""Heartbeats of a process that leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+
+from steady_queue.aio.clock import SystemClock
+from steady_queue.aio.heartbeat import Heartbeat
+from steady_queue.aio.outage import Outage
+from steady_queue.aio.trust import Trust
+from steady_queue.databases import open_async
+from steady_queue.store.process import NewProcess, deregister
+from tests.support.running import Heard
+from tests.support.tables import count
+from tests.support.waiting import aside, until
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_a_process_that_left_is_not_registered_again_by_its_last_beat(database: str, leaves: bool) -> None:
+    clock, events = SystemClock(), Heard()
+    driver = open_async(database, size=1)
+    process = NewProcess(uuid4(), "worker", "worker", 4711, "somewhere")
+    trust = Trust(alive_seconds=60, clock=clock)
+
+    async def nobody() -> None:
+        pass
+
+    heartbeat = Heartbeat(
+        process=process,
+        interval=0.01,
+        driver=driver,
+        trust=trust,
+        lost_trust=lambda: None,
+        buried=nobody,
+        polled_ago=None,
+        clock=clock,
+        events=events,
+        outage=Outage(clock=clock, events=events),
+    )
+    await heartbeat.register()
+    beating = asyncio.create_task(heartbeat.run())
+    try:
+        if leaves:
+            heartbeat.sign_off()
+        await driver.run(deregister(driver.sql, process.id))
+        for _ in range(2):
+            last = trust.until
+            await until(lambda last=last: trust.until > last, "it beats")  # type: ignore[misc]
+        assert await aside(count, database, "process") == (0 if leaves else 1)
+    finally:
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+        await driver.close()

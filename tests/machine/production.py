@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from django.db import transaction
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
@@ -41,6 +42,20 @@ class Production(Stage):
 
     # Under several names it comes more often than other rules.
     enqueue_again = enqueue_more = enqueue
+
+    @step
+    @rule(batch=batches)
+    def enqueue_and_crash(self, batch: list[Order]) -> None:
+        """In a transaction that commits, by a process that dies before it gives out slots.
+
+        The keys are others than elsewhere: their slots are free.
+        """
+        now = self.store.now()
+        orders = [order._replace(limit=order.limit and (order.limit[0].upper(), order.limit[1])) for order in batch]
+        jobs = [self.new_job(order, now) for order in orders]
+        with transaction.atomic(using=self.alias):
+            self.store.enqueue(*jobs, promoting=False)
+        self.model.store(jobs, now)
 
     # -- in somebody's transaction ------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -17,7 +18,7 @@ from steady_queue.bulk import enqueue_all
 from tests.storm.crew import Worker
 from tests.storm.tasks import any_call, limited_call
 from tests.storm.worker import ALIVE, TRUST
-from tests.support.tables import count, query
+from tests.support.tables import query
 from tests.support.threads import closing as closing_connections
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from steady_queue.definition import TaskCall
     from tests.storm.crew import Life
 
-#: Seconds within which all must have ended after the last fault, and within which a worker must have started.
+#: Seconds after the last fault within which a task ends and the dead are buried, and in which a worker starts.
 CALM_WITHIN = 30.0
 START_WITHIN = 15.0
 #: How long SQLite's lock for writing is waited for before the frozen process is taken to hold it.
@@ -94,7 +95,7 @@ class Storm:
                     for worker in self._crew:
                         worker.thaw()
                 enqueueing.result()
-            self._until(self._is_calm, "all tasks have ended and the dead are buried", may_fail=True)
+            self._calm_down()
             self._close()
         finally:
             for worker in self._crew:
@@ -142,11 +143,25 @@ class Storm:
             share = len(self.enqueued) / self.plan.tasks
             time.sleep(max(0.0, began + share * self.plan.seconds * 0.9 - time.monotonic()))
 
+    def _calm_down(self) -> None:
+        """Return when all is calm, or stuck: a long time in which no task has ended, however many are left."""
+        before, left = inf, self._unended()
+        while left < before:
+            self._until(partial(self._has_moved, left), "a task has ended", may_fail=True)
+            before, left = left, self._unended()
+
+    def _has_moved(self, left: int) -> bool:
+        return self._unended() < left or self._is_calm()
+
+    def _unended(self) -> int:
+        return int(query(self.plan.alias, UNENDED)[0][0])
+
     def _is_calm(self) -> bool:
-        """Whether all tasks have ended, and of all processes only those are registered that are there."""
-        if query(self.plan.alias, UNENDED)[0][0] or not all(worker.is_up for worker in self._crew):
+        """Whether all tasks have ended, and just those processes are registered that are there."""
+        if self._unended() or not all(worker.is_up for worker in self._crew):
             return False
-        return count(self.plan.alias, "process") == len(self._crew)
+        registered = query(self.plan.alias, "SELECT pid FROM steady_queue_process")
+        return sorted(pid for (pid,) in registered) == sorted(worker.life.pid for worker in self._crew)
 
     def _close(self) -> None:
         self.closed = time.monotonic()

@@ -28,8 +28,8 @@ PROCESS_ERRORS = ("ProcessExitError", "ProcessPrunedError", "ProcessMissingError
 MOMENT = 1.0
 #: Seconds after a process was late or woke within which the others may still act on it.
 AFTERMATH = 5.0
-#: Seconds from TERM to the end: the time of the tasks, and that of writing their outcomes.
-STOP_WITHIN = SHUTDOWN + 6.0
+#: Seconds for each of the processes that stop at the same time, beside the time of the tasks.
+STOP_EACH = 3.0
 #: The exit status of a process that no longer trusts its claims.
 UNTRUSTED = 75
 #: What a process says when, on a busy machine, its heartbeats came too late.
@@ -66,7 +66,11 @@ class Judge:
         records: Mapping[str, Record],
         attempts: Sequence[Attempt],
         lives: Sequence[Life],
+        *,
+        together: int = 2,
     ) -> None:
+        """`together`: how many processes there were at a time."""
+        self._stop_within = SHUTDOWN + STOP_EACH * together
         self._enqueued = enqueued
         self._records = records
         self._lives = {life.pid: life for life in lives}
@@ -217,5 +221,5 @@ class Judge:
         if life.told is not None and life.left is not None and life.killed is None and " started" in said:
             took = life.left - life.told - life.frozen_between(life.told, life.left)
             self._sums.stop = max(self._sums.stop, took)
-            if took > STOP_WITHIN:
+            if took > self._stop_within:
                 yield f"took {took:.1f} s to stop"

@@ -22,7 +22,9 @@ def storm(plan: Plan, directory: Path) -> tuple[Storm, Judgement]:
     """Let it rage on an empty database, then look at what is left."""
     raged = Storm(plan, directory)
     raged.run()
-    judgement = Judge(raged.enqueued, records(plan.alias), ledger.read(raged.ledger), raged.lives).judge()
+    attempts = ledger.read(raged.ledger)
+    judge = Judge(raged.enqueued, records(plan.alias), attempts, raged.lives, together=plan.workers)
+    judgement = judge.judge()
     judgement.violations += violations(plan.alias)
     if unended := counts(plan.alias).keys() - {"failed"}:
         judgement.violations.append(f"jobs are left that are {', '.join(sorted(unended))}")

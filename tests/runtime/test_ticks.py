@@ -17,7 +17,7 @@ from steady_queue.aio import running, scheduler
 from steady_queue.compat import FRAMEWORK, task_backends
 from steady_queue.concurrency import limits_concurrency
 from steady_queue.configuration import Options
-from steady_queue.events import RecurringDiscarded, RecurringEnqueued, RuntimeFault
+from steady_queue.events import RecurringDiscarded, RecurringEnqueued, RecurringFailed
 from steady_queue.models import Job, RecurringExecution, RecurringTask
 from steady_queue.registry import registry
 from steady_queue.store.identity import new_job_id
@@ -259,7 +259,7 @@ async def test_a_backend_that_fails_is_told_of_and_the_others_fire(
     await aschedule_recurring_task(shop.anything, key="fine", every=SECOND)
     async with running(ONLY_SCHEDULER, events=heard):
         await has_ticks(database, "fine", 3)
-    assert any("the broker is away" in fault.error for fault in heard.of(RuntimeFault))
+    assert any("the broker is away" in fault.error for fault in heard.of(RecurringFailed))
     assert await aside(count, database, "job") >= 3
 
 
@@ -284,7 +284,7 @@ async def test_a_concurrency_key_that_fails_stores_nothing_and_a_full_one_is_tol
         await aschedule_recurring_task(made, key=name, every=SECOND, args=(name,))
     async with running(ONLY_SCHEDULER, events=heard):
         await until(lambda: len(heard.of(RecurringDiscarded)) >= 2)
-        assert any("no key today" in fault.error for fault in heard.of(RuntimeFault))
+        assert any("no key today" in fault.error for fault in heard.of(RecurringFailed))
         assert await aside(ticks, database, "broken") == []
         is_broken = False
         await has_ticks(database, "broken", 1)

@@ -184,7 +184,7 @@ class Recurrences:
         known.append(new)
 
     @property
-    def all(self) -> list[Recurrence]:
+    def _all(self) -> list[Recurrence]:
         """Every one, those of a task together."""
         return [recurrence for those in self._by_path.values() for recurrence in those]
 
@@ -192,7 +192,7 @@ class Recurrences:
         """Everything that is wrong with any of them."""
         yield from self._unknown
         paths: defaultdict[str, list[str]] = defaultdict(list)
-        for recurrence in self.all:
+        for recurrence in self._all:
             yield from recurrence.problems()
             paths[str(recurrence.key)].append(recurrence.task.module_path)
         for key in sorted(key for key, those in paths.items() if len(those) > 1):
@@ -200,7 +200,7 @@ class Recurrences:
 
     def entries(self) -> list[NewEntry]:
         """All of them, which must be without a problem."""
-        return [recurrence.entry() for recurrence in self.all]
+        return [recurrence.entry() for recurrence in self._all]
 
 
 recurrences = Recurrences()

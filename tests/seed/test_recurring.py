@@ -45,7 +45,7 @@ def examples_of(monkeypatch: Patch, function: str) -> list[Recurrence]:
     kept = collect(monkeypatch)
     sys.modules.pop(EXAMPLES, None)
     import_module(EXAMPLES)
-    return [each for each in kept.all if each.task.func.__name__ == function]
+    return [each for each in kept._all if each.task.func.__name__ == function]
 
 
 def due(entries: list[Recurrence]) -> dict[str, datetime | None]:

@@ -25,7 +25,7 @@ def test_the_decorator_returns_the_task_as_it_was_and_keeps_what_it_was_given(mo
         recurring(every=timedelta(hours=1), key="two")(tasks.noop)
     )
     assert decorated is tasks.noop
-    assert [r.key for r in kept.all] == ["two", "one"]
+    assert [r.key for r in kept._all] == ["two", "one"]
 
 
 def test_a_function_that_is_no_task_is_refused() -> None:
@@ -44,7 +44,7 @@ def test_a_module_that_is_imported_anew_replaces_its_entries() -> None:
 
     kept.add(defined("old"))
     kept.add(defined("new"))
-    assert [r.key for r in kept.all] == ["new"]
+    assert [r.key for r in kept._all] == ["new"]
 
 
 def test_an_entry_keeps_what_the_decorator_was_given() -> None:
@@ -71,7 +71,7 @@ def test_thousands_of_decorators_are_kept_without_being_compared_with_each_other
         kept.add(recurrence(key=f"key {number}"))
     # Of processor time, so that others do not count: comparing each with each takes several seconds.
     assert time.thread_time() - begun < 1
-    assert len(kept.all) == 5_000
+    assert len(kept._all) == 5_000
 
 
 @pytest.mark.parametrize(

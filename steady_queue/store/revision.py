@@ -132,7 +132,9 @@ def taken(sql: Dialect, table: str, ids: Sequence[UUID]) -> Flow[list[UUID]]:
     """Those of the jobs that stand in this table, held until the transaction ends."""
     if ids and sql.locks_gaps:
         # Where nothing is found a locking read would keep others from inserting, until the caller's transaction ends.
-        rows = yield sql.say(f"SELECT job_id FROM steady_queue_{table} WHERE job_id IN ?*", list(ids), returns="u")
+        rows = yield sql.say(
+            f"SELECT job_id FROM steady_queue_{table} WHERE job_id IN ?* ORDER BY job_id", list(ids), returns="u"
+        )
         ids = [row[0] for row in rows]
     if not ids:
         return []

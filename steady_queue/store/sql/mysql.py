@@ -205,7 +205,7 @@ def _take(columns: str, table: str, column: str, lock: str, count: int) -> str:
 _DELETED = re.compile(r"DELETE FROM (steady_queue_\w+) WHERE (id|job_id) (?:IN \?\*|= \?)$")
 _TAKEN = re.compile(
     r"SELECT (.+) FROM (steady_queue_\w+) WHERE (id|job_id) IN \?\*( ORDER BY (?:id|job_id))?"
-    r"( FOR UPDATE(?: SKIP LOCKED)?)$"
+    r"( FOR UPDATE(?: SKIP LOCKED)?|(?<=ORDER BY job_id))$"
 )
 _UPDATED = re.compile(r"^UPDATE (steady_queue_\w+) SET(.*) WHERE id (?=IN|=)")
 _SELECTED = re.compile(r"FROM (steady_queue_\w+(?: [a-z])?) WHERE ((?:[a-z]\.)?(?:id|job_id)|p\.queue_name) (?=IN|=)")

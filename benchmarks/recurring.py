@@ -125,7 +125,7 @@ async def _watched(alias: str, count: int, due: datetime, seconds: float) -> See
     async with running(Options(workers=[], dispatchers=[]), alias=alias) as process:
         feeling = asyncio.create_task(feel())
         heard = _Heard(count)
-        process.events.subscribers.append(heard)
+        process.events.add(heard)
         await asyncio.sleep(max(0.0, due.timestamp() - time.time()))
         is_due, before = True, cpu(os.getpid())
         try:

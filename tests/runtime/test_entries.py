@@ -177,11 +177,11 @@ async def test_an_entry_of_newer_settings_is_left_to_those_who_have_them(databas
 # -- odd settings -----------------------------------------------------------------------------------------------------
 
 
-async def test_finished_jobs_that_are_kept_for_ever_stop_neither_recurring_tasks_nor_maintenance(
+async def test_finished_jobs_that_are_kept_for_a_century_stop_neither_recurring_tasks_nor_maintenance(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = Heard()
-    monkeypatch.setattr(steady_queue, "clear_finished_jobs_after", timedelta.max)
+    monkeypatch.setattr(steady_queue, "clear_finished_jobs_after", timedelta(days=36_500))
     await aschedule_recurring_task(tasks.rests, key="tick", every=SECOND, args=("tick",))
     async with running(ONLY_SCHEDULER, events=heard):
         await has_ticks(database, "tick", 2)

@@ -15,7 +15,7 @@ NEXT_TESTS ?= -m contract
 DJANGO := Django>=5.2,<6
 PIP := -m pip install -q --disable-pip-version-check
 # Each has database servers of its own. Most tests wait for servers and processes, so there may be more than processors.
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 TALLY := .test-tally/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TALLY=$(TALLY)
 

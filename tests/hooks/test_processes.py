@@ -20,7 +20,8 @@ from tests.support.tables import count
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.anyio
+#: Starting processes takes most of the time of these tests, and the database matters little to what they show.
+pytestmark = [pytest.mark.anyio, pytest.mark.only_on("postgres")]
 
 CHILDREN = ("worker", "dispatcher", "scheduler")
 MOMENTS = ("on_start", "on_stop", "on_exit")

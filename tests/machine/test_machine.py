@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Examples to try; unless told, a few that are always the same.
 EXAMPLES = int(os.environ.get("STEADY_QUEUE_MACHINE_EXAMPLES", "0"))
 STEPS = int(os.environ.get("STEADY_QUEUE_MACHINE_STEPS", "50"))
-FEW = 15
+FEW = 10
 #: Seconds that an example takes at most, on a busy machine, and in all for making a failing one small. Of the few that
 #: are always the same none is made small: that can take longer than all other tests.
 EACH, SHRINKING = 15, 600

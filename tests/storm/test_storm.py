@@ -25,6 +25,7 @@ def test_in_a_storm_every_task_ends_once_or_is_reported(database: str, tmp_path:
 
 
 @pytest.mark.timeout(240)  # eight interpreters have to start
+@pytest.mark.only_on("postgres")  # `make storm-limits` does it on each database, for longer
 def test_limits_hold_and_nothing_is_stuck_while_eight_workers_are_killed(database: str, tmp_path: Path) -> None:
     raged, judgement = storm(limits_plan(database, SEEDS[database], seconds=5, tasks=240), tmp_path)
     assert not judgement.violations, "\n".join([table([row(raged, judgement)]), *judgement.violations])

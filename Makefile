@@ -20,7 +20,7 @@ TALLY := .test-tally/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TALLY=$(TALLY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-next storm storm-limits machine demo example-django example-asgi lint format bench bench-runtime bench-running bench-semantics clean packages
+.PHONY: help test test-next test-everywhere storm storm-limits machine demo example-django example-asgi lint format bench bench-runtime bench-running bench-semantics clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -35,6 +35,9 @@ test: .venv/.tests lint ## Run everything: packages, environments, lint, all tes
 
 test-next: .venv-next/.tests ## Run the tests on the newest Django only; NEXT_TESTS= runs them all
 	$(if $(NEXT_TESTS),STEADY_QUEUE_TALLY=$(TALLY),$(FULL)) .venv-next/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup $(NEXT_TESTS)
+
+test-everywhere: .venv/.tests ## Run all tests on all databases, also those that usually run on one; takes half an hour
+	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --everywhere
 
 storm: .venv/.tests ## Kill, stop and freeze workers amid 1,500 tasks, on each database; ARGS="--seed 7 --database sqlite"
 	.venv/bin/python -m tests.storm $(ARGS)

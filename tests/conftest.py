@@ -26,6 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--databases", default=",".join(DATABASES), help="the databases to test on, with commas between (default: all)"
     )
+    parser.addoption(
+        "--everywhere", action="store_true", help="also what is usually tested on one database: it takes much longer"
+    )
 
 
 def chosen(config: pytest.Config) -> list[str]:
@@ -34,6 +37,7 @@ def chosen(config: pytest.Config) -> list[str]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "only_on(*databases): where the test means something")
+    config.addinivalue_line("markers", "usually_on(*databases): on the others only with --everywhere")
     # A directory per run: two runs beside each other must not share SQLite files.
     directory = tempfile.mkdtemp(prefix="steady-queue-tests-")
     config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
@@ -104,9 +108,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _belongs(item: pytest.Item) -> bool:
-    marker = item.get_closest_marker("only_on")
     callspec = getattr(item, "callspec", None)
-    return marker is None or callspec is None or callspec.params["database"] in marker.args
+    names = ["only_on"] if item.config.getoption("--everywhere") else ["only_on", "usually_on"]
+    markers = [marker for name in names if (marker := item.get_closest_marker(name)) is not None]
+    return callspec is None or all(callspec.params["database"] in marker.args for marker in markers)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: Starting processes takes most of the time of these tests, and the database matters little to what they show.
-pytestmark = [pytest.mark.anyio, pytest.mark.only_on("postgres")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres")]
 
 CHILDREN = ("worker", "dispatcher", "scheduler")
 MOMENTS = ("on_start", "on_stop", "on_exit")

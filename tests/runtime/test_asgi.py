@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tests.support.proxy import Proxy
     from tests.support.web import Server
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
 
 COMPLETE = {"type": "lifespan.startup.complete"}
 STOPPED = {"type": "lifespan.shutdown.complete"}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Servers = dict[str, Postgres | MariaDB]
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
 
 
 async def test_the_command_runs_jobs_until_it_is_told_to_stop(database: str) -> None:

@@ -126,7 +126,7 @@ class Project:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.only_on("postgres")
+@pytest.mark.usually_on("postgres")
 def test_the_seed_s_project_is_migrated_checked_and_run_by_the_command(fresh: str, tmp_path: Path) -> None:
     """`python manage.py migrate`, then `python manage.py steady_queue`, which drains its queues here."""
     kept = ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT", "OPTIONS")

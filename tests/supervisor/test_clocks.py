@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
     from tests.supervisor.ledger import Ledger
 
-pytestmark = [pytest.mark.anyio, pytest.mark.only_on("postgres", "mariadb")]  # SQLite's time is that of its process
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usually_on("postgres"),
+    pytest.mark.only_on("postgres", "mariadb"),  # SQLite's time is that of its process
+]
 
 ALIVE = 2.0
 SETUP = f"{KNOWN}\nfrom steady_queue.aio import maintenance\nmaintenance.INTERVAL = 0.2"

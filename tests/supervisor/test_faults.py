@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Servers = dict[str, Postgres | MariaDB]
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
 
 on_servers = pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could go
 

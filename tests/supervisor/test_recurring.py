@@ -88,7 +88,7 @@ async def wrong(): ...
 NAMED = ("'cron'", "out of range", "Mars/Olympus", "2 entries have this key", "cannot be called so")
 
 
-@pytest.mark.only_on("sqlite")
+@pytest.mark.usually_on("sqlite")
 @pytest.mark.parametrize("arguments", [(), ("--async",)], ids=["supervisor", "one loop"])
 async def test_a_start_is_refused_once_with_every_problem_of_the_code(
     database: str, tmp_path: Path, arguments: tuple[str, ...]
@@ -191,7 +191,7 @@ async def test_a_command_that_is_told_so_neither_checks_nor_stores_nor_enqueues_
     assert await aside(count, database, "recurringtask") == 0
 
 
-@pytest.mark.only_on("postgres")
+@pytest.mark.usually_on("postgres")
 async def test_recurring_tasks_in_settings_replace_those_of_the_code(database: str, tmp_path: Path) -> None:
     options = """recurring_tasks=[Configuration.RecurringTask(
         key="listed", class_name="listing.tasks.add", schedule="@every 1", arguments={"args": [1], "kwargs": {"b": 2}},
@@ -217,7 +217,7 @@ async def add(a, b): ...
 # -- several projects, several versions -------------------------------------------------------------------------------
 
 
-@pytest.mark.only_on("postgres")
+@pytest.mark.usually_on("postgres")
 async def test_two_projects_on_one_database_leave_each_others_entries_alone(database: str, tmp_path: Path) -> None:
     for name in ("bakery", "cinema"):
         own, common = GOOD.format(key=name, name="own"), GOOD.format(key="common", name="common")
@@ -254,7 +254,7 @@ def _schedule_for(alias: str, path: str, key: str) -> None:
     assert store.run(add(store.sql, NewEntry(key, path, "@every 1", None, "none", "[1,[],{}]", None, None, "")))
 
 
-@pytest.mark.only_on("postgres")
+@pytest.mark.usually_on("postgres")
 async def test_an_old_version_undoes_nothing_that_a_newer_one_has_stored(database: str, tmp_path: Path) -> None:
     kept = GOOD.format(key="kept", name="kept")
     write(tmp_path / "old", "shop2", database, kept + GOOD.format(key="removed", name="removed"))

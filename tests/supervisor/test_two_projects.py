@@ -106,7 +106,7 @@ class Project:
         return sorted(f'"{self.name} {number}"' for number in range(COUNT) for _ in range(3))
 
 
-@pytest.mark.only_on("postgres")
+@pytest.mark.usually_on("postgres")
 async def test_each_project_runs_its_own_tasks_and_one_moves_those_of_both(database: str, tmp_path: Path) -> None:
     bakery = Project(tmp_path, "bakery", database, more=RECURRING)
     # Whoever only works leaves what is due, and the recurring tasks, to the other.

@@ -227,7 +227,7 @@ async def test_two_projects_on_one_database_leave_each_others_entries_alone(data
         await fires(database, "bakery")
         cinema = stack.enter_context(started(tmp_path / "cinema", "cinema", "--async"))
         # A key can be had once: who came later is told.
-        told = await prints(cinema, "'common' is not enqueued: another project")
+        told = await prints(cinema, "recurring task common was not enqueued: another project")
         assert "bakery.tasks.common" in told
         await fires(database, "cinema")
         await aside(_schedule_for, database, "bakery.tasks.own", "dynamic")

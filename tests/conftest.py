@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from tests.support.proxy import Proxy
 
 DATABASES = ("postgres", "mariadb", "sqlite")
+#: Parts of the suite that usually run on some databases only, and the files of them that always run on all. What the
+#: databases differ in is the store's, whose tests always run on all.
+USUALLY_ON = {
+    "hooks": ("postgres", "sqlite"),
+    "runtime": ("postgres", "sqlite"),
+    "seed": ("postgres",),
+    "supervisor": ("postgres", "sqlite"),
+}
+ALWAYS = {"test_worker.py", "test_maintenance.py", "test_outage.py", "test_limits.py", "test_scheduler.py"}
 _servers: dict[str, Postgres | MariaDB] = {}
 
 
@@ -109,9 +118,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _belongs(item: pytest.Item) -> bool:
     callspec = getattr(item, "callspec", None)
-    names = ["only_on"] if item.config.getoption("--everywhere") else ["only_on", "usually_on"]
-    markers = [marker for name in names if (marker := item.get_closest_marker(name)) is not None]
-    return callspec is None or all(callspec.params["database"] in marker.args for marker in markers)
+    if callspec is None:
+        return True
+    usually = not item.config.getoption("--everywhere")
+    names = ["only_on", "usually_on"] if usually else ["only_on"]
+    places = [marker.args for name in names if (marker := item.get_closest_marker(name)) is not None]
+    if usually and item.path.name not in ALWAYS and "database" in callspec.params:
+        places.append(USUALLY_ON.get(item.path.parent.name, DATABASES))
+    return all(callspec.params["database"] in place for place in places)
 
 
 @pytest.fixture(scope="session")
@@ -177,5 +191,6 @@ def behind(database: str, proxy: Proxy) -> Iterator[str]:
 
 
 @pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return "asyncio", {"debug": True}
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, object]]:
+    # Watching every step of a loop makes it much slower.
+    return "asyncio", {"debug": bool(request.config.getoption("--everywhere"))}

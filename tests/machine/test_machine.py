@@ -75,5 +75,5 @@ def test_the_machine_finds_a_mistake(database: str, mistake: str, monkeypatch: p
 
     with monkeypatch.context() as patched, pytest.raises(AssertionError):
         patched.setattr(SQLite, "say", say)
-        run(database, phases=[Phase.generate], report_multiple_bugs=False)
+        run(database, phases=[Phase.generate], report_multiple_bugs=False, max_examples=100)
     empty_tables(database)

@@ -199,9 +199,12 @@ def forks_and_terminates() -> int | None:
     ours, theirs = fork.Pipe()
     child = fork.Process(target=_say_and_sleep, args=(theirs,))
     child.start()
-    ours.recv()  # Python forgets a signal that comes before the fork is complete
-    child.terminate()
-    child.join(20)
+    ours.recv()
+    for _ in range(20):  # Python forgets a signal that comes before the fork is complete
+        child.terminate()
+        child.join(1)
+        if child.exitcode is not None:
+            break
     return child.exitcode
 
 

@@ -12,7 +12,7 @@ import django
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
 
     from tests.servers import MariaDB, Postgres
@@ -22,12 +22,15 @@ DATABASES = ("postgres", "mariadb", "sqlite")
 #: Parts of the suite that usually run on some databases only, and the files of them that always run on all. What the
 #: databases differ in is the store's, whose tests always run on all.
 USUALLY_ON = {
-    "hooks": ("postgres", "sqlite"),
+    "hooks": ("postgres",),
     "runtime": ("postgres", "sqlite"),
     "seed": ("postgres",),
-    "supervisor": ("postgres", "sqlite"),
+    "supervisor": ("postgres",),
 }
-ALWAYS = {"test_worker.py", "test_maintenance.py", "test_outage.py", "test_limits.py", "test_scheduler.py"}
+ALWAYS = {
+    *("test_worker.py", "test_maintenance.py", "test_outage.py", "test_limits.py", "test_scheduler.py"),
+    "test_supervisor.py",
+}
 _servers: dict[str, Postgres | MariaDB] = {}
 
 
@@ -118,14 +121,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _belongs(item: pytest.Item) -> bool:
     callspec = getattr(item, "callspec", None)
-    if callspec is None:
+    if callspec is None or "database" not in callspec.params:
         return True
-    usually = not item.config.getoption("--everywhere")
-    names = ["only_on", "usually_on"] if usually else ["only_on"]
-    places = [marker.args for name in names if (marker := item.get_closest_marker(name)) is not None]
-    if usually and item.path.name not in ALWAYS and "database" in callspec.params:
-        places.append(USUALLY_ON.get(item.path.parent.name, DATABASES))
-    return all(callspec.params["database"] in place for place in places)
+    places = _marked(item, "only_on") or DATABASES
+    if not item.config.getoption("--everywhere"):
+        always = item.path.name in ALWAYS
+        usual = _marked(item, "usually_on") or (
+            DATABASES if always else USUALLY_ON.get(item.path.parent.name, DATABASES)
+        )
+        places = [name for name in places if name in usual] or places
+    return callspec.params["database"] in places
+
+
+def _marked(item: pytest.Item, name: str) -> Sequence[str]:
+    marker = item.get_closest_marker(name)
+    return () if marker is None else marker.args
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from tests.support.tables import count, counts, query
 if TYPE_CHECKING:
     from steady_queue.compat import TaskResult
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres")]
 
 PAUSE = "INSERT INTO steady_queue_pause (queue_name, created_at) VALUES ('reports', '2030-01-01 00:00:00')"
 

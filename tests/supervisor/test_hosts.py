@@ -11,7 +11,7 @@ from tests.shop.tasks import add
 from tests.supervisor.processes import rows
 from tests.support.running import aside, values, worker
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres")]
 
 
 @pytest.mark.parametrize("name", ["José's laptop 😀", "a:b'\"%s\\;--", "x" * 300], ids=["letters", "signs", "length"])

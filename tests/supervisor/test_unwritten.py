@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.support.proxy import Proxy
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres")]
 
 
 @pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could go

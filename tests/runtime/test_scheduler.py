@@ -78,7 +78,7 @@ async def test_a_process_that_is_told_so_enqueues_nothing(
     static.add(recurrence("tick"))
     async with running(Options(workers=[Worker()], **options)) as process:
         assert process.services.schedulers == []
-        await asyncio.sleep(1.2)
+        await until(lambda: process.services.polled_ago() is not None)
     assert await aside(count, database, "recurringtask") == await aside(count, database, "job") == 0
 
 
@@ -140,11 +140,15 @@ async def test_dynamic_entries_come_change_and_go_while_it_runs(database: str) -
         await aschedule_recurring_task(tasks.rests, key="dynamic", every=SECOND, args=("second",), replace=True)
         await until(lambda: book.runs["second"] >= 1)
         await adisable_recurring_task("dynamic")
-        off = await aside(count, database, "recurringexecution")
-        await asyncio.sleep(1.5)
-        assert await aside(count, database, "recurringexecution") <= off + 1
+        of = RecurringExecution.objects.using(database).filter(task_key="dynamic")
+        off = await aside(of.count)
+        # Made after it was switched off: what it has shows for how long the other had nothing.
+        await aschedule_recurring_task(tasks.rests, key="sign", every=SECOND, args=("sign",))
+        await until(lambda: book.runs["sign"] >= 2)
+        assert await aside(of.count) <= off + 1
+        await aunschedule_recurring_task("sign")
         await aenable_recurring_task("dynamic")
-        await until(lambda: aside(lambda: count(database, "recurringexecution") >= off + 2))
+        await until(lambda: aside(lambda: of.count() >= off + 2))
         await aunschedule_recurring_task("dynamic")
     assert await aside(count, database, "recurringtask") == 0
     with pytest.raises(UnknownRecurringTask):

@@ -52,6 +52,8 @@ process_heartbeat_interval: timedelta = timedelta(seconds=60)
 process_alive_threshold: timedelta = timedelta(minutes=5)
 #: How long running tasks may go on after TERM.
 shutdown_timeout: timedelta = timedelta(seconds=5)
+#: How long an ORM call of an async task waits while other tasks hold all ORM threads with open transactions or cursors.
+orm_thread_timeout: timedelta = timedelta(seconds=60)
 #: Whether finished jobs stay in the database, for their results and the dashboard.
 preserve_finished_jobs: bool = True
 #: How long finished jobs are kept when they are preserved; None for ever.

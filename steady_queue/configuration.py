@@ -265,6 +265,7 @@ def problems(options: Options) -> Iterator[str]:
     yield from wrong
     yield from _interval("default_concurrency_control_period", steady_queue.default_concurrency_control_period)
     yield from _span("shutdown_timeout", steady_queue.shutdown_timeout)
+    yield from _interval("orm_thread_timeout", steady_queue.orm_thread_timeout)
     for what in ("clear_finished_jobs_after", "clear_failed_jobs_after"):
         if (span := getattr(steady_queue, what)) is not None:
             yield from _span(what, span, " or None")

@@ -9,6 +9,8 @@ SteadyQueueError
 ├── UnknownTaskError           a stored path names no registered task
 ├── UnknownRecurringTask       no recurring task has this key
 ├── JobIsRunning               the action is not possible while the job is claimed
+├── TransactionLeftOpen        a task ended with a transaction open, which was rolled back
+├── OrmThreadTimeout           an ORM call of an async task waited too long for a thread (also a TimeoutError)
 └── StoreError                 the database said no; classified by its error code, never by its text
     ├── StoreUnavailable       connection lost, refused, shutting down, busy: retry for ever, with back-off
     ├── StoreConflict          deadlock, serialization failure, lock timeout: retry at once, a few times
@@ -69,6 +71,20 @@ class UnknownRecurringTask(SteadyQueueError, LookupError):
 
 class JobIsRunning(SteadyQueueError, ValueError):
     """A claimed job cannot be discarded or retried."""
+
+
+class TransactionLeftOpen(SteadyQueueError):
+    """A task ended with a transaction open: it was rolled back, so what the task wrote there is lost."""
+
+    def __init__(self, database: str) -> None:
+        super().__init__(
+            f"the task ended with a transaction open on the database '{database}': it was rolled back."
+            " Leave every atomic block, and commit where autocommit is off"
+        )
+
+
+class OrmThreadTimeout(SteadyQueueError, TimeoutError):
+    """An ORM call waited too long for a thread, because other tasks held them all."""
 
 
 class StoreError(SteadyQueueError):

@@ -16,7 +16,7 @@ from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import close_old_connections
 
 from steady_queue import arguments
-from steady_queue.aio.lanes import LaneThread
+from steady_queue.aio.orm_threads import OrmThreads
 from steady_queue.aio.reports import report_of
 from steady_queue.events import RecurringFailed
 
@@ -56,9 +56,9 @@ class Elsewhere:
 
     async def run(self) -> None:
         number = await self._waiting.get()
-        thread = LaneThread("steady-queue-elsewhere")
+        threads = OrmThreads(1, events=self._events, name="steady-queue-elsewhere")
         try:
-            async with ThreadSensitiveContext(executor=thread):
+            async with ThreadSensitiveContext(executor=threads):
                 while True:
                     if (planned := self._kept.get(number)) is not None:
                         await self._hand_over(planned)
@@ -66,7 +66,7 @@ class Elsewhere:
                     self._waiting.task_done()
                     number = await self._waiting.get()
         finally:
-            thread.shutdown()
+            threads.shutdown()
 
     def allow(self, seconds: float) -> None:
         """A stop was asked for: what waits has so long, or less if less was said before."""

@@ -17,9 +17,10 @@ from django.utils import timezone, translation
 
 from steady_queue import arguments, results
 from steady_queue.aio.reports import report_of
-from steady_queue.aio.tidiness import tidy_connections
+from steady_queue.aio.tidiness import open_transaction, tidy_connections
 from steady_queue.compat import TaskContext, task_backends, task_finished, task_started
 from steady_queue.definition import lane_of
+from steady_queue.errors import TransactionLeftOpen
 from steady_queue.store.job import Lane
 from steady_queue.store.outcome import Failed, Finished
 from steady_queue.task_signals import asend, is_heard, send
@@ -27,6 +28,7 @@ from steady_queue.task_signals import asend, is_heard, send
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from steady_queue.aio.orm_threads import OrmSession
     from steady_queue.compat import BaseTaskBackend, Task, TaskResult
     from steady_queue.registry import Registry
     from steady_queue.store.job import Claim
@@ -42,8 +44,10 @@ class Executor:
         self.worker_id = worker_id
         self._senders: dict[str, type[BaseTaskBackend]] = {}
 
-    async def run_async(self, claim: Claim, was_stopped: Callable[[Claim], bool]) -> Ended:
-        """Await the task in the running loop; it must have been given a context of its own."""
+    async def run_async(
+        self, claim: Claim, was_stopped: Callable[[Claim], bool], session: OrmSession | None = None
+    ) -> Ended:
+        """Await the task in the running loop; it must have been given a context of its own, and its ORM session."""
         result: TaskResult[Any] | None = None
         try:
             task = self.registry.resolve(claim.task_path)
@@ -59,10 +63,14 @@ class Executor:
             is_async = lane_of(task.func) is Lane.ASYNC
             call = task.func if is_async else sync_to_async(_contained(task.func), thread_sensitive=True)
             value = await call(*args, **kwargs)
+            if session is not None and (alias := session.open_transaction) is not None:
+                raise TransactionLeftOpen(alias)
             ended: Ended = Finished(claim, None if value is None else arguments.dump_result(value))
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and was_stopped(claim):
                 raise
+            if session is not None:
+                await session.release_thread()  # what receivers of the signal write must not be rolled back with it
             result = result or self._result_of_failure(claim)
             ended = Failed(claim, report_of(error), is_logged=result is not None)
             # Inside the handler: the framework logs the exception that is being handled.
@@ -81,12 +89,15 @@ class Executor:
         """Call the task in this thread, with the database connections tidied before and after."""
         tidy_connections()
         try:
-            return self.run_here(claim)
+            return self.run_here(claim, left_open=open_transaction)
         finally:
             tidy_connections()
 
-    def run_here(self, claim: Claim) -> Ended:
-        """Call the task in this thread, on its connections as they are."""
+    def run_here(self, claim: Claim, *, left_open: Callable[[], str | None] = lambda: None) -> Ended:
+        """Call the task in this thread, on its connections as they are.
+
+        `left_open` names a database on which the task has left a transaction open.
+        """
         result: TaskResult[Any] | None = None
         try:
             task = self.registry.resolve(claim.task_path)
@@ -101,6 +112,8 @@ class Executor:
             is_async = lane_of(task.func) is Lane.ASYNC
             call: Callable[..., Any] = async_to_sync(task.func) if is_async else task.func
             value = call(*args, **kwargs)
+            if (alias := left_open()) is not None:
+                raise TransactionLeftOpen(alias)
             ended: Ended = Finished(claim, None if value is None else arguments.dump_result(value))
         except BaseException as error:
             result = result or self._result_of_failure(claim)

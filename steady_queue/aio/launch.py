@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from steady_queue.aio.child import Orders
-    from steady_queue.aio.lanes import OtherThreads
+    from steady_queue.aio.other_threads import OtherThreads
     from steady_queue.aio.process import Process
     from steady_queue.aio.supervisor import Supervisor
     from steady_queue.configuration import Options
@@ -172,7 +172,7 @@ def _told_by(told: Events) -> Callable[[str], object]:
 
 
 def _other_threads() -> OtherThreads:
-    from steady_queue.aio.lanes import OtherThreads
+    from steady_queue.aio.other_threads import OtherThreads
 
     threads = OtherThreads()
     asyncio.get_running_loop().set_default_executor(threads)

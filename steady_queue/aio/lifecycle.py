@@ -17,7 +17,7 @@ from anyio import CancelScope, current_time
 
 import steady_queue
 from steady_queue import events, hooks, signals
-from steady_queue.aio.lanes import OrmLanes
+from steady_queue.aio.orm_threads import OrmThreads
 from steady_queue.aio.reports import report_of
 from steady_queue.events.names import name_of
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from django.dispatch import Signal
 
-    from steady_queue.aio.lanes import OrmLane
     from steady_queue.events import Events
     from steady_queue.hooks import Actor, Moment
 
@@ -105,21 +104,20 @@ class Lifecycle:
         if not calls:
             return
         # A thread, and so database connections, of their own: a hook that hangs is in nobody's way.
-        lanes = OrmLanes(1)
-        await lanes.open()
-        lane, _ = lanes.enter()
+        threads = OrmThreads(1, events=self._events, name="steady-queue-hooks")
+        await threads.open()
         self._deadline = until
         try:
             for number, (where, call) in enumerate(calls):
                 with CancelScope(deadline=until()) as self._scope:
-                    await self._one(where, call, lane)
+                    await self._one(where, call, threads)
                 if self._scope.cancelled_caught:
                     left_out = f", and {len(calls) - number - 1} others were not called" if calls[number + 1 :] else ""
                     error = TimeoutError(f"it was not ready in time and is left behind{left_out}")
                     self._tell(where, error)
                     return
         finally:
-            lanes.close()
+            threads.shutdown()
 
     def _calls(
         self, moment: str | None, signal: Signal | None, fields: dict[str, Any]
@@ -146,26 +144,28 @@ class Lifecycle:
         for fault in signals.faults(signal, answers):
             self._events.tell(fault)
 
-    async def _one(self, where: str, call: Callable[[], Any], lane: OrmLane) -> None:
-        task = asyncio.get_running_loop().create_task(self._carried_out(call, lane), context=lane.context.copy())
+    async def _one(self, where: str, call: Callable[[], Any], threads: OrmThreads) -> None:
+        session, context = threads.begin(lambda: where)
+        task = asyncio.get_running_loop().create_task(self._carried_out(call, threads), context=context)
         self._begun.append(task)
         try:
             # Not awaited itself: one that ignores its cancellation would be waited for.
             await asyncio.wait([task])
         finally:
             task.cancel()
+            threads.end(session)
         # Whoever waits is still here: this was no cancellation of ours.
         error = asyncio.CancelledError("it has cancelled its own task") if task.cancelled() else task.result()
         if error is not None:
             self._tell(where, error)
 
-    async def _carried_out(self, call: Callable[[], Any], lane: OrmLane) -> BaseException | None:
+    async def _carried_out(self, call: Callable[[], Any], threads: OrmThreads) -> BaseException | None:
         """Call it, and return what it raised: some exceptions would end the loop."""
         try:
             if _is_async(call):
                 answer = call()
             else:
-                called: Future[tuple[Any, BaseException | None]] = lane.thread.submit(_attempted, call)
+                called: Future[tuple[Any, BaseException | None]] = threads.submit(_attempted, call)
                 self._begun.append(called)
                 answer, error = await asyncio.wrap_future(called)
                 if error is not None:

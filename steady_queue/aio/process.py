@@ -121,7 +121,7 @@ class Process:
         end_local = wake.listen_locally(self.alias, self.services.ring_from_anywhere)
         self.services.watchdog.start()
         try:
-            await self.services.lanes.open()
+            await self.services.orm_threads.open()
             async with create_task_group() as upkeep:
                 for companion in self.companions:
                     upkeep.start_soon(companion)

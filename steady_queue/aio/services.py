@@ -15,8 +15,8 @@ from steady_queue.aio.dispatcher import Dispatcher
 from steady_queue.aio.elsewhere import Elsewhere
 from steady_queue.aio.executor import Executor
 from steady_queue.aio.heartbeat import Heartbeat
-from steady_queue.aio.lanes import OrmLanes
 from steady_queue.aio.maintenance import Maintenance
+from steady_queue.aio.orm_threads import OrmThreads
 from steady_queue.aio.pace import LISTENING, Pace
 from steady_queue.aio.queues import QueuePlan
 from steady_queue.aio.scheduler import Scheduler
@@ -81,7 +81,8 @@ class Services:
 
     def _build(self, row: NewProcess) -> None:
         common: dict[str, Any] = {"clock": self.clock, "events": self.events, "outage": self.outage}
-        self.lanes = OrmLanes(max([worker.orm_lanes for worker in self.options.workers], default=1))
+        threads = max([worker.orm_lanes for worker in self.options.workers], default=1)
+        self.orm_threads = OrmThreads(threads, events=self.events)
         settling: dict[str, Any] = {"worker_id": self.row.name, "made_ready": self.made_ready, **common}
         self.settler = Settler(name="settler", driver=self.settling, **settling)
         self.limited_settler = Settler(name="limited settler", driver=self.upkeep, **settling)
@@ -157,7 +158,7 @@ class Services:
             coroutines=options.coroutines,
             threads=options.threads,
             executor=Executor(registry=registry, worker_id=self.row.name),
-            lanes=self.lanes,
+            orm_threads=self.orm_threads,
             ended=self._ended,
             freed=bell.ring,
         )
@@ -205,7 +206,7 @@ class Services:
     async def close(self) -> None:
         for worker in self.workers:
             worker.slots.close()
-        self.lanes.close()
+        self.orm_threads.shutdown()
         await self.connections.close()
 
     # -- what they ask of each other ----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.aio.executor import Executor
-    from steady_queue.aio.lanes import OrmLane, OrmLanes
+    from steady_queue.aio.orm_threads import OrmSession, OrmThreads
     from steady_queue.store.job import Claim
     from steady_queue.store.outcome import Outcome
 
@@ -32,10 +32,10 @@ MOST = 500
 
 @dataclass(slots=True)
 class Running:
-    """A job that runs now, or waits for a thread. Without an ORM lane it is in a thread, and cannot be stopped."""
+    """A job that runs now, or waits for a thread. Without an ORM session it is in a thread, and cannot be stopped."""
 
     claim: Claim
-    lane: OrmLane | None = None
+    session: OrmSession | None = None
     task: asyncio.Task[None] | None = None
     has_begun: bool = False
     #: Why it was asked to stop.
@@ -51,14 +51,14 @@ class Slots:
         coroutines: int,
         threads: int,
         executor: Executor,
-        lanes: OrmLanes,
+        orm_threads: OrmThreads,
         ended: Callable[[Outcome], None],
         freed: Callable[[], None],
     ) -> None:
         self._capacity: dict[int, int] = {Lane.ASYNC: coroutines, Lane.THREAD: threads}
         self._room = dict(self._capacity)
         self._executor = executor
-        self._lanes = lanes
+        self._orm_threads = orm_threads
         self._ended = ended
         self._freed = freed
         self._threads: Threads[Claim, Outcome] = Threads(
@@ -93,7 +93,7 @@ class Slots:
 
     @property
     def running_threads(self) -> int:
-        return sum(1 for running in self.running.values() if running.lane is None)
+        return sum(1 for running in self.running.values() if running.session is None)
 
     def start(self, claims: Iterable[Claim]) -> None:
         """Start jobs that were claimed for the room there is."""
@@ -106,9 +106,9 @@ class Slots:
             self.idle.clear()
             self._room[claim.lane] -= 1
             if claim.lane == Lane.ASYNC:
-                lane, context = self._lanes.enter()
-                running = self.running[claim.claim_id] = Running(claim, lane)
-                running.task = self._loop.create_task(self._run(running, lane), context=context)
+                session, context = self._orm_threads.begin(claim.label)
+                running = self.running[claim.claim_id] = Running(claim, session)
+                running.task = self._loop.create_task(self._run(running, session), context=context)
             else:
                 self.running[claim.claim_id] = Running(claim)
                 self._threads.submit(claim)
@@ -149,9 +149,9 @@ class Slots:
                 running.stopped = reason
                 running.task.cancel()
                 asked.append(running)
-                if running.lane is not None and not running.has_begun:
+                if running.session is not None and not running.has_begun:
                     # A coroutine that is cancelled before its first step is never entered.
-                    running.lane.left()
+                    self._orm_threads.end(running.session)
                     self._end(running.claim, Released(running.claim, reason))
         return asked
 
@@ -172,21 +172,21 @@ class Slots:
             self._patience.cancel()
         self._threads.close()
 
-    async def _run(self, running: Running, lane: OrmLane) -> None:
+    async def _run(self, running: Running, session: OrmSession) -> None:
         outcome: Outcome
         claim = running.claim
         running.has_begun = True
-        lane.entered()
         try:
-            outcome = await self._executor.run_async(claim, self.was_stopped)
+            outcome = await self._executor.run_async(claim, self.was_stopped, session)
         except asyncio.CancelledError:
-            # Only when it has really stopped may it run again.
-            await lane.really_stopped()
+            # Only when it has really stopped, and its transactions with it, may it run again.
+            await session.calls_ended()
+            await session.release_thread()
             outcome = Released(claim, running.stopped or "")
         except BaseException as error:
             # A fault of ours: whatever it is, the claim must not be left behind.
             outcome = Failed(claim, report_of(error))
-        lane.left()
+        self._orm_threads.end(session)
         self._end(claim, outcome)
 
     def _in_clean_context(self, claim: Claim) -> Outcome:

@@ -112,7 +112,7 @@ class Stopping:
         """Stop the jobs of claims that others have taken; threads too, if they took the process for dead."""
         reason = "its claim was taken back"
         asked = [running for slots in self._slots for running in slots.stop_async(reason, taken)]
-        threads = sum(running.lane is None and running.claim.claim_id in taken for running in self.running)
+        threads = sum(running.session is None and running.claim.claim_id in taken for running in self.running)
         if asked or (threads and buried):
             self._events.tell(events.ClaimsTaken(count=len(taken), threads=threads))
         self._leave_with(threads if buried else 0, asked)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from django.db import DatabaseError, InterfaceError, connections
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 def tidy_connections(*, close: bool = False) -> None:
@@ -13,7 +17,7 @@ def tidy_connections(*, close: bool = False) -> None:
         if connection.connection is None:
             continue
         if connection.in_atomic_block or not connection.autocommit:
-            _undo(connection.alias)
+            roll_back(connection)
         with suppress(DatabaseError, InterfaceError):
             if close:
                 connection.close()
@@ -21,13 +25,27 @@ def tidy_connections(*, close: bool = False) -> None:
                 connection.close_if_unusable_or_obsolete()
 
 
-def _undo(alias: str) -> None:
-    # The blocks that were left open cannot be left properly any more: begin anew with the next use.
-    connection = connections[alias]
+def open_transaction() -> str | None:
+    """The alias of a database on which this thread has a transaction open by mistake, if there is one."""
+    for connection in connections.all(initialized_only=True):
+        is_off = connection.connection is not None and connection.autocommit != connection.settings_dict["AUTOCOMMIT"]
+        if connection.in_atomic_block or is_off:
+            return connection.alias
+    return None
+
+
+def roll_back(connection: BaseDatabaseWrapper) -> None:
+    """Undo a transaction whose blocks cannot be left properly any more; the next use connects again."""
     connection.in_atomic_block = False
     connection.savepoint_ids = []
     connection.needs_rollback = False
     connection.run_on_commit = []
+    connection.atomic_blocks = []
+    if connection.closed_in_transaction:
+        connection.closed_in_transaction = False
+        connection.connection = None
+        return
     with suppress(DatabaseError, InterfaceError):
         connection.rollback()
-    connection.close()
+    with suppress(DatabaseError, InterfaceError):
+        connection.close()

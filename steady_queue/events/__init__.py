@@ -69,9 +69,11 @@ from steady_queue.events.trouble import (
     DatabaseLost,
     ListenerLost,
     LoopBlocked,
+    OrmCallsWaiting,
     OutcomesUnwritten,
     RuntimeFault,
     SlotsRepaired,
+    TransactionRolledBack,
     TrustLost,
 )
 
@@ -110,6 +112,7 @@ __all__ = [
     "ListenerLost",
     "LoopBlocked",
     "NobodyServes",
+    "OrmCallsWaiting",
     "OrphansFailed",
     "OutcomesUnwritten",
     "Polled",
@@ -137,6 +140,7 @@ __all__ = [
     "Subscription",
     "SupervisorStarted",
     "SupervisorStopped",
+    "TransactionRolledBack",
     "TrustLost",
     "UnhandledSignal",
     "log",

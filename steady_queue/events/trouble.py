@@ -75,6 +75,27 @@ class LoopBlocked(Event):
     where: str
 
 
+class OrmCallsWaiting(Event):
+    """An ORM call of an async task waits, because other tasks hold all threads with open transactions or cursors."""
+
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = (
+        "%(task)s has waited %(seconds).1f s for an ORM thread: held with an open transaction or cursor by %(holders)s"
+    )
+    task: str
+    seconds: float
+    holders: str
+
+
+class TransactionRolledBack(Event):
+    """A call that a task left behind opened a transaction after the task had ended."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "%(task)s had ended when it opened a transaction on '%(database)s': it was rolled back"
+    task: str
+    database: str
+
+
 class ListenerLost(Event):
     level: ClassVar[int] = logging.WARNING
     text: ClassVar[str] = "the listener for new tasks is silent (%(error)s): polling until it is replaced"

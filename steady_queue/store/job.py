@@ -81,6 +81,10 @@ class Claim(NamedTuple):
     started_at: datetime | None = None
     worker_ids: str | None = None
 
+    def label(self) -> str:
+        """The job's name in log lines and messages."""
+        return f"{self.task_path} {self.job_id}"
+
 
 class JobRecord(NamedTuple):
     """A job with all that is known of it, for results and people."""

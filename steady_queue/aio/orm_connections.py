@@ -1,0 +1,224 @@
+"""The database connections of one ORM thread: which of them a task must keep, and which must be replaced.
+
+After each call the thread looks at its connections. One with an open transaction or an open cursor belongs to the task
+that made the call. One on which an error occurred is tested, and closed if it is dead, so that the next call connects
+again. Before each call it is found out, without a query, whether the server has ended the connection meanwhile.
+
+Django announces each new connection of a thread, so the check reads a few attributes and asks Django for nothing.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import weakref
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from django.db import DatabaseError, InterfaceError
+from django.db.backends.signals import connection_created
+
+from steady_queue.aio.tidiness import roll_back
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+#: Seconds between two health checks of a connection whose database has CONN_HEALTH_CHECKS.
+HEALTH_CHECK_SECONDS = 1.0
+
+_thread = threading.local()
+
+
+class OrmConnections:
+    """The connections that were opened in this thread. Used by this thread only, but for `cursor_closed`."""
+
+    def __init__(self, *, cursor_closed: Callable[[], None]) -> None:
+        self._connections: list[_OrmConnection] = []
+        #: Called when a cursor was closed: in any thread, because the event loop or the garbage collector closes the
+        #: cursor of an iteration that is left early.
+        self._cursor_closed = cursor_closed
+
+    def watch(self) -> None:
+        """Learn of the connections that the running thread opens from now on."""
+        _thread.connections = self
+
+    def opened(self, wrapper: BaseDatabaseWrapper) -> None:
+        """Django has connected in this thread."""
+        self._connections = [known for known in self._connections if known.wrapper is not wrapper]
+        self._connections.append(_OrmConnection(wrapper, self._cursor_closed))
+
+    def open_transaction(self) -> str | None:
+        """The alias of a database with an open transaction, if there is one."""
+        return next((known.wrapper.alias for known in self._connections if known.is_in_transaction()), None)
+
+    def is_held(self) -> bool:
+        """Whether a transaction or a cursor is open. Asked after every call, so it must cost very little."""
+        for known in self._connections:
+            if known.is_in_transaction() or (known.cursors and known.has_open_cursor()):
+                return True
+        return False
+
+    def replace_broken(self) -> None:
+        """Close what an error has broken, and what is older than CONN_MAX_AGE. Called while nothing is held."""
+        for known in self._connections:
+            if known.wrapper.errors_occurred or known.expires:
+                known.close_if_broken_or_expired()
+
+    def replace_dead(self) -> None:
+        """Close what the server has ended since the last call. Called while nothing is held."""
+        for known in self._connections:
+            if known.poll is not None and known.wrapper.connection is not None and known.poll(0):
+                known.close_if_dead()
+            if known.wrapper.health_check_enabled:
+                known.renew_health_check()
+
+    def release(self) -> None:
+        """Roll back open transactions and close open cursors: their task has ended."""
+        for known in list(self._connections):
+            known.close_cursors()
+            if known.is_in_transaction():
+                roll_back(known.wrapper)
+
+    def close_unless_kept(self) -> None:
+        """No task uses the thread: close the connections that may not be kept (a CONN_MAX_AGE of 0) or cannot be."""
+        for known in self._connections:
+            with suppress(DatabaseError, InterfaceError):
+                known.wrapper.close_if_unusable_or_obsolete()
+        self._connections = [known for known in self._connections if known.wrapper.connection is not None]
+
+    def close(self) -> None:
+        for known in self._connections:
+            if known.is_in_transaction():
+                roll_back(known.wrapper)
+            with suppress(DatabaseError, InterfaceError):
+                known.wrapper.close()
+        self._connections = []
+
+
+class _OrmConnection:
+    """What is known of one connection since it was opened."""
+
+    def __init__(self, wrapper: BaseDatabaseWrapper, cursor_closed: Callable[[], None]) -> None:
+        self.wrapper: Any = wrapper  # its stubs do not know of health checks
+        self.cursors: set[weakref.ref[Any]] = set()
+        self.poll = _poll_of(wrapper.connection)
+        #: A maximum age of 0 means "until the task ends" to Django: `close_unless_kept` sees to that.
+        self.expires = bool(wrapper.settings_dict["CONN_MAX_AGE"])
+        self._has_raw_transaction = _raw_transaction_of(wrapper.connection)
+        self._cursor_closed = cursor_closed
+        self._checked_at = monotonic()
+        self._autocommit = bool(wrapper.settings_dict["AUTOCOMMIT"])
+        # The ORM reads large results through this method only. A cursor that it returned may outlive the call.
+        vars(wrapper)["chunked_cursor"] = self._chunked_cursor
+
+    def is_in_transaction(self) -> bool:
+        wrapper = self.wrapper
+        if wrapper.in_atomic_block:
+            return True
+        if wrapper.connection is None:
+            return False
+        # Where the settings switch autocommit off, that alone says nothing.
+        return (self._autocommit and not wrapper.autocommit) or self._has_raw_transaction()
+
+    def has_open_cursor(self) -> bool:
+        if self.wrapper.connection is None:
+            self.cursors.clear()
+        return bool(self.cursors)
+
+    def close_cursors(self) -> None:
+        for reference in list(self.cursors):
+            cursor = reference()
+            if cursor is not None:
+                with suppress(DatabaseError, InterfaceError):
+                    cursor.close()
+        self.cursors.clear()
+
+    def close_if_broken_or_expired(self) -> None:
+        wrapper = self.wrapper
+        if wrapper.connection is None:
+            return
+        if wrapper.errors_occurred:
+            if wrapper.is_usable():
+                wrapper.errors_occurred = False
+            else:
+                self._close()
+        elif wrapper.close_at is not None and monotonic() >= wrapper.close_at:
+            self._close()
+
+    def close_if_dead(self) -> None:
+        """The server has sent something although it was asked nothing: mostly that the connection has ended."""
+        if not self.wrapper.is_usable():
+            self._close()
+
+    def renew_health_check(self) -> None:
+        """Let Django check the connection before the next query, if it has not done so lately."""
+        now = monotonic()
+        if now - self._checked_at >= HEALTH_CHECK_SECONDS:
+            self._checked_at = now
+            self.wrapper.health_check_done = False
+
+    def _close(self) -> None:
+        self.poll = None
+        with suppress(DatabaseError, InterfaceError):
+            self.wrapper.close()
+
+    def _chunked_cursor(self) -> Any:
+        cursor: Any = type(self.wrapper).chunked_cursor(self.wrapper)
+        close = cursor.close
+        reference = weakref.ref(cursor, self._forget)
+
+        def close_and_forget() -> None:
+            try:
+                close()
+            finally:
+                self._forget(reference)
+
+        cursor.close = close_and_forget
+        self.cursors.add(reference)
+        return cursor
+
+    def _forget(self, reference: weakref.ref[Any]) -> None:
+        if reference in self.cursors:
+            self.cursors.discard(reference)
+            self._cursor_closed()
+
+
+def _poll_of(connection: Any) -> Callable[[int], list[tuple[int, int]]] | None:
+    """A function that tells without a query whether there is anything to read from the server, if it has a socket."""
+    try:
+        descriptor = connection.fileno()
+    except Exception:  # SQLite has none; each other driver has its own error for a connection that is closed already
+        return None
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN | select.POLLHUP | select.POLLERR)
+    return poll.poll
+
+
+def _raw_transaction_of(connection: Any) -> Callable[[], bool]:
+    """A function that tells whether the driver knows of a transaction that Django did not begin."""
+    if hasattr(connection, "pgconn"):  # psycopg 3; 0 is idle, 4 is a connection that is lost
+        return lambda: connection.pgconn.transaction_status not in (0, 4)
+    if hasattr(connection, "get_transaction_status"):  # psycopg 2
+        return lambda: connection.get_transaction_status() not in (0, 4)
+    if hasattr(connection, "in_transaction"):  # sqlite3
+        return partial(_is_sqlite_in_transaction, connection)
+    return lambda: False  # mysqlclient does not tell
+
+
+def _is_sqlite_in_transaction(connection: Any) -> bool:
+    with suppress(Exception):  # a connection that was closed without Django's knowledge
+        return bool(connection.in_transaction)
+    return False
+
+
+def _connected(sender: object, connection: BaseDatabaseWrapper, **kwargs: object) -> None:
+    connections: OrmConnections | None = getattr(_thread, "connections", None)
+    if connections is not None:
+        connections.opened(connection)
+
+
+connection_created.connect(_connected, dispatch_uid="steady_queue.orm_connections")

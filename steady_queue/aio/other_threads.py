@@ -1,0 +1,28 @@
+"""The threads of `asyncio.to_thread` and the like, which know the tasks whose calls they run."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from steady_queue.aio.orm_threads import current_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class OtherThreads(ThreadPoolExecutor):
+    """The event loop's default executor: it knows all calls under way, and so does the task that made each."""
+
+    def __init__(self) -> None:
+        super().__init__(thread_name_prefix="steady-queue-other")
+        self.calls: set[Future[Any]] = set()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = super().submit(fn, *args, **kwargs)
+        self.calls.add(future)
+        future.add_done_callback(self.calls.discard)
+        session = current_session()
+        if session is not None:
+            session.add_call(future)
+        return future

@@ -17,7 +17,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, InterfaceError, connections
 from django.db.backends.signals import connection_created
 
 from steady_queue.aio.tidiness import roll_back
@@ -45,11 +45,20 @@ class OrmConnections:
     def watch(self) -> None:
         """Learn of the connections that the running thread opens from now on."""
         _thread.connections = self
+        # Before they connect: the first use of a connection may be an iteration, whose cursor must be known.
+        for alias in connections:
+            with suppress(Exception):  # a database that cannot be used says so to the task that uses it
+                self._add(connections[alias])
 
     def opened(self, wrapper: BaseDatabaseWrapper) -> None:
         """Django has connected in this thread."""
-        self._connections = [known for known in self._connections if known.wrapper is not wrapper]
-        self._connections.append(_OrmConnection(wrapper, self._cursor_closed))
+        known = next((known for known in self._connections if known.wrapper is wrapper), None)
+        (known or self._add(wrapper)).connected()
+
+    def _add(self, wrapper: BaseDatabaseWrapper) -> _OrmConnection:
+        known = _OrmConnection(wrapper, self._cursor_closed)
+        self._connections.append(known)
+        return known
 
     def open_transaction(self) -> str | None:
         """The alias of a database with an open transaction, if there is one."""
@@ -71,10 +80,11 @@ class OrmConnections:
     def replace_dead(self) -> None:
         """Close what the server has ended since the last call. Called while nothing is held."""
         for known in self._connections:
-            if known.poll is not None and known.wrapper.connection is not None and known.poll(0):
-                known.close_if_dead()
-            if known.wrapper.health_check_enabled:
-                known.renew_health_check()
+            if known.wrapper.connection is not None:
+                if known.poll is not None and known.poll(0):
+                    known.close_if_dead()
+                if known.wrapper.health_check_enabled:
+                    known.renew_health_check()
 
     def release(self) -> None:
         """Roll back open transactions and close open cursors: their task has ended."""
@@ -88,7 +98,6 @@ class OrmConnections:
         for known in self._connections:
             with suppress(DatabaseError, InterfaceError):
                 known.wrapper.close_if_unusable_or_obsolete()
-        self._connections = [known for known in self._connections if known.wrapper.connection is not None]
 
     def close(self) -> None:
         for known in self._connections:
@@ -96,24 +105,27 @@ class OrmConnections:
                 roll_back(known.wrapper)
             with suppress(DatabaseError, InterfaceError):
                 known.wrapper.close()
-        self._connections = []
 
 
 class _OrmConnection:
-    """What is known of one connection since it was opened."""
+    """What is known of one connection of the thread, open or not."""
 
     def __init__(self, wrapper: BaseDatabaseWrapper, cursor_closed: Callable[[], None]) -> None:
         self.wrapper: Any = wrapper  # its stubs do not know of health checks
         self.cursors: set[weakref.ref[Any]] = set()
-        self.poll = _poll_of(wrapper.connection)
         #: A maximum age of 0 means "until the task ends" to Django: `close_unless_kept` sees to that.
         self.expires = bool(wrapper.settings_dict["CONN_MAX_AGE"])
-        self._has_raw_transaction = _raw_transaction_of(wrapper.connection)
         self._cursor_closed = cursor_closed
-        self._checked_at = monotonic()
         self._autocommit = bool(wrapper.settings_dict["AUTOCOMMIT"])
         # The ORM reads large results through this method only. A cursor that it returned may outlive the call.
         vars(wrapper)["chunked_cursor"] = self._chunked_cursor
+        self.connected()
+
+    def connected(self) -> None:
+        """The connection was opened, perhaps anew."""
+        self.poll = _poll_of(self.wrapper.connection)
+        self._has_raw_transaction = _raw_transaction_of(self.wrapper.connection)
+        self._checked_at = monotonic()
 
     def is_in_transaction(self) -> bool:
         wrapper = self.wrapper
@@ -216,9 +228,9 @@ def _is_sqlite_in_transaction(connection: Any) -> bool:
 
 
 def _connected(sender: object, connection: BaseDatabaseWrapper, **kwargs: object) -> None:
-    connections: OrmConnections | None = getattr(_thread, "connections", None)
-    if connections is not None:
-        connections.opened(connection)
+    known: OrmConnections | None = getattr(_thread, "connections", None)
+    if known is not None:
+        known.opened(connection)
 
 
 connection_created.connect(_connected, dispatch_uid="steady_queue.orm_connections")

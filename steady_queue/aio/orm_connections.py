@@ -145,7 +145,7 @@ class _OrmConnection:
         for reference in list(self.cursors):
             cursor = reference()
             if cursor is not None:
-                with suppress(DatabaseError, InterfaceError):
+                with suppress(Exception):  # of the driver: the connection may be gone
                     cursor.close()
         self.cursors.clear()
 
@@ -184,10 +184,11 @@ class _OrmConnection:
         reference = weakref.ref(cursor, self._forget)
 
         def close_and_forget() -> None:
-            try:
-                close()
-            finally:
-                self._forget(reference)
+            if reference in self.cursors:  # an abandoned iteration closes it once more, when the connection may be gone
+                try:
+                    close()
+                finally:
+                    self._forget(reference)
 
         cursor.close = close_and_forget
         self.cursors.add(reference)

@@ -17,7 +17,7 @@ from django.utils import timezone, translation
 
 from steady_queue import arguments, results
 from steady_queue.aio.reports import report_of
-from steady_queue.aio.tidiness import open_transaction, tidy_connections
+from steady_queue.aio.thread_connections import thread_connections
 from steady_queue.compat import TaskContext, task_backends, task_finished, task_started
 from steady_queue.definition import lane_of
 from steady_queue.errors import TransactionLeftOpen
@@ -87,11 +87,14 @@ class Executor:
 
     def run_sync(self, claim: Claim) -> Ended:
         """Call the task in this thread, with the database connections tidied before and after."""
-        tidy_connections()
+        connections = thread_connections()
+        connections.close_unless_kept()
+        connections.replace_dead()
         try:
-            return self.run_here(claim, left_open=open_transaction)
+            return self.run_here(claim, left_open=connections.open_transaction)
         finally:
-            tidy_connections()
+            connections.release()
+            connections.close_unless_kept()
 
     def run_here(self, claim: Claim, *, left_open: Callable[[], str | None] = lambda: None) -> Ended:
         """Call the task in this thread, on its connections as they are.

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from asgiref.sync import ThreadSensitiveContext
 
 import steady_queue
-from steady_queue.aio.orm_connections import OrmConnections
+from steady_queue.aio.thread_connections import ThreadConnections
 from steady_queue.errors import OrmThreadTimeout
 from steady_queue.events import OrmCallsWaiting, TransactionRolledBack
 
@@ -38,7 +38,7 @@ REPORT_SECONDS = 1.0
 
 
 class OrmSession:
-    """One task that uses the threads: its thread, its calls under way, and whether it has ended."""
+    """One task that may use the threads: its thread, its calls under way, and whether it has ended."""
 
     __slots__ = ("calls", "has_ended", "name", "pool", "thread")
 
@@ -47,7 +47,8 @@ class OrmSession:
         self.pool = pool
         #: Changed by its thread only, or while its calls wait.
         self.thread = thread
-        self.calls: set[Future[Any]] = set()
+        #: None before the first call: most tasks make none, and pay nothing for it.
+        self.calls: set[Future[Any]] | None = None
         self.has_ended = False
 
     @property
@@ -61,13 +62,17 @@ class OrmSession:
         return self.thread.connections.open_transaction() if self.is_holder else None
 
     def add_call(self, future: Future[Any]) -> None:
+        if self.calls is None:
+            self.calls = set()
+            if not self.has_ended:
+                self.thread.sessions.add(self)
         self.calls.add(future)
         future.add_done_callback(self.calls.discard)
 
     async def calls_ended(self) -> None:
         """Wait for the calls that the task, cancelled meanwhile, has left behind in threads."""
         # A task that its process has abandoned is not waited for any longer.
-        while not self.pool.is_closed and (calls := list(self.calls)):
+        while not self.pool.is_closed and (calls := list(self.calls or ())):
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([asyncio.wrap_future(future) for future in calls])
 
@@ -107,7 +112,7 @@ class OrmThread:
     """
 
     def __init__(self, name: str, pool: OrmThreads) -> None:
-        self.connections = OrmConnections(cursor_closed=self._cursor_closed)
+        self.connections = ThreadConnections(cursor_closed=self._cursor_closed)
         self.holder: OrmSession | None = None
         self.sessions: set[OrmSession] = set()
         self.is_used = False
@@ -244,14 +249,16 @@ class OrmThreads(Executor):
             others = (self.threads[(self._next + step) % count] for step in range(1, count))
             thread = next((other for other in others if other.holder is None), thread)
         session = OrmSession(name, self, thread)
-        thread.sessions.add(session)
         context = self.context.copy()
         context.run(_session.set, session)
         return session, context
 
     def end(self, session: OrmSession) -> None:
         """The task of this session has ended."""
-        with self.lock:
+        if session.calls is None:
+            session.has_ended = True
+            return
+        with self.lock:  # a call that the task has left behind may be moved to another thread just now
             session.has_ended = True
             thread = session.thread
             thread.sessions.discard(session)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from steady_queue.aio.reports import report, report_of
+from steady_queue.aio.thread_connections import thread_connections
 from steady_queue.aio.threads import Threads
-from steady_queue.aio.tidiness import tidy_connections
 from steady_queue.errors import ConfigurationError
 from steady_queue.store.job import Lane
 from steady_queue.store.outcome import Failed, Released
@@ -62,7 +61,7 @@ class Slots:
         self._ended = ended
         self._freed = freed
         self._threads: Threads[Claim, Outcome] = Threads(
-            threads, self._in_clean_context, self._thread_ended, leave=partial(tidy_connections, close=True)
+            threads, self._in_clean_context, self._thread_ended, leave=lambda: thread_connections().close()
         )
         self._loop = asyncio.get_running_loop()
         self._patience: asyncio.TimerHandle | None = None

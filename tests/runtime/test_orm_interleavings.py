@@ -18,8 +18,8 @@ from django.db import DatabaseError, Error, InterfaceError, connections, transac
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from steady_queue.aio.orm_connections import OrmConnections
 from steady_queue.aio.orm_threads import OrmThreads
+from steady_queue.aio.thread_connections import ThreadConnections
 from steady_queue.events import Events
 from tests.runtime.orm_tasks import backend_id
 from tests.shop.models import Customer
@@ -271,9 +271,9 @@ async def _play(alias: str, threads: int, scripts: list[list[str]], order: list[
 def test_a_thread_that_looked_after_its_connections_less_well_would_be_found_out(
     database: str, mistake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(OrmConnections, mistake, lambda self: False)
+    monkeypatch.setattr(ThreadConnections, mistake, lambda self: False)
     if mistake == "replace_broken":  # the other way to notice a dead connection
-        monkeypatch.setattr(OrmConnections, "replace_dead", lambda self: None)
+        monkeypatch.setattr(ThreadConnections, "replace_dead", lambda self: None)
 
     @settings(chosen, max_examples=300)
     @given(scripts=some_scripts([*STEPS, "end a connection"]), order=orders)

@@ -1,10 +1,11 @@
-"""The database connections of one ORM thread: which of them a task must keep, and which must be replaced.
+"""The database connections that tasks use in one thread: which a task must keep, and which must be replaced.
 
-After each call the thread looks at its connections. One with an open transaction or an open cursor belongs to the task
-that made the call. One on which an error occurred is tested, and closed if it is dead, so that the next call connects
-again. Before each call it is found out, without a query, whether the server has ended the connection meanwhile.
+A connection with an open transaction or an open cursor belongs to the task that opened it. One on which an error
+occurred is tested, and closed if it is dead, so that the next use connects again. Between two calls it is found out,
+without a query, whether the server has ended a connection.
 
-Django announces each new connection of a thread, so the check reads a few attributes and asks Django for nothing.
+Django announces each connection that a thread opens. So to look at them costs a few attributes; to ask Django for all
+connections of the thread takes longer than a small task.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from typing import TYPE_CHECKING, Any
 from django.db import DatabaseError, InterfaceError, connections
 from django.db.backends.signals import connection_created
 
-from steady_queue.aio.tidiness import roll_back
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,17 +32,26 @@ HEALTH_CHECK_SECONDS = 1.0
 _thread = threading.local()
 
 
-class OrmConnections:
-    """The connections that were opened in this thread. Used by this thread only, but for `cursor_closed`."""
+def thread_connections() -> ThreadConnections:
+    """The connections of the running thread."""
+    known: ThreadConnections | None = getattr(_thread, "connections", None)
+    if known is None:
+        known = ThreadConnections()
+        known.watch()
+    return known
 
-    def __init__(self, *, cursor_closed: Callable[[], None]) -> None:
-        self._connections: list[_OrmConnection] = []
+
+class ThreadConnections:
+    """The connections of one thread, and used by it alone, but for `cursor_closed`."""
+
+    def __init__(self, *, cursor_closed: Callable[[], None] = lambda: None) -> None:
+        self._connections: list[_Connection] = []
         #: Called when a cursor was closed: in any thread, because the event loop or the garbage collector closes the
         #: cursor of an iteration that is left early.
         self._cursor_closed = cursor_closed
 
     def watch(self) -> None:
-        """Learn of the connections that the running thread opens from now on."""
+        """Learn of the connections that the running thread has, and of those that it opens from now on."""
         _thread.connections = self
         # Before they connect: the first use of a connection may be an iteration, whose cursor must be known.
         for alias in connections:
@@ -55,14 +63,9 @@ class OrmConnections:
         known = next((known for known in self._connections if known.wrapper is wrapper), None)
         (known or self._add(wrapper)).connected()
 
-    def _add(self, wrapper: BaseDatabaseWrapper) -> _OrmConnection:
-        known = _OrmConnection(wrapper, self._cursor_closed)
-        self._connections.append(known)
-        return known
-
     def open_transaction(self) -> str | None:
-        """The alias of a database with an open transaction, if there is one."""
-        return next((known.wrapper.alias for known in self._connections if known.is_in_transaction()), None)
+        """The alias of a database on which a transaction is open, and should not be when a task ends."""
+        return next((known.wrapper.alias for known in self._connections if known.has_open_transaction()), None)
 
     def is_held(self) -> bool:
         """Whether a transaction or a cursor is open. Asked after every call, so it must cost very little."""
@@ -88,26 +91,35 @@ class OrmConnections:
 
     def release(self) -> None:
         """Roll back open transactions and close open cursors: their task has ended."""
-        for known in list(self._connections):
-            known.close_cursors()
+        for known in self._connections:
+            if known.cursors:
+                known.close_cursors()
             if known.is_in_transaction():
                 roll_back(known.wrapper)
 
     def close_unless_kept(self) -> None:
         """No task uses the thread: close the connections that may not be kept (a CONN_MAX_AGE of 0) or cannot be."""
         for known in self._connections:
-            with suppress(DatabaseError, InterfaceError):
-                known.wrapper.close_if_unusable_or_obsolete()
+            if known.wrapper.connection is not None:
+                with suppress(DatabaseError, InterfaceError):
+                    known.wrapper.close_if_unusable_or_obsolete()
+        if any(known.is_over for known in self._connections):
+            self._connections = [known for known in self._connections if not known.is_over]
 
     def close(self) -> None:
+        """Close all connections: the thread ends."""
+        self.release()
         for known in self._connections:
-            if known.is_in_transaction():
-                roll_back(known.wrapper)
             with suppress(DatabaseError, InterfaceError):
                 known.wrapper.close()
 
+    def _add(self, wrapper: BaseDatabaseWrapper) -> _Connection:
+        known = _Connection(wrapper, self._cursor_closed)
+        self._connections.append(known)
+        return known
 
-class _OrmConnection:
+
+class _Connection:
     """What is known of one connection of the thread, open or not."""
 
     def __init__(self, wrapper: BaseDatabaseWrapper, cursor_closed: Callable[[], None]) -> None:
@@ -115,8 +127,9 @@ class _OrmConnection:
         self.cursors: set[weakref.ref[Any]] = set()
         #: A maximum age of 0 means "until the task ends" to Django: `close_unless_kept` sees to that.
         self.expires = bool(wrapper.settings_dict["CONN_MAX_AGE"])
+        self._is_djangos_own = wrapper.alias in connections and connections[wrapper.alias] is wrapper
         self._cursor_closed = cursor_closed
-        self._autocommit = bool(wrapper.settings_dict["AUTOCOMMIT"])
+        self._is_autocommit_usual = bool(wrapper.settings_dict["AUTOCOMMIT"])
         # The ORM reads large results through this method only. A cursor that it returned may outlive the call.
         vars(wrapper)["chunked_cursor"] = self._chunked_cursor
         self.connected()
@@ -124,8 +137,13 @@ class _OrmConnection:
     def connected(self) -> None:
         """The connection was opened, perhaps anew."""
         self.poll = _poll_of(self.wrapper.connection)
-        self._has_raw_transaction = _raw_transaction_of(self.wrapper.connection)
+        self._driver_is_in_transaction = _transaction_state_of(self.wrapper.connection)
         self._checked_at = monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was closed and will not be opened again: a task made it, with `connection.copy()` for example."""
+        return not self._is_djangos_own and self.wrapper.connection is None
 
     def is_in_transaction(self) -> bool:
         wrapper = self.wrapper
@@ -133,8 +151,15 @@ class _OrmConnection:
             return True
         if wrapper.connection is None:
             return False
+        state = self._driver_is_in_transaction
+        if wrapper.autocommit:
+            return state is not None and state()  # begun by hand
         # Where the settings switch autocommit off, that alone says nothing.
-        return (self._autocommit and not wrapper.autocommit) or self._has_raw_transaction()
+        return self._is_autocommit_usual or state is None or state()
+
+    def has_open_transaction(self) -> bool:
+        """Whether a task that ends now has forgotten it. Where autocommit is never on, Django itself rolls back."""
+        return self.wrapper.in_atomic_block or (self._is_autocommit_usual and self.is_in_transaction())
 
     def has_open_cursor(self) -> bool:
         if self.wrapper.connection is None:
@@ -174,7 +199,6 @@ class _OrmConnection:
             self.wrapper.health_check_done = False
 
     def _close(self) -> None:
-        self.poll = None
         with suppress(DatabaseError, InterfaceError):
             self.wrapper.close()
 
@@ -200,6 +224,23 @@ class _OrmConnection:
             self._cursor_closed()
 
 
+def roll_back(wrapper: Any) -> None:
+    """Undo a transaction whose blocks cannot be left properly any more; the next use connects again."""
+    wrapper.in_atomic_block = False
+    wrapper.savepoint_ids = []
+    wrapper.needs_rollback = False
+    wrapper.run_on_commit = []
+    wrapper.atomic_blocks = []
+    if wrapper.closed_in_transaction:
+        wrapper.closed_in_transaction = False
+        wrapper.connection = None
+        return
+    with suppress(DatabaseError, InterfaceError):
+        wrapper.rollback()
+    with suppress(DatabaseError, InterfaceError):
+        wrapper.close()
+
+
 def _poll_of(connection: Any) -> Callable[[int], list[tuple[int, int]]] | None:
     """A function that tells without a query whether there is anything to read from the server, if it has a socket."""
     try:
@@ -211,15 +252,15 @@ def _poll_of(connection: Any) -> Callable[[int], list[tuple[int, int]]] | None:
     return poll.poll
 
 
-def _raw_transaction_of(connection: Any) -> Callable[[], bool]:
-    """A function that tells whether the driver knows of a transaction that Django did not begin."""
+def _transaction_state_of(connection: Any) -> Callable[[], bool] | None:
+    """A function that tells whether the driver is in a transaction, also one that Django did not begin."""
     if hasattr(connection, "pgconn"):  # psycopg 3; 0 is idle, 4 is a connection that is lost
         return lambda: connection.pgconn.transaction_status not in (0, 4)
     if hasattr(connection, "get_transaction_status"):  # psycopg 2
         return lambda: connection.get_transaction_status() not in (0, 4)
-    if hasattr(connection, "in_transaction"):  # sqlite3
+    if hasattr(connection, "in_transaction"):
         return partial(_is_sqlite_in_transaction, connection)
-    return lambda: False  # mysqlclient does not tell
+    return None  # mysqlclient does not tell
 
 
 def _is_sqlite_in_transaction(connection: Any) -> bool:
@@ -229,9 +270,9 @@ def _is_sqlite_in_transaction(connection: Any) -> bool:
 
 
 def _connected(sender: object, connection: BaseDatabaseWrapper, **kwargs: object) -> None:
-    known: OrmConnections | None = getattr(_thread, "connections", None)
+    known: ThreadConnections | None = getattr(_thread, "connections", None)
     if known is not None:
         known.opened(connection)
 
 
-connection_created.connect(_connected, dispatch_uid="steady_queue.orm_connections")
+connection_created.connect(_connected, dispatch_uid="steady_queue.thread_connections")

@@ -93,10 +93,10 @@ def _entry(backend: SteadyQueueBackend) -> Iterator[CheckMessage]:
         return
     for name in queues:
         reason = unstorable(name, NAME_LENGTH) if isinstance(name, str) else "must be a text"
-        if reason or not name.strip() or no_queue(name):
+        if reason or no_queue(name):
             yield Error(
                 f"{where}['QUEUES'] has a name that cannot be one: {name!r}.",
-                hint=f"A name is a text of at most {NAME_LENGTH} characters without a star, or blanks around it.",
+                hint=f"A name is a text of 1 to {NAME_LENGTH} characters without a star, or blanks around it.",
                 id="steady_queue.E009",
             )
 

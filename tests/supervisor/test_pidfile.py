@@ -137,7 +137,8 @@ def test_where_it_cannot_be_written_that_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["garbage", "-1", "12 34", "9" * 40, "\x00\xff", "1\n2\n", "PASSWORD = 'secret'\n", " " * 100, "4711\n" * 20]
+    "text",
+    ["garbage", "-1", "12 34", "9" * 40, "\x00\xff", "1\n2\n", "PASSWORD = 'secret'\n", " " * 100, "4711\n" * 20],
 )
 def test_a_file_that_is_no_pidfile_is_refused_and_kept(tmp_path: Path, text: str) -> None:
     file = tmp_path / "settings.py"
@@ -153,7 +154,10 @@ def test_a_symbolic_link_is_not_followed(tmp_path: Path, text: str | None) -> No
     if text is not None:
         target.write_text(text)
     file.symlink_to(target)
-    with pytest.raises(ConfigurationError, match=refusal(file, "is a symbolic link, which is not followed")), held(file):
+    with (
+        pytest.raises(ConfigurationError, match=refusal(file, "is a symbolic link, which is not followed")),
+        held(file),
+    ):
         raise AssertionError
     assert file.is_symlink()
     assert (target.read_text() if target.exists() else None) == text

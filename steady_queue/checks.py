@@ -14,6 +14,7 @@ from steady_queue import wake
 from steady_queue.compat import FRAMEWORK, NATIVE, task_backends
 from steady_queue.databases import parameters, queue_alias
 from steady_queue.errors import ConfigurationError
+from steady_queue.store.charset import UTF8
 from steady_queue.store.limits import NAME_LENGTH, no_queue, unstorable
 
 if TYPE_CHECKING:
@@ -219,6 +220,14 @@ def _mysql(alias: str) -> Iterator[CheckMessage]:
             "the async driver for TCP.",
             hint="Set HOST to '127.0.0.1', or to the path of the socket.",
             id="steady_queue.W004",
+        )
+    charset = connections[alias].get_connection_params().get("charset", UTF8)
+    if charset != UTF8:
+        yield Warning(
+            f"Django connects to the database {alias!r} with the character set {charset!r}: names with characters "
+            "outside of it cannot be enqueued, and such characters of an error cannot be read.",
+            hint=f"Set DATABASES[{alias!r}]['OPTIONS']['charset'] = {UTF8!r}, or leave it out.",
+            id="steady_queue.W012",
         )
 
 

@@ -92,6 +92,8 @@ class Dialect:
     server_version = "SELECT version()"
     #: Asks whether the database has the table of a bound name.
     has_table = "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = ?"
+    #: Asks for table, name, character set and collation of the queue's text columns, where they may differ.
+    text_columns = ""
     #: Asks for a number that changes with other connections' writes, where there is one.
     change_marker = ""
 

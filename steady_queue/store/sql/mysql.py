@@ -41,6 +41,10 @@ class MySQL(Dialect):
     blocked_by_key = "steady_queue_blockedexecution FORCE INDEX (sq_blocked_by_key)"
     scheduled_due = "steady_queue_scheduledexecution FORCE INDEX (sq_scheduled_due)"
 
+    text_columns = (
+        "SELECT table_name, column_name, character_set_name, collation_name FROM information_schema.columns"
+        " WHERE table_schema = database() AND LEFT(table_name, 13) = 'steady_queue_' AND collation_name IS NOT NULL"
+    )
     blocked_keys = (
         "SELECT DISTINCT concurrency_key FROM steady_queue_blockedexecution FORCE INDEX (sq_blocked_by_key)"
         " WHERE concurrency_key > ? ORDER BY concurrency_key LIMIT ?"

@@ -106,8 +106,8 @@ class Dialect:
         """The queues that are not paused, with each lane that they have ready jobs for; a NULL when any is paused."""
         raise NotImplementedError
 
-    def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
-        """Hold these lock ids, given ascending, until the transaction ends."""
+    def lock_keys(self, lock_ids: Sequence[int], wait_seconds: int | None = None) -> Flow[None]:
+        """Hold these lock ids, given ascending, until the transaction ends; fail when one is not free in time."""
         raise NotImplementedError
 
     def first_blocked(self, wants: Mapping[str, int]) -> Flow[list[tuple[str, UUID]]]:

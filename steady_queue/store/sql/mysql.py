@@ -60,9 +60,10 @@ class MySQL(Dialect):
             return Statement(_take(taken[1], taken[2], taken[3], taken[5], len(ids)), ids, returns)
         return super().say(_by_primary_key(text), *params, returns=returns)
 
-    def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
+    def lock_keys(self, lock_ids: Sequence[int], wait_seconds: int | None = None) -> Flow[None]:
         text = "SELECT id FROM steady_queue_lockbucket WHERE id IN ?* ORDER BY id FOR UPDATE"
-        rows = yield replace(self.say(text, list(lock_ids), returns="."), holds_keys=True)
+        lock = replace(self.say(text, list(lock_ids), returns="."), holds_keys=True)
+        rows = yield lock if wait_seconds is None else replace(lock, text=_waiting(lock.text, wait_seconds))
         missing = set(lock_ids) - {row[0] for row in rows}
         if missing:
             # Somebody emptied the table (Django's flush does): without its row a key would not be locked at all.
@@ -181,6 +182,13 @@ def check_size(params: Sequence[Any], packet: int) -> None:
         size += len(plain.encode("utf-8", "replace")) + sum(map(plain.count, _ESCAPED))
     if size >= packet:
         raise StoreDataError(f"{size:,} bytes do not fit into a packet of the server ({packet:,})", code="1153")
+
+
+@lru_cache(maxsize=512)
+def _waiting(text: str, seconds: int) -> str:
+    """A locking read that waits so long for locks: MySQL takes it from a hint, MariaDB from a comment that it executes."""
+    hinted = text.replace("SELECT ", f"SELECT /*+ SET_VAR(innodb_lock_wait_timeout = {seconds:d}) */ ", 1)
+    return f"{hinted} /*M! WAIT {seconds:d} */"
 
 
 @lru_cache(maxsize=512)

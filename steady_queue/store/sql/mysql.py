@@ -186,7 +186,7 @@ def check_size(params: Sequence[Any], packet: int) -> None:
 
 @lru_cache(maxsize=512)
 def _waiting(text: str, seconds: int) -> str:
-    """A locking read that waits so long for locks: MySQL takes it from a hint, MariaDB from a comment that it executes."""
+    """A locking read that waits so long for locks: a hint tells MySQL, a comment that is executed tells MariaDB."""
     hinted = text.replace("SELECT ", f"SELECT /*+ SET_VAR(innodb_lock_wait_timeout = {seconds:d}) */ ", 1)
     return f"{hinted} /*M! WAIT {seconds:d} */"
 

@@ -59,6 +59,9 @@ class SteadyQueueBackend(BaseTaskBackend):
     # -- enqueue ------------------------------------------------------------------------------------------------------
 
     def validate_task(self, task: Task[..., Any]) -> None:
+        # Before the framework's own rules, whose message for such a name does not tell which argument it is.
+        if isinstance(task.queue_name, str) and (reason := no_queue(task.queue_name)):
+            raise InvalidTask(f"queue_name: the queue {task.queue_name!r} {reason}")
         examined = (task.func, task.takes_context)
         try:
             if examined not in _examined:
@@ -73,8 +76,6 @@ class SteadyQueueBackend(BaseTaskBackend):
                 raise InvalidTask(f"the {what} must be a text, not {name!r}")
             if reason := unstorable(name, NAME_LENGTH):
                 raise InvalidTask(f"the {what} {reason}")
-        if reason := no_queue(task.queue_name):
-            raise InvalidTask(f"the queue {task.queue_name!r} {reason}")
 
     def _validate_options(self, task: Task[..., Any]) -> None:
         """The framework's rules for what may change between two enqueues of the same function."""

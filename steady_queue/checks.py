@@ -14,6 +14,7 @@ from steady_queue import wake
 from steady_queue.compat import FRAMEWORK, NATIVE, task_backends
 from steady_queue.databases import parameters, queue_alias
 from steady_queue.errors import ConfigurationError
+from steady_queue.store.charset import UTF8
 from steady_queue.store.limits import NAME_LENGTH, no_queue, unstorable
 
 if TYPE_CHECKING:
@@ -93,10 +94,10 @@ def _entry(backend: SteadyQueueBackend) -> Iterator[CheckMessage]:
         return
     for name in queues:
         reason = unstorable(name, NAME_LENGTH) if isinstance(name, str) else "must be a text"
-        if reason or not name.strip() or no_queue(name):
+        if reason or no_queue(name):
             yield Error(
                 f"{where}['QUEUES'] has a name that cannot be one: {name!r}.",
-                hint=f"A name is a text of at most {NAME_LENGTH} characters without a star, or blanks around it.",
+                hint=f"A name is a text of 1 to {NAME_LENGTH} characters without a star, or blanks around it.",
                 id="steady_queue.E009",
             )
 
@@ -219,6 +220,14 @@ def _mysql(alias: str) -> Iterator[CheckMessage]:
             "the async driver for TCP.",
             hint="Set HOST to '127.0.0.1', or to the path of the socket.",
             id="steady_queue.W004",
+        )
+    charset = connections[alias].get_connection_params().get("charset", UTF8)
+    if charset != UTF8:
+        yield Warning(
+            f"Django connects to the database {alias!r} with the character set {charset!r}: names with characters "
+            "outside of it cannot be enqueued, and such characters of an error cannot be read.",
+            hint=f"Set DATABASES[{alias!r}]['OPTIONS']['charset'] = {UTF8!r}, or leave it out.",
+            id="steady_queue.W012",
         )
 
 

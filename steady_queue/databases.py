@@ -16,6 +16,7 @@ from django.db import connections
 
 import steady_queue
 from steady_queue.errors import ConfigurationError
+from steady_queue.store.charset import UTF8
 from steady_queue.store.drivers.django import DjangoDriver, dialect_of
 
 if TYPE_CHECKING:
@@ -145,6 +146,8 @@ def _for_aiomysql(connection: BaseDatabaseWrapper) -> Parameters:
             values["ssl"] = _ssl_context(value)
         elif key not in _MYSQLCLIENT_ONLY:
             unmapped.append(key)
+    # Whatever the project has chosen for Django's connection: our texts may have any character.
+    values["charset"] = UTF8
     return Parameters(values, tuple(unmapped))
 
 

@@ -18,6 +18,7 @@ import asyncio
 import json
 import logging
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,9 @@ import steady_queue
 from steady_queue import arguments, events, wake
 from steady_queue.compat import InvalidTask, task_enqueued
 from steady_queue.definition import lane_of
-from steady_queue.errors import EnqueueError, StoreError
+from steady_queue.errors import EnqueueError, StoreConflict, StoreError
 from steady_queue.registry import limits_in_force
+from steady_queue.store.drivers.codes import is_lock_timeout
 from steady_queue.store.enqueue import admit, enqueue
 from steady_queue.store.identity import new_job_ids
 from steady_queue.store.job import NewJob
@@ -54,6 +56,9 @@ logger = logging.getLogger("steady_queue")
 END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
 #: Pauses before an enqueue whose answer was lost is sent again, in seconds.
 RESEND_AFTER = (0.05, 0.2, 0.5)
+#: How long an enqueue waits for a concurrency key that another has locked, in seconds. Those that work hold it for
+#: milliseconds; one that has vanished, or is frozen, until the server ends its transaction.
+KEY_WAIT_SECONDS = 2
 
 
 def new_jobs(calls: Sequence[TaskCall], *, limit: int = arguments.MAX_BYTES) -> list[NewJob]:
@@ -147,7 +152,7 @@ def store(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Results)
     joined = driver.in_transaction
     try:
         may_tell = None if joined else partial(wake.may_go_along, driver.alias, driver.sql)
-        stored = driver.run(enqueue(driver.sql, jobs, promoting=not joined, may_tell=may_tell, limits=limits_in_force))
+        stored = _write(driver, jobs, promoting=not joined, may_tell=may_tell)
     except StoreError as error:
         if joined or not _may_resend(error):
             raise _enqueue_error(error, jobs) from error
@@ -166,6 +171,23 @@ def store(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Results)
         or is_heard(task_enqueued, sender)
     ):
         after_commit(driver, tell)
+
+
+def _write(driver: DjangoDriver, jobs: Sequence[NewJob], **options: Any) -> Enqueued:
+    """Store the jobs; without their slots where somebody keeps a key locked, which a vanished machine does for long."""
+    sql = driver.sql
+    try:
+        return driver.run(enqueue(sql, jobs, limits=limits_in_force, wait_seconds=KEY_WAIT_SECONDS, **options))
+    except StoreConflict as error:
+        if not (options.get("promoting", True) and is_lock_timeout(error)):
+            raise
+        stored = driver.run(enqueue(sql, jobs, **{**options, "promoting": False}))
+        return _without_slots(stored)
+
+
+def _without_slots(stored: Enqueued) -> Enqueued:
+    logger.warning("a concurrency key is locked by another: its promotion is left to maintenance")
+    return replace(stored, blocked=())
 
 
 def store_on_commit(using: str, driver: DjangoDriver, sender: type[BaseTaskBackend], results: Results) -> None:
@@ -191,7 +213,7 @@ def after_commit(driver: DjangoDriver, action: Callable[[], object]) -> None:
 
 def _admit(driver: DjangoDriver, stored: Enqueued) -> frozenset[UUID]:
     try:
-        return driver.run(admit(driver.sql, stored.blocked, limits_in_force))
+        return driver.run(admit(driver.sql, stored.blocked, limits_in_force, wait_seconds=KEY_WAIT_SECONDS))
     except StoreError:
         # The jobs are stored and blocked; the next maintenance turn gives them their slots.
         logger.warning("promotion after commit failed and is left to maintenance", exc_info=True)
@@ -212,7 +234,7 @@ def _resend(driver: DjangoDriver, jobs: Sequence[NewJob]) -> Enqueued:
         time.sleep(pause)
         driver.connection.close()
         try:
-            return driver.run(enqueue(driver.sql, jobs, again=True, limits=limits_in_force))
+            return _write(driver, jobs, again=True)
         except StoreError as error:
             last = error
     raise _enqueue_error(last, jobs, stored="unknown") from last
@@ -226,7 +248,7 @@ async def astore(alias: str, driver: AsyncDriver, sender: type[BaseTaskBackend],
     jobs = results.jobs
     may_tell = partial(wake.may_go_along, alias, driver.sql)
     try:
-        stored = await driver.run(enqueue(driver.sql, jobs, may_tell=may_tell, limits=limits_in_force))
+        stored = await _awrite(driver, jobs, may_tell=may_tell)
     except StoreError as error:
         if not _may_resend(error):
             raise _enqueue_error(error, jobs) from error
@@ -237,12 +259,22 @@ async def astore(alias: str, driver: AsyncDriver, sender: type[BaseTaskBackend],
         await asend(task_enqueued, sender, results.stored)
 
 
+async def _awrite(driver: AsyncDriver, jobs: Sequence[NewJob], **options: Any) -> Enqueued:
+    sql = driver.sql
+    try:
+        return await driver.run(enqueue(sql, jobs, limits=limits_in_force, wait_seconds=KEY_WAIT_SECONDS, **options))
+    except StoreConflict as error:
+        if not is_lock_timeout(error):
+            raise
+        return _without_slots(await driver.run(enqueue(sql, jobs, promoting=False, **options)))
+
+
 async def _aresend(driver: AsyncDriver, jobs: Sequence[NewJob]) -> Enqueued:
     last: StoreError | None = None
     for pause in RESEND_AFTER:
         await asyncio.sleep(pause)
         try:
-            return await driver.run(enqueue(driver.sql, jobs, again=True, limits=limits_in_force))
+            return await _awrite(driver, jobs, again=True)
         except StoreError as error:
             last = error
     raise _enqueue_error(last, jobs, stored="unknown") from last

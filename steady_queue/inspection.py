@@ -19,6 +19,7 @@ from steady_queue.configuration import problems as configuration_problems
 from steady_queue.databases import django_driver, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError
 from steady_queue.pools import small_pools
+from steady_queue.store.charset import describe, unfit_text
 from steady_queue.store.schema import applied, unfit
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from django.core.checks import CheckMessage
 
     from steady_queue.configuration import Options
+    from steady_queue.store.drivers.django import DjangoDriver
+
+#: What becomes of a schema that does not fit.
+NO_START = "no process starts on it"
 
 
 def check_project(**kwargs: Any) -> list[CheckMessage]:
@@ -39,24 +44,41 @@ def check_project(**kwargs: Any) -> list[CheckMessage]:
 def check_schema(databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """Whether the queue's database has the schema of this version, where Django was told to ask that database."""
     alias = queue_alias()
-    known = known_migrations()
     # Before it begins, `migrate` asks as well; there the answer would only be in its way.
     is_migrating = sys.argv[1:2] == ["migrate"]
-    if alias not in (databases or ()) or known is None or is_migrating:
+    if alias not in (databases or ()) or is_migrating:
         return []
     if any(message.id in UNUSABLE for message in check_installation()):
         return []
     driver = django_driver(alias)
     try:
-        found = driver.run(applied(driver.sql))
-        problem = unfit(alias, found, known)
+        return list(_version(driver) or _text_columns(driver))
     except StoreError as error:
-        problem = f"the migrations of the database {alias!r} cannot be read: {error}"
+        return [_warning("W009", f"the schema of the database {alias!r} cannot be read: {error}", NO_START)]
+
+
+# No errors: other commands that migrate would refuse to begin.
+
+
+def _version(driver: DjangoDriver) -> list[CheckMessage]:
+    known = known_migrations()
+    if known is None:
+        return []
+    found = driver.run(applied(driver.sql))
+    problem = unfit(driver.alias, found, known)
     if problem is None:
         return []
     text, _, hint = problem.partition("; ")
-    # No error: other commands that migrate would refuse to begin.
-    return [Warning(f"{_sentence(text)}.", hint=_sentence(hint or "no process starts on it"), id="steady_queue.W009")]
+    return [_warning("W009", text, hint or NO_START)]
+
+
+def _text_columns(driver: DjangoDriver) -> list[CheckMessage]:
+    unfit_columns = driver.run(unfit_text(driver.sql))
+    return [] if unfit_columns is None else [_warning("W013", *describe(driver.alias, unfit_columns))]
+
+
+def _warning(number: str, text: str, hint: str) -> CheckMessage:
+    return Warning(f"{_sentence(text)}.", hint=_sentence(hint), id=f"steady_queue.{number}")
 
 
 def _sentence(text: str) -> str:

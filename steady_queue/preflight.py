@@ -22,6 +22,7 @@ from steady_queue.deadline import answer_of
 from steady_queue.errors import ConfigurationError
 from steady_queue.inspection import Backends, check_pools, unknown_queues
 from steady_queue.recurring_task import wanted
+from steady_queue.store import charset
 from steady_queue.store.server import describe
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class _Database:
             yield Problem(f"the database {self._alias!r} is in memory: no worker can reach it")
             return
         try:
-            server, refusal = asyncio.run(_admission(self._alias))
+            server, refusal, text = asyncio.run(_admission(self._alias))
         except Exception as error:  # of the driver, of the network, of its settings
             yield Problem(f"the database {self._alias!r} cannot be reached: {error or type(error).__name__}")
             return
@@ -183,14 +184,18 @@ class _Database:
             return
         if names := admission.known_migrations():
             self.subjects.append(f"schema {names[-1].partition('_')[0]}")
+        if text is not None:
+            yield Problem("; ".join(charset.describe(self._alias, text)), is_warning=True)
         yield from _reach(self._alias)
 
 
-async def _admission(alias: str) -> tuple[str, str | None]:
-    """What the server is, and why no process may work on it."""
+async def _admission(alias: str) -> tuple[str, str | None, charset.UnfitText | None]:
+    """What the server is, why no process may work on it, and the columns that lose texts."""
     driver = Patient(open_async(alias, size=1), ANSWER_WITHIN)
     try:
-        return await driver.run(describe(driver.sql)), await admission.refusal(driver, alias)
+        refusal = await admission.refusal(driver, alias)
+        text = None if refusal else await driver.run(charset.unfit_text(driver.sql))
+        return await driver.run(describe(driver.sql)), refusal, text
     finally:
         await driver.close()
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, overload
 from uuid import UUID
 
@@ -20,17 +23,17 @@ from steady_queue.compat import (
     TaskResultDoesNotExist,
     TaskResultStatus,
 )
+from steady_queue.errors import DeserializationError
 from steady_queue.registry import registry
-from steady_queue.store.job import Status
+from steady_queue.store.job import JobRecord, Status
 from steady_queue.store.outcome import Failed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
+    from collections.abc import Callable, Iterable
 
     from steady_queue.compat import Task
     from steady_queue.definition import TaskCall
-    from steady_queue.store.job import Claim, JobRecord, NewJob
+    from steady_queue.store.job import Claim, NewJob
     from steady_queue.store.outcome import Finished
 
     _Results = Sequence[TaskResult[Any]]
@@ -45,6 +48,9 @@ _STATUS = {
     Status.FAILED: TaskResultStatus.FAILED,
     Status.FINISHED: TaskResultStatus.SUCCESSFUL,
 }
+_TIMES = tuple(name for name in JobRecord._fields if name.endswith("_at"))
+#: Stands for an exception class, or for a whole column, that cannot be read.
+_UNREADABLE = f"{DeserializationError.__module__}.{DeserializationError.__qualname__}"
 
 
 def parse_id(result_id: object) -> UUID:
@@ -75,26 +81,37 @@ def of_new(task: Task[..., Any], job: NewJob) -> TaskResult[Any]:
 
 
 def of_record(record: JobRecord) -> TaskResult[Any]:
-    """The result of a job read back from the database."""
-    args, kwargs = arguments.view_text(record.arguments)
+    """The result of a job read back from the database.
+
+    For each column that cannot be read, `errors` has an entry. A time that cannot be read is None: so it comes from
+    Django's connection to SQLite, which does not tell it from a time that is missing.
+    """
+    lost: list[TaskError] = []
+    read = partial(_readable, lost)
+    args, kwargs = read("arguments", arguments.view_text, record.arguments, otherwise=([], {}))
+    times = {name: _for_people(getattr(record, name)) for name in _TIMES}
     running = record.status is Status.CLAIMED
-    worker_ids = record.worker_ids.split("\n") if record.worker_ids else []
+    worker_ids = read("worker_ids", _lines, record.worker_ids, otherwise=[])
+    errors = read("errors", _errors, record.errors, otherwise=[])
+    value = None
+    if record.return_value is not None:
+        value = read("return_value", arguments.load_result, record.return_value)
     result: TaskResult[Any] = TaskResult(
-        task=_task_of(record),
+        task=_task_of(record, times["scheduled_at"]),
         id=str(record.id),
         status=_STATUS[record.status],
-        enqueued_at=_for_people(record.enqueued_at),
-        started_at=_for_people(record.started_at or record.claimed_at),
-        finished_at=_for_people(record.finished_at or record.failed_at),
-        last_attempted_at=_for_people(record.claimed_at or record.last_attempted_at),
+        enqueued_at=times["enqueued_at"],
+        started_at=times["started_at"] or times["claimed_at"],
+        finished_at=times["finished_at"] or times["failed_at"],
+        last_attempted_at=times["claimed_at"] or times["last_attempted_at"],
         args=args,
         kwargs=kwargs,
         backend=record.backend,
-        errors=[_error(line) for line in record.errors.split("\n")] if record.errors else [],
+        errors=[*errors, *lost],
         worker_ids=[*worker_ids, record.claimed_by or "unknown"] if running else worker_ids,
     )
-    if record.return_value is not None:
-        object.__setattr__(result, "_return_value", arguments.load_result(record.return_value))
+    if value is not None:
+        object.__setattr__(result, "_return_value", value)
     return result
 
 
@@ -113,7 +130,7 @@ def of_claim(claim: Claim, task: Task[..., Any], worker_id: str) -> TaskResult[A
         kwargs=kwargs,
         backend=claim.backend,
         errors=[],
-        worker_ids=[*(claim.worker_ids.split("\n") if claim.worker_ids else []), worker_id],
+        worker_ids=[*_lines(claim.worker_ids), worker_id],
     )
 
 
@@ -131,13 +148,13 @@ def concluded(result: TaskResult[Any], outcome: Finished | Failed) -> TaskResult
     return result
 
 
-def _task_of(record: JobRecord) -> Task[..., Any]:
+def _task_of(record: JobRecord, run_after: datetime | None) -> Task[..., Any]:
     task = registry.resolve(record.task_path)
     options: dict[str, Any] = {
         "priority": record.priority,
         "queue_name": record.queue_name,
         "backend": record.backend,
-        "run_after": _for_people(record.scheduled_at),
+        "run_after": run_after,
     }
     try:
         return replace(task, **options)
@@ -146,16 +163,61 @@ def _task_of(record: JobRecord) -> Task[..., Any]:
         return task
 
 
+def _readable(
+    lost: list[TaskError], column: str, read: Callable[[Any], Any], stored: Any, otherwise: Any = None
+) -> Any:
+    """What is stored in a column; where it cannot be read, `otherwise`, and an entry in `lost`."""
+    try:
+        return read(stored)
+    except Exception as error:  # of whatever something else has written there
+        lost.append(_unreadable(f"the column {column!r} of the task cannot be read: {error}"))
+        return otherwise
+
+
+def _unreadable(why: str) -> TaskError:
+    return TaskError(exception_class_path=_UNREADABLE, traceback=why)
+
+
+def _lines(text: str | None) -> list[str]:
+    return text.split("\n") if text else []
+
+
+def _errors(text: str | None) -> list[TaskError]:
+    """The errors of all attempts, one on each line. Lines in a row that hold none become one entry that shows them."""
+    errors: list[TaskError] = []
+    for are_readable, lines in groupby(_lines(text), lambda line: _report(line) is not None):
+        if are_readable:
+            errors += [_error(line) for line in lines]
+        else:
+            stored = "\n".join(lines)
+            errors.append(_unreadable(f"the column 'errors' of the task has a part that cannot be read: {stored:.500}"))
+    return errors
+
+
+def _report(line: str) -> dict[str, Any] | None:
+    try:
+        report = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return report if isinstance(report, dict) else None
+
+
 def _error(line: str) -> TaskError:
-    report = json.loads(line)
-    return TaskError(exception_class_path=report["exception_class_path"], traceback=report["traceback"])
+    report = _report(line) or {}
+    path, traceback = report.get("exception_class_path"), report.get("traceback")
+    if isinstance(path, str) and isinstance(traceback, str):
+        return TaskError(exception_class_path=path, traceback=traceback)
+    return TaskError(
+        exception_class_path=path if isinstance(path, str) else _UNREADABLE,
+        traceback=traceback if isinstance(traceback, str) else f"there is no traceback in: {line:.500}",
+    )
 
 
 def _for_people(moment: datetime | None) -> datetime | None:
     """An instant as Django shows it: naive local time when the project does not use time zones."""
-    if moment is None or settings.USE_TZ:
-        return moment
-    return timezone.make_naive(moment, timezone.get_default_timezone())
+    if not isinstance(moment, datetime):
+        return None
+    return moment if settings.USE_TZ else timezone.make_naive(moment, timezone.get_default_timezone())
 
 
 class Results(_Results):

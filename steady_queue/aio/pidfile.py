@@ -3,12 +3,17 @@
 The holder keeps the file locked, and the kernel ends the lock with the process: a file that nobody has locked is stale,
 whatever stands in it. Unless it was written by a program that does not lock: such a one must have started before the
 file was written and be alive still.
+
+Only a regular file that is empty or holds a process id is overwritten and removed. A symbolic link, a device, or a file
+with another content is something that a wrong setting, or somebody else, has put at this path: it is refused.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import re
+import stat
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +26,9 @@ if TYPE_CHECKING:
 
 #: The kernel tells when a process started to a hundredth of a second, and the boot to a whole one.
 INEXACT = 2.0
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+#: A number, or nothing: a crash of the machine may leave a file empty, or filled with NUL bytes.
+_PIDFILE = re.compile(rb"\s{0,8}[0-9]{0,20}\s{0,8}|\0{0,32}")
 
 
 class Pidfile:
@@ -38,7 +46,7 @@ class Pidfile:
             return
         # Removed before it is unlocked: who opened it meanwhile finds that it is no longer the one at this path.
         with suppress(OSError):
-            if os.stat(self._file).st_ino == os.fstat(self._descriptor).st_ino:
+            if _is_at(self._file, self._descriptor):
                 self._file.unlink()
         self._close()
 
@@ -65,33 +73,48 @@ def _take(file: Path) -> int:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         while True:
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = _open(file)
             try:
                 if _is_locked_by_us(file, descriptor):
-                    break
+                    os.ftruncate(descriptor, 0)
+                    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                    return descriptor
             except BaseException:
                 os.close(descriptor)
                 raise
             os.close(descriptor)
     except OSError as error:
         raise ConfigurationError(f"the pidfile {file} cannot be written: {error.strerror}") from error
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-    return descriptor
+
+
+def _open(file: Path) -> int:
+    """Open the file without following a symbolic link, waiting for a pipe, or taking over a terminal."""
+    try:
+        return os.open(file, _FLAGS, 0o644)
+    except OSError:
+        if file.is_symlink():
+            raise _refused(file, "is a symbolic link, which is not followed") from None
+        raise
 
 
 def _is_locked_by_us(file: Path, descriptor: int) -> bool:
     """Whether the file is ours now; False when it was removed meanwhile. Refuses when another holds it."""
-    pid = _written(descriptor)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise _refused(file, "is not a regular file")
+    pid = _pid_in(_content(descriptor))
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ConfigurationError(f"already running as process {pid or 'unknown'}, by the pidfile {file}") from None
-    try:
-        if os.stat(file).st_ino != os.fstat(descriptor).st_ino:
-            return False
-    except FileNotFoundError:
+    if not _is_at(file, descriptor):
         return False
+    # Read again: the process that held the lock until now may have written to the file since.
+    content = _content(descriptor)
+    if os.fstat(descriptor).st_nlink > 1:
+        raise _refused(file, "has another name as well (a hard link)")
+    if not _PIDFILE.fullmatch(content):
+        raise _refused(file, "holds something other than a process id")
+    pid = _pid_in(content)
     if pid is not None and pid != os.getpid() and _may_have_written(pid, os.fstat(descriptor).st_mtime):
         raise ConfigurationError(
             f"process {pid}, named by the pidfile {file}, is alive; if it is not Steady Queue, remove the file"
@@ -99,8 +122,28 @@ def _is_locked_by_us(file: Path, descriptor: int) -> bool:
     return True
 
 
-def _written(descriptor: int) -> int | None:
-    text = os.pread(descriptor, 32, 0).strip()
+def _is_at(file: Path, descriptor: int) -> bool:
+    """Whether the file at this path is the one that is open."""
+    try:
+        return os.path.samestat(os.lstat(file), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _refused(file: Path, why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the pidfile {file} {why}, and is left as it is; "
+        "remove it, or name another path in steady_queue.supervisor_pidfile"
+    )
+
+
+def _content(descriptor: int) -> bytes:
+    """The beginning of the file, and more than any pidfile has where there is more."""
+    return os.pread(descriptor, 64, 0)
+
+
+def _pid_in(content: bytes) -> int | None:
+    text = content.strip()
     return int(text) if text.isdigit() and int(text) > 0 else None
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 
+from steady_queue.store import charset
 from steady_queue.store.limits import KEY_LENGTH, NAME_LENGTH
 
 __all__ = ["KEY_LENGTH", "NAME_LENGTH", "NameField"]
@@ -23,8 +24,7 @@ def bytewise_collation(connection: BaseDatabaseWrapper) -> str | None:
     if connection.vendor == "postgresql":
         return "C"
     if connection.vendor == "mysql":
-        # MariaDB's defaults find 'A' equal to 'a', 'a ' equal to 'a', and any two emoji equal.
-        return "utf8mb4_nopad_bin" if getattr(connection, "mysql_is_mariadb", False) else "utf8mb4_0900_bin"
+        return charset.bytewise_collation(is_mariadb=getattr(connection, "mysql_is_mariadb", False))
     return None
 
 

@@ -52,18 +52,23 @@ def enqueue(
     again: bool = False,
     may_tell: Callable[[], bool] | None = None,
     limits: Limits | None = None,
+    wait_seconds: int | None = None,
 ) -> Operation[Enqueued]:
     """Store the jobs, all or none.
 
     `promoting` belongs to callers that own the transaction; inside somebody else's the limited jobs stay blocked, and
     `Enqueued.blocked` must be admitted after its commit. `again` makes it safe after a lost reply: jobs that are there
-    already are left alone. `may_tell` is asked whether to notify listeners with the same statement, where that can be.
+    already are left alone. `wait_seconds` bounds the wait for keys that others have locked: then it fails, and can be
+    done without `promoting`.
+    `may_tell` is asked whether to notify listeners with the same statement, where that can be.
     """
     if sql.at_once is not None and not again and _all_ready(jobs) and len(_chunks(jobs)) == 1:
         if len(jobs) == 1 and may_tell is not None and may_tell():
             return Operation("enqueue", partial(_enqueue_and_tell, sql.at_once, jobs[0]), transaction=False)
         return Operation("enqueue", partial(_enqueue_at_once, sql.at_once, jobs), transaction=False)
-    return Operation("enqueue", partial(_enqueue, sql, jobs, promoting, again, limits or {}))
+    flow = partial(_enqueue, sql, jobs, promoting, again, limits or {}, wait_seconds)
+    needs_no_key = wait_seconds is None or all(job.concurrency_key is None for job in jobs)
+    return Operation("enqueue", flow, waits_again=needs_no_key)
 
 
 def _enqueue_at_once(sql: AtOnce, jobs: Sequence[NewJob]) -> Flow[Enqueued]:
@@ -77,7 +82,9 @@ def _enqueue_and_tell(sql: AtOnce, job: NewJob) -> Flow[Enqueued]:
     return _READY_AND_TOLD
 
 
-def _enqueue(sql: Dialect, jobs: Sequence[NewJob], promoting: bool, again: bool, limits: Limits) -> Flow[Enqueued]:
+def _enqueue(
+    sql: Dialect, jobs: Sequence[NewJob], promoting: bool, again: bool, limits: Limits, wait_seconds: int | None
+) -> Flow[Enqueued]:
     if not jobs or (again and (yield from _any_stored(sql, jobs))):
         return Enqueued()
     ready, scheduled, blocked = yield from _sorted_out(sql, jobs)
@@ -89,7 +96,7 @@ def _enqueue(sql: Dialect, jobs: Sequence[NewJob], promoting: bool, again: bool,
         yield from _insert_blocked(sql, chunk)
     if not promoting:
         return Enqueued(blocked=blocked)
-    return Enqueued(discarded=(yield from _admit(sql, blocked, limits)))
+    return Enqueued(discarded=(yield from _admit(sql, blocked, limits, wait_seconds)))
 
 
 def _any_stored(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[bool]:
@@ -101,18 +108,21 @@ def _any_stored(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[bool]:
     return False
 
 
-def admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits | None = None) -> Operation[frozenset[UUID]]:
+def admit(
+    sql: Dialect, blocked: Sequence[NewJob], limits: Limits | None = None, *, wait_seconds: int | None = None
+) -> Operation[frozenset[UUID]]:
     """Give blocked jobs the slots that are free, now that they are committed; returns those discarded instead."""
-    return Operation("admit", partial(_admit, sql, blocked, limits or {}))
+    flow = partial(_admit, sql, blocked, limits or {}, wait_seconds)
+    return Operation("admit", flow, waits_again=wait_seconds is None)
 
 
-def _admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits) -> Flow[frozenset[UUID]]:
+def _admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits, wait_seconds: int | None) -> Flow[frozenset[UUID]]:
     keys = {
         job.concurrency_key: expected(limits, job.task_path, job.concurrency_limit)
         for job in blocked
         if job.concurrency_key is not None
     }
-    yield from promote(sql, keys, limits)
+    yield from promote(sql, keys, limits, wait_seconds)
     choosy = [job.id for job in blocked if job.on_conflict == OnConflict.DISCARD]
     return (yield from discard_refused(sql, choosy))
 

@@ -62,11 +62,14 @@ def promotion(sql: Dialect, keys: Mapping[str, int], limits: Limits | None = Non
     return Operation("promote", partial(promote, sql, keys, limits or {}))
 
 
-def promote(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list[UUID]]:
-    """Lock, look, grant; returns the jobs made ready. Must run inside a READ COMMITTED transaction of ours."""
+def promote(sql: Dialect, keys: Mapping[str, int], limits: Limits, wait_seconds: int | None = None) -> Flow[list[UUID]]:
+    """Lock, look, grant; returns the jobs made ready. Must run inside a READ COMMITTED transaction of ours.
+
+    `wait_seconds` bounds the wait for each key that somebody else has locked.
+    """
     if not keys:
         return []
-    yield from sql.lock_keys(sorted({lock_id(key) for key in keys}))
+    yield from sql.lock_keys(sorted({lock_id(key) for key in keys}), wait_seconds)
     promoted: list[UUID] = []
     for part in parts(list(keys.items()), KEYS_AT_ONCE):
         promoted += yield from _promote(sql, dict(part), limits)

@@ -26,7 +26,8 @@ _ELSEWHERE = {
     "claimed_by": "p.name",
 }
 _COLUMNS = ", ".join(_ELSEWHERE.get(name, f"j.{name}") for name in JobRecord._fields)
-_TYPES = "".join("u" if name == "id" else "t" if name.endswith("_at") else "." for name in JobRecord._fields)
+#: A time that cannot be read must not hide the rest.
+_TYPES = "".join("u" if name == "id" else "m" if name.endswith("_at") else "." for name in JobRecord._fields)
 
 
 def find_jobs(sql: Dialect, ids: Sequence[UUID]) -> Operation[list[JobRecord]]:

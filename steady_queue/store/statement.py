@@ -44,6 +44,8 @@ class Operation(Generic[T]):
     name: str
     flow: Callable[[], Flow[T]]
     transaction: bool = True
+    #: Whether it is begun anew, too, when a lock was not free in time; otherwise the caller knows what to do instead.
+    waits_again: bool = True
 
 
 def only(statement: Statement) -> Flow[list[Row]]:

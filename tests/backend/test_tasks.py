@@ -16,7 +16,7 @@ from django.test import override_settings
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from steady_queue import SteadyQueueTask, task
+from steady_queue import SteadyQueueTask, enqueue_all, task
 from steady_queue.backend import SteadyQueueBackend
 from steady_queue.compat import FRAMEWORK, InvalidTask, InvalidTaskBackend, Task
 from steady_queue.concurrency import limits_concurrency
@@ -255,7 +255,7 @@ def test_a_run_after_that_is_no_moment_is_refused(moment: Any) -> None:
         tasks.add.using(run_after=moment)
 
 
-@pytest.mark.parametrize("name", ["unknown", "", "Default", "default "])
+@pytest.mark.parametrize("name", ["unknown", "Default"])
 def test_a_queue_that_is_not_in_the_settings_is_refused(name: str) -> None:
     with pytest.raises(InvalidTask, match="not valid for backend"):
         tasks.add.using(queue_name=name)
@@ -278,11 +278,20 @@ def test_a_name_that_cannot_be_stored_is_refused(name: Any, reason: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [(" mail", "blanks"), ("mail\t", "blanks"), (" ", "blanks"), ("a*b", "star")]
+    ("name", "reason"),
+    [
+        *((" mail", "blanks"), ("mail\t", "blanks"), ("default ", "blanks"), ("a*b", "star")),
+        *(("", "an empty name"), (" ", "an empty name"), ("\n\t", "an empty name"), ("\u3000", "an empty name")),
+    ],
 )
-def test_a_name_that_no_worker_could_be_told_is_refused(name: str, reason: str) -> None:
-    with pytest.raises(InvalidTask, match=f"the queue {re.escape(repr(name))} has .*{reason}"):
-        tasks.add.using(backend="anything", queue_name=name)
+@pytest.mark.parametrize("backend", ["default", "anything"])
+def test_a_name_that_no_worker_could_be_told_is_refused(backend: str, name: str, reason: str) -> None:
+    says = f"queue_name: the queue {re.escape(repr(name))} has .*{reason}"
+    with pytest.raises(InvalidTask, match=says):
+        tasks.add.using(backend=backend, queue_name=name)
+    for decorator in (task, framework_tasks.task):
+        with pytest.raises(InvalidTask, match=says):
+            decorator(backend=backend, queue_name=name)(plain)
 
 
 # -- validation at enqueue --------------------------------------------------------------------------------------------
@@ -301,6 +310,16 @@ def test_a_task_changed_behind_its_back_is_refused_at_enqueue(database: str, put
     object.__setattr__(broken, "priority", 101)
     with pytest.raises(InvalidTask, match="priority"):
         put(broken, 1)
+    assert count(database, "job") == 0
+
+
+def test_a_queue_name_emptied_behind_its_back_is_refused_at_enqueue(database: str, put: Put) -> None:
+    nameless = tasks.add.using(backend="anything")
+    object.__setattr__(nameless, "queue_name", "")
+    with pytest.raises(InvalidTask, match="queue_name: the queue '' has an empty name"):
+        put(nameless, 1)
+    with pytest.raises(InvalidTask, match="queue_name: the queue '' has an empty name"):
+        enqueue_all([tasks.add.using(backend="anything").bind(1), nameless.bind(2)])
     assert count(database, "job") == 0
 
 

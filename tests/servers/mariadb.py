@@ -28,9 +28,9 @@ class MariaDB(Daemon):
         self._data = self.directory / "data"
         self._users = self.directory / "users.sql"
 
-    def create_database(self, name: str) -> None:
-        """Make an empty database."""
-        self._execute(f"CREATE DATABASE {_quoted(name)}")
+    def create_database(self, name: str, charset: str = "utf8mb4") -> None:
+        """Make an empty database, whose tables have this character set unless they are told otherwise."""
+        self._execute(f"CREATE DATABASE {_quoted(name)} CHARACTER SET {charset}")
 
     def drop_database(self, name: str) -> None:
         """Drop the database if it is there."""

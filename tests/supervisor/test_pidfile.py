@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,9 +18,6 @@ from tests.support.running import aside
 from tests.support.scripts import REPOSITORY
 from tests.support.tables import count
 from tests.support.threads import together
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LONG_AGO = 1_000_000_000.0
 MINE = f"{os.getpid()}\n"
@@ -100,7 +97,7 @@ def test_it_holds_this_process_id_as_long_as_it_is_held(tmp_path: Path) -> None:
     assert not file.exists()
 
 
-@pytest.mark.parametrize("text", ["", "\n", "garbage", "-1", "0", "12 34", "9" * 40, "\x00\xff", "1\n2\n", "4194305"])
+@pytest.mark.parametrize("text", ["", "\n", "0", "4194305", " 4194305 \n", "9" * 20, "\x00" * 8])
 def test_what_nobody_holds_and_no_process_has_written_is_taken_over(tmp_path: Path, text: str) -> None:
     file = tmp_path / "queue.pid"
     file.write_text(text, encoding="latin-1")
@@ -137,6 +134,86 @@ def test_where_it_cannot_be_written_that_is_said(tmp_path: Path) -> None:
     for path, why in ((tmp_path, "Is a directory"), (tmp_path / "file" / "queue.pid", "(Not a directory|File exists)")):
         with pytest.raises(ConfigurationError, match=f"the pidfile {path} cannot be written: {why}"), held(str(path)):
             raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["garbage", "-1", "12 34", "9" * 40, "\x00\xff", "1\n2\n", "PASSWORD = 'secret'\n", " " * 100, "4711\n" * 20],
+)
+def test_a_file_that_is_no_pidfile_is_refused_and_kept(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "settings.py"
+    file.write_text(text, encoding="latin-1")
+    with pytest.raises(ConfigurationError, match=refusal(file, "holds something other than a process id")), held(file):
+        raise AssertionError
+    assert file.read_text(encoding="latin-1") == text
+
+
+@pytest.mark.parametrize("text", [None, "", "4194305\n", "precious"], ids=["dangling", "empty", "a pid", "precious"])
+def test_a_symbolic_link_is_not_followed(tmp_path: Path, text: str | None) -> None:
+    target, file = tmp_path / "target", tmp_path / "queue.pid"
+    if text is not None:
+        target.write_text(text)
+    file.symlink_to(target)
+    with (
+        pytest.raises(ConfigurationError, match=refusal(file, "is a symbolic link, which is not followed")),
+        held(file),
+    ):
+        raise AssertionError
+    assert file.is_symlink()
+    assert (target.read_text() if target.exists() else None) == text
+
+
+def test_a_symbolic_link_among_the_directories_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    with held(tmp_path / "link" / "queue.pid"):
+        assert (tmp_path / "run" / "queue.pid").read_text() == MINE
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_a_file_with_a_second_name_is_refused_and_kept(tmp_path: Path) -> None:
+    """Whoever may write to the directory could name another's pidfile there."""
+    other, file = tmp_path / "other.pid", tmp_path / "queue.pid"
+    other.write_text("4194305\n")
+    os.link(other, file)
+    with pytest.raises(ConfigurationError, match=refusal(file, "has another name as well")), held(file):
+        raise AssertionError
+    assert other.read_text() == "4194305\n"
+
+
+def test_what_is_no_regular_file_is_refused_and_kept(tmp_path: Path) -> None:
+    pipe = tmp_path / "queue.pid"
+    os.mkfifo(pipe)
+    for path in (pipe, Path(os.devnull)):
+        with pytest.raises(ConfigurationError, match=refusal(path, "is not a regular file")), held(path):
+            raise AssertionError
+    assert pipe.is_fifo()
+
+
+def test_a_link_put_there_while_it_is_held_stays(tmp_path: Path) -> None:
+    """Even one that leads to the very file."""
+    file = tmp_path / "queue.pid"
+    with held(file):
+        file.rename(tmp_path / "moved")
+        file.symlink_to(tmp_path / "moved")
+    assert file.is_symlink()
+    assert (tmp_path / "moved").read_text() == MINE
+
+
+def refusal(file: Path, why: str) -> str:
+    return f"the pidfile {file} {why}.*, and is left as it is; remove it, or name another path in steady_queue"
+
+
+@pytest.mark.anyio
+@pytest.mark.only_on("sqlite")
+async def test_the_command_does_not_start_with_a_link_for_a_pidfile(database: str, tmp_path: Path) -> None:
+    target, file = tmp_path / "target", tmp_path / "queue.pid"
+    target.write_text("precious")
+    file.symlink_to(target)
+    with command(database, "--async", setup=setting(file)) as process:
+        printed = await printed_by(process, code=1)
+    assert f"CommandError: the pidfile {file} is a symbolic link" in printed
+    assert target.read_text() == "precious"
 
 
 def test_one_that_somebody_else_has_replaced_stays(tmp_path: Path) -> None:

@@ -91,6 +91,8 @@ def test_thousands_of_decorators_are_kept_without_being_compared_with_each_other
         ({"kwargs": {"unknown": 1}}, "cannot be called so"),
         ({"args": "abc"}, "args must be"),
         ({"queue_name": "q" * 300}, "(?i)queue"),
+        ({"queue_name": ""}, "queue_name: the queue '' has an empty name"),
+        ({"queue_name": " "}, "queue_name: the queue ' ' has an empty name"),
         ({"priority": 101}, "priority"),
         ({"priority": "high"}, "priority"),
         ({"description": "\ud800"}, "surrogate"),

@@ -30,6 +30,9 @@ _MYSQL_UNAVAILABLE = {
 #: Packet too large, null, duplicate, out of range, truncated, wrong value, too long, constraints.
 _MYSQL_DATA = {1048, 1062, 1153, 1264, 1265, 1292, 1301, 1366, 1406, 1451, 1452, 1586, 3140, 3819, 4025}
 
+#: A lock that was not free in time, of PostgreSQL and of MySQL or MariaDB.
+_LOCK_TIMEOUT = {"55P03", "1205"}
+
 #: Primary result codes: read-only, I/O error, full, cannot open, busy, locked, out of memory, interrupted, protocol.
 _SQLITE_UNAVAILABLE = {5, 6, 7, 8, 9, 10, 13, 14, 15}
 _SQLITE_CONFLICT = {17}
@@ -62,6 +65,11 @@ def mysql_error(code: int | None) -> type[StoreError]:
     if code in _MYSQL_CONFLICT:
         return StoreConflict
     return StoreDataError if code in _MYSQL_DATA else StoreBug
+
+
+def is_lock_timeout(error: StoreError) -> bool:
+    """Whether somebody else has held a lock for longer than the statement was to wait."""
+    return error.code in _LOCK_TIMEOUT
 
 
 def sqlite_error(code: int | None) -> type[StoreError]:

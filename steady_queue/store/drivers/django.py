@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from steady_queue.errors import ConfigurationError, StoreConflict, StoreDataError, StoreError, StoreUnavailable
 from steady_queue.store.drivers.codes import answer_is_lost, made, mysql_error, postgres_error, sqlite_error
-from steady_queue.store.drivers.pool import TRIES
+from steady_queue.store.drivers.pool import TRIES, begins_anew
 from steady_queue.store.sql import MySQL, Postgres, SQLite
 from steady_queue.store.sql.mysql import IDLE_LIMIT, check_size
 from steady_queue.store.statement import drive
@@ -84,8 +84,8 @@ class DjangoDriver:
                 # Django would keep a connection that the server has left; the next use is to open a new one.
                 self.connection.close()
                 raise
-            except StoreConflict:
-                if attempt == TRIES:
+            except StoreConflict as error:
+                if attempt == TRIES or not begins_anew(operation, error):
                     raise
                 time.sleep(random.uniform(0, 0.005 * 2**attempt))
         raise AssertionError("unreachable")

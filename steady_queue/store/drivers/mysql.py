@@ -9,6 +9,7 @@ import aiomysql
 import pymysql
 
 from steady_queue.errors import StoreConflict, StoreDataError, StoreError, StoreUnavailable
+from steady_queue.store.charset import UTF8
 from steady_queue.store.drivers.codes import made, mysql_error
 from steady_queue.store.drivers.pool import Pool
 from steady_queue.store.sql.mysql import IDLE_LIMIT, MySQL, check_size
@@ -114,6 +115,9 @@ def open_pool(parameters: Mapping[str, Any], *, size: int) -> Pool[MySQLLink]:
         connection: aiomysql.Connection | None = None
         try:
             connection = await aiomysql.connect(**{**parameters, "autocommit": True})
+            if connection.charset != UTF8 or "init_command" in parameters:
+                # An option file, or the project's own command, has chosen another.
+                await connection.set_charset(UTF8)
             await connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             await connection.query(f"SET SESSION innodb_lock_wait_timeout = {LOCK_LIMIT}")
             if "mariadb" in connection.get_server_info().lower():

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from steady_queue.errors import StoreConflict, StoreError
+from steady_queue.store.drivers.codes import is_lock_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,6 +25,11 @@ C = TypeVar("C", bound="Link")
 
 #: How often an operation is begun anew after a conflict before the conflict is reported.
 TRIES = 5
+
+
+def begins_anew(operation: Operation[T], error: StoreConflict) -> bool:
+    """Whether an operation is worth another try after this conflict."""
+    return operation.waits_again or not is_lock_timeout(error)
 
 
 class Link(Protocol):
@@ -63,8 +69,8 @@ class Pool(Generic[C]):
             try:
                 async with self._connection() as connection:
                     return await connection.run(operation)
-            except StoreConflict:
-                if attempt == TRIES:
+            except StoreConflict as error:
+                if attempt == TRIES or not begins_anew(operation, error):
                     raise
                 await asyncio.sleep(random.uniform(0, 0.005 * 2**attempt))
         raise AssertionError("unreachable")

@@ -92,6 +92,8 @@ class Dialect:
     server_version = "SELECT version()"
     #: Asks whether the database has the table of a bound name.
     has_table = "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = ?"
+    #: Asks for table, name, character set and collation of the queue's text columns, where they may differ.
+    text_columns = ""
     #: Asks for a number that changes with other connections' writes, where there is one.
     change_marker = ""
 
@@ -104,8 +106,8 @@ class Dialect:
         """The queues that are not paused, with each lane that they have ready jobs for; a NULL when any is paused."""
         raise NotImplementedError
 
-    def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
-        """Hold these lock ids, given ascending, until the transaction ends."""
+    def lock_keys(self, lock_ids: Sequence[int], wait_seconds: int | None = None) -> Flow[None]:
+        """Hold these lock ids, given ascending, until the transaction ends; fail when one is not free in time."""
         raise NotImplementedError
 
     def first_blocked(self, wants: Mapping[str, int]) -> Flow[list[tuple[str, UUID]]]:

@@ -41,6 +41,10 @@ class MySQL(Dialect):
     blocked_by_key = "steady_queue_blockedexecution FORCE INDEX (sq_blocked_by_key)"
     scheduled_due = "steady_queue_scheduledexecution FORCE INDEX (sq_scheduled_due)"
 
+    text_columns = (
+        "SELECT table_name, column_name, character_set_name, collation_name FROM information_schema.columns"
+        " WHERE table_schema = database() AND LEFT(table_name, 13) = 'steady_queue_' AND collation_name IS NOT NULL"
+    )
     blocked_keys = (
         "SELECT DISTINCT concurrency_key FROM steady_queue_blockedexecution FORCE INDEX (sq_blocked_by_key)"
         " WHERE concurrency_key > ? ORDER BY concurrency_key LIMIT ?"
@@ -56,9 +60,10 @@ class MySQL(Dialect):
             return Statement(_take(taken[1], taken[2], taken[3], taken[5], len(ids)), ids, returns)
         return super().say(_by_primary_key(text), *params, returns=returns)
 
-    def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
+    def lock_keys(self, lock_ids: Sequence[int], wait_seconds: int | None = None) -> Flow[None]:
         text = "SELECT id FROM steady_queue_lockbucket WHERE id IN ?* ORDER BY id FOR UPDATE"
-        rows = yield replace(self.say(text, list(lock_ids), returns="."), holds_keys=True)
+        lock = replace(self.say(text, list(lock_ids), returns="."), holds_keys=True)
+        rows = yield lock if wait_seconds is None else replace(lock, text=_waiting(lock.text, wait_seconds))
         missing = set(lock_ids) - {row[0] for row in rows}
         if missing:
             # Somebody emptied the table (Django's flush does): without its row a key would not be locked at all.
@@ -177,6 +182,13 @@ def check_size(params: Sequence[Any], packet: int) -> None:
         size += len(plain.encode("utf-8", "replace")) + sum(map(plain.count, _ESCAPED))
     if size >= packet:
         raise StoreDataError(f"{size:,} bytes do not fit into a packet of the server ({packet:,})", code="1153")
+
+
+@lru_cache(maxsize=512)
+def _waiting(text: str, seconds: int) -> str:
+    """A locking read that waits so long for locks: a hint tells MySQL, a comment that is executed tells MariaDB."""
+    hinted = text.replace("SELECT ", f"SELECT /*+ SET_VAR(innodb_lock_wait_timeout = {seconds:d}) */ ", 1)
+    return f"{hinted} /*M! WAIT {seconds:d} */"
 
 
 @lru_cache(maxsize=512)

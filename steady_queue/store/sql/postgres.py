@@ -48,6 +48,16 @@ LOCK_SPACE = 0x5351
 #: How long the holder of a key may be frozen inside its transaction before the server ends it.
 IDLE_LIMIT = "10s"
 
+
+def _lock_timeout(seconds: int) -> str:
+    """Sets the transaction's lock timeout, unless the one in force is shorter."""
+    now = "current_setting('lock_timeout')"
+    return (
+        f", set_config('lock_timeout', CASE WHEN {now}::interval > '0' AND {now}::interval < '{seconds:d}s'"
+        f" THEN {now} ELSE '{seconds:d}s' END, true)"
+    )
+
+
 _TYPES = {
     "id": "uuid",
     "priority": "smallint",
@@ -75,12 +85,14 @@ class Postgres(Dialect):
     def __init__(self) -> None:
         self.at_once = self
 
-    def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
+    def lock_keys(self, lock_ids: Sequence[int], wait_seconds: int | None = None) -> Flow[None]:
+        # A column is evaluated after those before it, so the lock is waited for under these settings.
+        bound = "" if wait_seconds is None else _lock_timeout(wait_seconds)
         yield Statement(
-            "SELECT set_config('idle_in_transaction_session_timeout', $1, true), pg_advisory_xact_lock($2::int, id)"
-            " FROM unnest($3::int[]) AS id",
+            f"SELECT set_config('idle_in_transaction_session_timeout', $1, true){bound},"
+            " pg_advisory_xact_lock($2::int, id) FROM unnest($3::int[]) AS id",
             (IDLE_LIMIT, LOCK_SPACE, list(lock_ids)),
-            returns="..",
+            returns=".." if wait_seconds is None else "...",
         )
 
     def exactly_ago(self, seconds: float) -> str:

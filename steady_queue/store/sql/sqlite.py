@@ -34,7 +34,7 @@ class SQLite(Dialect):
 
     change_marker = "PRAGMA data_version"
 
-    def lock_keys(self, lock_ids: Sequence[int]) -> Flow[None]:
+    def lock_keys(self, lock_ids: Sequence[int], wait_seconds: int | None = None) -> Flow[None]:
         yield from ()  # the transaction itself is the lock
 
     def waiting_queues(self) -> Flow[list[Row]]:

@@ -158,17 +158,23 @@ class Maintenance:
             known, running = self._known_claims(), self._running_claims()
             claims = await self._run(burial.own_claims(self._sql, self._process.id))
             unknown = {claim_id: job_id for claim_id, job_id in claims.items() if claim_id not in known}
-            count = await self._release(unknown) if unknown else 0
+            count, refusal = await self._release(unknown) if unknown else (0, None)
         # What ran before and still runs has not been settled by us.
         if taken := (running & self._running_claims()) - claims.keys():
             self._taken(taken, buried)
         if count:
             self._events.tell(events.ClaimsReconciled(process_id=self._process.id, count=count))
             await self._made_ready()
+        if refusal is not None:
+            raise refusal
 
-    async def _release(self, claims: Mapping[UUID, UUID]) -> int:
-        """Give back claims; one that the database refuses to give back is set aside. Returns how many are ended."""
+    async def _release(self, claims: Mapping[UUID, UUID]) -> tuple[int, Exception | None]:
+        """Release claims; one that the database refuses to release is set aside.
+
+        Returns how many are ended, and what was said of the last that could not even be set aside.
+        """
         counts: list[int] = []
+        left: list[Exception] = []
 
         async def write(part: Sequence[tuple[UUID, UUID]]) -> None:
             release = burial.release(self._sql, dict(part), self._process.name, limits_in_force)
@@ -177,10 +183,13 @@ class Maintenance:
         async def alone(claim: tuple[UUID, UUID], refusal: Exception) -> None:
             owner = Owner(self._process.name, self._process.id)
             why = "this process did not know that it had claimed the task; "
-            counts.append(await self._splitter.set_aside(owner, *claim, why, refusal))
+            try:
+                counts.append(await self._splitter.set_aside(owner, *claim, why, refusal))
+            except REFUSED as error:
+                left.append(error)
 
         await split(list(claims.items())[: burial.BATCH], write, alone)
-        return sum(counts)
+        return sum(counts), left[-1] if left else None
 
     async def _free_ownerless(self) -> int:
         def operation(promoting: bool) -> Operation[int]:

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 import steady_queue
-from steady_queue.aio import running, steps
+from steady_queue.aio import maintenance, running, steps
 from steady_queue.aio.reports import report
 from steady_queue.aio.splitting import Splitter
 from steady_queue.configuration import Options
@@ -53,9 +53,10 @@ REFUSED, PRUNED = "steady_queue.errors.StoreDataError", "steady_queue.processes.
 
 
 @pytest.fixture(autouse=True)
-def _steady_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process may prune others soon after its start."""
+def _only_our_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may prune others soon after its start, and takes no turns of its own, however slow the machine."""
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(milliseconds=20))
+    monkeypatch.setattr(maintenance, "INTERVAL", 300.0)
 
 
 def silent(alias: str, limit: int = 100, name: str = "other") -> UUID:
@@ -159,6 +160,35 @@ async def test_a_claim_of_its_own_that_cannot_be_given_back_is_set_aside(databas
         assert [event.job_id for event in heard.of(JobSetAside)] == [bad]
     async with running(worker()):
         assert await values(*results) == [0, 1, 2, 3]
+
+
+async def test_a_claim_that_cannot_even_be_set_aside_keeps_no_other_from_being_given_back(database: str) -> None:
+    heard = Heard()
+    async with running(worker(queues=["mail"]), events=heard) as process:
+        results = await enqueued(tasks.works, range(4))
+        await aside(lambda: SyncStore(database).claim(process.id, 4, lane=Lane.THREAD))
+        async with refusing(database, "DELETE", "claimedexecution", UUID(results[0].id)):
+            await process.services.maintenance.turn()
+            assert await aside(counts, database) == {"ready": 3, "claimed": 1}
+            assert [event.step for event in heard.of(MaintenanceStepFailed)] == ["reconciling claims"]
+        await process.services.maintenance.turn()
+        assert await aside(counts, database) == {"ready": 4}
+        assert [event.step for event in heard.of(MaintenanceStepRecovered)] == ["reconciling claims"]
+
+
+@pytest.mark.only_on("sqlite")  # others store no text as a time
+async def test_a_claim_that_cannot_be_read_is_set_aside(database: str) -> None:
+    heard = Heard()
+    results = await enqueued(tasks.works, range(3))
+    await aside(silent, database)
+    bad = UUID(results[1].id)
+    text = "UPDATE steady_queue_claimedexecution SET claimed_at = 'yesterday' WHERE job_id = %s"
+    await aside(query, database, text, bad.hex)
+    async with running(IDLE, events=heard) as process:
+        await turn(process)
+    assert await errors_of(*results) == [PRUNED, REFUSED, PRUNED]
+    assert await aside(count, database, "process") == 0
+    assert heard.of(MaintenanceStepFailed) == []
 
 
 async def test_the_claims_of_an_ended_process_are_given_back_or_fail_but_for_the_bad_one(database: str) -> None:
@@ -403,6 +433,26 @@ async def test_a_step_that_fails_is_shown_as_what_it_is_and_keeps_no_other_from_
         (recovery,) = heard.of(MaintenanceStepRecovered)
         assert (recovery.step, recovery.times) == (step, 3)
         assert not [line for line in (await aside(judge)).lines if "maintenance" in line]
+    assert heard.of(DatabaseLost) == []
+
+
+@pytest.mark.usefixtures("_short_spans")
+async def test_a_step_that_takes_too_long_is_no_lost_database_while_others_are_answered(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = Heard()
+    async with running(IDLE, events=heard) as process:
+        with monkeypatch.context() as patch:
+            patch.setattr(maintenance, "DEADLINE", 0)
+            await turn(process)
+        failed = heard.of(MaintenanceStepFailed)
+        assert {"reconciling claims", "looking for work", *STEPS} <= {event.step for event in failed}
+        assert all("took longer than" in event.error for event in failed)
+        await turn(process)
+        # What is looked for once a minute is not due yet.
+        now_and_then = "looking for tasks that nobody serves"
+        recovered = {event.step for event in heard.of(MaintenanceStepRecovered)}
+        assert recovered == {event.step for event in failed} - {now_and_then}
     assert heard.of(DatabaseLost) == []
 
 

@@ -49,6 +49,8 @@ def judge(
     oldest = default_max_age() if max_age is None else max_age
     verdicts = [(p.name, *_verdict(p, oldest)) for p in here if p.kind != "supervisor"]
     verdicts += [(p.name, False, text) for p in here if (text := _vacancies(p, here))]
+    # Shown, and no reason to restart anything: the next process would meet the same row.
+    verdicts += [(p.name, True, text) for p in here for text in _failing_steps(p)]
     if not verdicts:
         return Health(False, ["no process of Steady Queue is registered on this machine"])
     return Health(all(well for _, well, _ in verdicts), [f"{name}: {reason}" for name, _, reason in verdicts])
@@ -89,6 +91,18 @@ def _here(alias: str) -> list[Vitals]:
         if alias in connections:
             connections[alias].close()
     return [process for process in found if is_here(process) and not is_gone(process)]
+
+
+def _failing_steps(process: Vitals) -> list[str]:
+    """What to say of the steps of its maintenance that keep failing."""
+    try:
+        steps = json.loads(process.metadata)["maintenance"].items()
+        return [
+            f"maintenance: {name} has failed {step['times']} times since {step['since']}: {step['error']}"
+            for name, step in steps
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
 
 
 def _vacancies(supervisor: Vitals, here: list[Vitals]) -> str | None:

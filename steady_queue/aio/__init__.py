@@ -11,11 +11,11 @@
     settler.py             writes it, in batches that form by themselves
 
 Around it: dispatcher.py (jobs whose time has come), scheduler.py, timetable.py and firing.py (recurring tasks),
-maintenance.py (dead processes, lost slots, old jobs), heartbeat.py and trust.py (is this process still believed alive),
-watchdog.py (is its loop still going), stopping.py (what becomes of running tasks), outage.py (the database is away),
-../events (what is told of all this), lifecycle.py and actors.py (hooks and signals of what starts and stops),
-connections.py, starting.py and admission.py (before it works). services.py builds them, process.py runs them;
-`running()` in embedding.py puts that into any loop.
+maintenance.py (dead processes, lost slots, old jobs; steps.py, pruning.py, promotion.py, clearing.py, splitting.py),
+heartbeat.py and trust.py (is this process still believed alive), watchdog.py (is its loop still going), stopping.py
+(what becomes of running tasks), outage.py (the database is away), ../events (what is told of all this), lifecycle.py
+and actors.py (hooks and signals of what starts and stops), connections.py, starting.py and admission.py (before it
+works). services.py builds them, process.py runs them; `running()` in embedding.py puts that into any loop.
 
 Processes of our own, in the order of their lives:
 

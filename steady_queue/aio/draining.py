@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from steady_queue.store.remainder import remains
+from steady_queue import events
+from steady_queue.errors import StoreError
+from steady_queue.store.remainder import remains, unserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from steady_queue.aio.outage import Outage
+    from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.statement import Operation
 
@@ -33,6 +36,7 @@ class Draining:
         driver: AsyncDriver,
         ready: asyncio.Event,
         drained: Callable[[], None],
+        events: Events,
         outage: Outage,
     ) -> None:
         self._patterns = [pattern.strip() for pattern in patterns]
@@ -40,6 +44,7 @@ class Draining:
         self._dispatches = dispatches
         self._ready = ready
         self._drained = drained
+        self._events = events
         self._outage = outage
 
     async def run(self) -> None:
@@ -55,7 +60,17 @@ class Draining:
                 continue
             self._outage.over(self.name)
             await asyncio.sleep(LOOK_EVERY if not empty else 0.05)
+        await self._tell_unserved()
         self._drained()
+
+    async def _tell_unserved(self) -> None:
+        """Say what is left because no process of this version can run it: maintenance may not have had a turn."""
+        try:
+            left = await self._driver.run(unserved(self._driver.sql, self._patterns))
+        except StoreError:
+            return  # it is told again by whoever works next
+        for queue, lane in left:
+            self._events.tell(events.UnknownLane(queue_name=queue, lane=lane))
 
     def _remains(self) -> Operation[bool]:
         return remains(self._driver.sql, self._patterns, within=SOON, is_dispatched=self._dispatches)

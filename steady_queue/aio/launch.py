@@ -192,7 +192,13 @@ def _draining(resolved: Resolved, main: Process | Supervisor, driver: AsyncDrive
     patterns = [name for worker in resolved.options.workers for name in worker.queues]
     dispatches = bool(resolved.options.dispatchers) and not resolved.options.only_work
     return Draining(
-        patterns, dispatches=dispatches, driver=driver, ready=main.ready, drained=main.stop, outage=main.outage
+        patterns,
+        dispatches=dispatches,
+        driver=driver,
+        ready=main.ready,
+        drained=main.stop,
+        events=main.events,
+        outage=main.outage,
     )
 
 

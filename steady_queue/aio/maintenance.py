@@ -1,7 +1,7 @@
 """Maintenance: every few seconds, in every process, what keeps the queue whole when others die.
 
 A turn begins with one statement that tells whether there is anything to do; each step after it is a short transaction
-of its own, done by one process at a time. All times are the database's.
+of its own, done by one process at a time, and fails alone. All times are the database's.
 """
 
 from __future__ import annotations
@@ -15,27 +15,31 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import steady_queue
 from steady_queue import events
-from steady_queue.aio.identity import is_gone
+from steady_queue.aio import clearing
+from steady_queue.aio.promotion import promote_stranded
+from steady_queue.aio.pruning import Pruning
 from steady_queue.aio.queues import expand
-from steady_queue.aio.reports import report
+from steady_queue.aio.splitting import REFUSED, Splitter, split
+from steady_queue.aio.steps import Steps
 from steady_queue.configuration import alive_threshold
 from steady_queue.errors import StoreUnavailable
-from steady_queue.processes import ProcessExitError, ProcessMissingError, ProcessPrunedError
 from steady_queue.registry import durations_in_force, limits_in_force
 from steady_queue.store import burial
 from steady_queue.store import maintenance as store
+from steady_queue.store.job import SERVED_LANES, Lane
 from steady_queue.store.overrun import let_go
+from steady_queue.store.set_aside import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from uuid import UUID
 
+    from steady_queue.aio.clock import Clock
     from steady_queue.aio.outage import Outage
     from steady_queue.events import Events
     from steady_queue.store.burial import Registered
     from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.job import Lane
-    from steady_queue.store.outcome import ErrorReport
+    from steady_queue.store.process import NewProcess
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Operation
 
@@ -46,6 +50,8 @@ INTERVAL = 5.0
 DEADLINE = 10.0
 #: Turns between two looks for queues that nobody serves.
 LOOK_AROUND = 12
+#: What there is to do as far as anybody knows, if nobody could look.
+ANYTHING = store.Work(*[True] * len(store.Work._fields))
 
 
 class Maintenance:
@@ -56,8 +62,7 @@ class Maintenance:
     def __init__(
         self,
         *,
-        process_id: UUID,
-        worker_id: str,
+        process: NewProcess,
         driver: AsyncDriver,
         may_bury: Callable[[], bool],
         known_claims: Callable[[], set[UUID]],
@@ -67,11 +72,11 @@ class Maintenance:
         made_ready: Callable[[], Awaitable[None]],
         promotes: bool,
         at_most: float,
+        clock: Clock,
         events: Events,
         outage: Outage,
     ) -> None:
-        self._process_id = process_id
-        self._worker_id = worker_id
+        self._process = process
         self._driver = driver
         self._may_bury = may_bury
         self._known_claims = known_claims
@@ -85,9 +90,19 @@ class Maintenance:
         self._events = events
         self._outage = outage
         self._turns = 0
+        self._splitter = Splitter(run=self._run, sql=self._sql, events=events)
+        self._pruning = Pruning(
+            process_id=process.id,
+            run=self._run,
+            sql=self._sql,
+            splitter=self._splitter,
+            made_ready=made_ready,
+            events=events,
+        )
+        self._steps = Steps(process_id=process.id, metadata=process.metadata, driver=driver, clock=clock, events=events)
 
     async def run(self) -> None:
-        await self._survive(self.bury_gone)
+        await self._survive(self.prune_gone)
         while True:
             await asyncio.sleep(self._interval * random.uniform(0.8, 1.0 if self._interval < INTERVAL else 1.2))
             await self._survive(self.turn)
@@ -102,31 +117,37 @@ class Maintenance:
 
     async def turn(self) -> None:
         """One turn: look, then only what is needed."""
-        await self.reconcile()
-        await self.bury_gone()
+        await self._steps.run("reconciling claims", self.reconcile)
+        await self.prune_gone()
         alive = alive_threshold()
         keep = steady_queue.clear_finished_jobs_after if steady_queue.preserve_finished_jobs else timedelta(0)
         keep_failed = steady_queue.clear_failed_jobs_after
-        work = await self._run(store.look(self._sql, alive=alive, keep=keep, keep_failed=keep_failed))
-        promoted = 0
-        if work.dead and self._may_bury():
-            await self._bury(alive=alive)
-        if work.orphans:
-            await self._fail_orphans()
-        if work.ownerless:
-            await self._free_ownerless()
-        overran = await self._let_go() if work.overrun else 0
-        if work.blocked and self._promotes:
-            promoted = await self._promote()
-        if work.old and keep is not None:
-            await self._clear(partial(store.clear_finished, self._sql, keep), "finished")
-        if work.old_failed and keep_failed is not None:
-            await self._clear(partial(store.clear_failed, self._sql, keep_failed), "failed")
-        if promoted or overran or work.dead or work.orphans or work.ownerless:
+        look = store.look(self._sql, alive=alive, keep=keep, keep_failed=keep_failed)
+        work = await self._steps.run("looking for work", partial(self._run, look)) or ANYTHING
+        due: list[tuple[str, bool, Callable[[], Awaitable[int | None]]]] = [
+            ("pruning", work.dead and self._may_bury(), partial(self._pruning.prune_silent, alive)),
+            ("failing orphans", work.orphans, self._pruning.fail_orphans),
+            ("freeing ownerless slots", work.ownerless, self._free_ownerless),
+            ("freeing overrun slots", work.overrun, self._let_go),
+            ("promoting blocked tasks", work.blocked and self._promotes, self._promote),
+            ("clearing finished tasks", work.old, partial(self._clear, clearing.FINISHED, keep)),
+            ("clearing failed tasks", work.old_failed, partial(self._clear, clearing.FAILED, keep_failed)),
+        ]
+        is_ready = work.dead or work.orphans or work.ownerless
+        for name, is_due, step in due:
+            if is_due:
+                is_ready = bool(await self._steps.run(name, step)) or is_ready
+            else:
+                await self._steps.succeeded(name)
+        if is_ready:
             await self._made_ready()
         self._turns += 1
         if self._turns % LOOK_AROUND == 1:
-            await self.look_around()
+            await self._steps.run("looking for tasks that nobody serves", self.look_around)
+
+    async def prune_gone(self) -> None:
+        """Prune, at the start and in every turn, the processes of this machine that certainly no longer exist."""
+        await self._steps.run("pruning processes of this machine", self._pruning.prune_gone)
 
     async def reconcile(self, *, buried: bool = False) -> None:
         """Compare our claims in the database with what we know: give back the unknown, tell which were taken from us.
@@ -135,106 +156,96 @@ class Maintenance:
         """
         async with self._claiming:
             known, running = self._known_claims(), self._running_claims()
-            claims = await self._run(burial.own_claims(self._sql, self._process_id))
+            claims = await self._run(burial.own_claims(self._sql, self._process.id))
             unknown = {claim_id: job_id for claim_id, job_id in claims.items() if claim_id not in known}
-            count = await self._run(self._release(unknown)) if unknown else 0
+            count, refusal = await self._release(unknown) if unknown else (0, None)
         # What ran before and still runs has not been settled by us.
         if taken := (running & self._running_claims()) - claims.keys():
             self._taken(taken, buried)
         if count:
-            self._events.tell(events.ClaimsReconciled(process_id=self._process_id, count=count))
+            self._events.tell(events.ClaimsReconciled(process_id=self._process.id, count=count))
             await self._made_ready()
+        if refusal is not None:
+            raise refusal
 
-    def _release(self, claims: Mapping[UUID, UUID]) -> Operation[int]:
-        return burial.release(self._sql, claims, self._worker_id, limits_in_force)
+    async def _release(self, claims: Mapping[UUID, UUID]) -> tuple[int, Exception | None]:
+        """Release claims; one that the database refuses to release is set aside.
 
-    async def bury_gone(self) -> None:
-        """Bury at once, at the start and in every turn, the processes of this machine that certainly no longer exist.
-
-        Not those of a supervisor that lives: it knows how they ended, and whether their tasks are to be given back.
+        Returns how many are ended, and what was said of the last that could not even be set aside.
         """
-        registered = await self._run(burial.find_processes(self._sql))
-        gone = {process.id for process in registered if process.id != self._process_id and is_gone(process)}
-        supervisors = {process.id for process in registered} - gone
-        gone -= {process.id for process in registered if process.supervisor_id in supervisors}
-        if gone:
-            await self._bury(only=list(gone))
-            await self._made_ready()
+        counts: list[int] = []
+        left: list[Exception] = []
 
-    async def _bury(self, *, alive: timedelta | None = None, only: list[UUID] | None = None) -> None:
-        reason = "it no longer exists" if only is not None else "no heartbeat"
+        async def write(part: Sequence[tuple[UUID, UUID]]) -> None:
+            release = burial.release(self._sql, dict(part), self._process.name, limits_in_force)
+            counts.append(await self._run(release))
 
-        def why(process: Registered) -> ErrorReport:
-            if only is not None:
-                return report(ProcessExitError, f"{process.name} no longer exists")
-            return report(ProcessPrunedError, f"{process.name} was last alive at {process.last_heartbeat_at}")
+        async def alone(claim: tuple[UUID, UUID], refusal: Exception) -> None:
+            owner = Owner(self._process.name, self._process.id)
+            why = "this process did not know that it had claimed the task; "
+            try:
+                counts.append(await self._splitter.set_aside(owner, *claim, why, refusal))
+            except REFUSED as error:
+                left.append(error)
 
-        while True:
-            buried = await self._run(
-                burial.bury(self._sql, me=self._process_id, report=why, alive=alive, only=only, limits=limits_in_force)
-            )
-            if buried is None:
-                return
-            dead = buried.process
-            self._events.tell(
-                events.ProcessPruned(process_id=dead.id, name=dead.name, reason=reason, jobs=len(buried.jobs))
-            )
-            self._tell_failed(dead.id, buried.jobs, why(dead))
+        await split(list(claims.items())[: burial.BATCH], write, alone)
+        return sum(counts), left[-1] if left else None
 
-    async def _fail_orphans(self) -> None:
-        error = report(ProcessMissingError, "the process that claimed the task is not registered")
-        while jobs := await self._run(burial.fail_orphans(self._sql, error, limits_in_force)):
-            self._events.tell(events.OrphansFailed(jobs=len(jobs)))
-            self._tell_failed(None, jobs, error)
-
-    def _tell_failed(self, process_id: UUID | None, jobs: Sequence[UUID], error: ErrorReport) -> None:
-        if jobs:
-            self._events.tell(
-                events.JobsFailed(process_id=process_id, job_ids=jobs, count=len(jobs), error=error.message)
+    async def _free_ownerless(self) -> int:
+        def operation(promoting: bool) -> Operation[int]:
+            return store.free_ownerless(
+                self._sql,
+                after=steady_queue.default_concurrency_control_period,
+                durations=durations_in_force,
+                limits=limits_in_force,
+                promoting=promoting,
             )
 
-    async def _free_ownerless(self) -> None:
-        period = steady_queue.default_concurrency_control_period
-        operation = store.free_ownerless(self._sql, after=period, durations=durations_in_force, limits=limits_in_force)
-        if count := await self._run(operation):
+        if count := await self._promoting_if_possible(operation):
             self._events.tell(events.SlotsRepaired(count=count))
+        return count
 
     async def _let_go(self) -> int:
-        overran = await self._run(let_go(self._sql, limits_in_force))
+        overran = await self._promoting_if_possible(
+            lambda promoting: let_go(self._sql, limits_in_force, promoting=promoting)
+        )
         for job_id, path, key in overran:
             self._events.tell(events.JobOverran(job_id=job_id, task_path=path, concurrency_key=key))
         return len(overran)
 
+    async def _promoting_if_possible(self, operation: Callable[[bool], Operation[T]]) -> T:
+        """A blocked job that is refused must keep no slot from being freed: the next step promotes, and finds it."""
+        try:
+            return await self._run(operation(True))
+        except REFUSED:
+            return await self._run(operation(False))
+
     async def _promote(self) -> int:
-        total, after = 0, ""
-        while True:
-            count, next_key = await self._run(store.promote_stranded(self._sql, after, limits_in_force))
-            total += count
-            if next_key is None:
-                break
-            after = next_key
+        total = await promote_stranded(self._run, self._sql, self._splitter)
         if total:
             self._events.tell(events.JobsPromoted(by="maintenance", count=total))
         return total
 
-    async def _clear(self, clear: Callable[[], Operation[int]], which: str) -> None:
-        # One batch a turn under load would fall behind; a few, with the connection free for a heartbeat between them.
-        for _ in range(20):
-            count = await self._run(clear())
-            if count:
-                self._events.tell(events.JobsCleared(count=count, which=which))
-            if count < burial.BATCH:
-                return
+    async def _clear(self, kind: clearing.Kind, keep: timedelta | None) -> None:
+        def tell(count: int) -> None:
+            self._events.tell(events.JobsCleared(count=count, which=kind.name))
+
+        if keep is not None:
+            await clearing.clear(self._run, self._sql, kind, keep, tell)
 
     async def look_around(self) -> None:
-        """Warn of ready jobs in queues or lanes that no live process serves."""
+        """Warn of ready jobs in queues or lanes that no live process serves, or no process of this version could."""
         waiting = await self._run(store.find_waiting(self._sql))
         if not waiting:
             return
         processes = await self._run(burial.find_processes(self._sql))
-        unserved = [
-            f"{queue} ({lane.name.lower()})" for queue, lane in waiting if not _is_served(queue, lane, processes)
-        ]
+        unserved: list[str] = []
+        for queue, lane in waiting:
+            # Not failed: in the middle of a deployment it may belong to the next version, whose processes will run it.
+            if lane not in SERVED_LANES:
+                self._events.tell(events.UnknownLane(queue_name=queue, lane=lane))
+            elif not _is_served(queue, Lane(lane), processes):
+                unserved.append(f"{queue} ({Lane(lane).name.lower()})")
         if unserved:
             self._events.tell(events.NobodyServes(where=", ".join(unserved)))
 

@@ -25,12 +25,12 @@ from steady_queue.aio.lifecycle import Lifecycle
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.reports import report
 from steady_queue.aio.services import Services
+from steady_queue.aio.splitting import Splitter
 from steady_queue.aio.starting import admit, unless_stopped
 from steady_queue.databases import is_in_memory, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError
 from steady_queue.events import Events
 from steady_queue.processes import ProcessExitError
-from steady_queue.store.burial import end
 from steady_queue.store.process import NewProcess
 
 if TYPE_CHECKING:
@@ -255,8 +255,9 @@ class Process:
         if not running or not self._leave_to_supervisor(running):
             await self.services.heartbeat.rest()
             error = report(ProcessExitError, f"{self.name} stopped before the task did")
-            fates = await self.services.upkeep.run(end(self.services.upkeep.sql, self.id, self.name, error))
-            failed = list(fates.failed)
+            upkeep = self.services.upkeep
+            splitter = Splitter(run=upkeep.run, sql=upkeep.sql, events=self.events)
+            failed = list((await splitter.end_process(self.id, self.name, error)).failed)
             if failed:
                 self.events.tell(
                     events.JobsFailed(process_id=self.id, job_ids=failed, count=len(failed), error=error.message)

@@ -102,8 +102,7 @@ class Services:
         self.elsewhere = Elsewhere(events=self.events)
         self.schedulers = [self._scheduler()] if self.options.schedules else []
         self.maintenance = Maintenance(
-            process_id=self.row.id,
-            worker_id=self.row.name,
+            process=row,
             driver=self.upkeep,
             may_bury=lambda: self.heartbeat.is_steady,
             known_claims=self.known_claims,
@@ -120,8 +119,7 @@ class Services:
                 ),
                 default=math.inf,
             ),
-            events=self.events,
-            outage=self.outage,
+            **common,
         )
         self.stopping = Stopping(
             name=self.row.name,

@@ -13,9 +13,8 @@ from steady_queue import events
 from steady_queue.aio.child import what
 from steady_queue.aio.identity import process_name
 from steady_queue.aio.reports import report
+from steady_queue.aio.splitting import REFUSED, Splitter
 from steady_queue.processes import ProcessExitError
-from steady_queue.registry import limits_in_force
-from steady_queue.store.burial import end
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,7 +38,7 @@ class Undertaker:
         events: Events,
         outage: Outage,
     ) -> None:
-        self._driver = driver
+        self._splitter = Splitter(run=driver.run, sql=driver.sql, events=events)
         self._made_ready = made_ready
         self._events = events
         self._outage = outage
@@ -66,11 +65,14 @@ class Undertaker:
         error = report(ProcessExitError, f"{name} ({what(child.options)}) {told}{ended.how}")
         while True:
             try:
-                operation = end(
-                    self._driver.sql, child.id, name, error, give_back=ended.cut_off, limits=limits_in_force
-                )
-                fates = await self._driver.run(operation)
+                fates = await self._splitter.end_process(child.id, name, error, ended.cut_off)
                 break
+            except REFUSED as refusal:
+                # Nothing of it can be written: the others must not wait. Maintenance will find it without a heartbeat.
+                self._events.tell(
+                    events.MaintenanceStepFailed(step=f"ending {name}", error=str(refusal), times=1, exception=refusal)
+                )
+                return
             except Exception as failure:
                 await self._outage.wait(self.name, failure)
         self._outage.over(self.name)

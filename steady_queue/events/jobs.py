@@ -138,6 +138,17 @@ class NobodyServes(Event):
     where: str
 
 
+class UnknownLane(Event):
+    """Ready tasks that no worker of this version has room for: of a newer version, or changed by a person."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = (
+        "the queue %(queue_name)r has ready tasks of the lane %(lane)d, which this version cannot run: they stay ready"
+    )
+    queue_name: str
+    lane: int
+
+
 # -- done by people ---------------------------------------------------------------------------------------------------
 
 

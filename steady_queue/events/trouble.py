@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from steady_queue.events.event import Event, Fault
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 
 class RuntimeFault(Fault):
@@ -18,6 +21,36 @@ class RuntimeFault(Fault):
     @property
     def origin(self) -> str:
         return self.where
+
+
+class MaintenanceStepFailed(Fault):
+    """One step of a maintenance turn; the others go on. Told at the first failure, and at most every minute again."""
+
+    text: ClassVar[str] = "maintenance: %(step)s has failed, %(times)d in a row: %(error)s; the other steps go on"
+    step: str
+    error: str
+    times: int
+
+    @property
+    def origin(self) -> str:
+        return f"maintenance: {self.step}"
+
+
+class MaintenanceStepRecovered(Event):
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "maintenance: %(step)s works again after %(times)d failures in %(seconds).0f s"
+    step: str
+    times: int
+    seconds: float
+
+
+class JobSetAside(Event):
+    """The database refused what maintenance had to write about a job, so it failed with that as its reason."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "the task %(job_id)s was set aside as failed, for its rows could not be changed: %(error)s"
+    job_id: UUID
+    error: str
 
 
 class DatabaseLost(Fault):

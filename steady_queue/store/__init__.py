@@ -14,6 +14,7 @@
     hurry.py        scheduled or blocked -> ready, by hand        overrun.py  slots that long jobs let go
     recurring.py    entries of recurring tasks                    tick.py     a tick and its job, once
     queues.py       names, sizes and pauses of queues             notify.py   tell listeners
+    set_aside.py    rows that the database refuses to change
 
     sql/            the statements in the words of PostgreSQL, MySQL/MariaDB and SQLite
     drivers/        who carries a flow to the database: asyncpg, aiomysql, aiosqlite, or Django's own connection

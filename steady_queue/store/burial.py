@@ -77,9 +77,22 @@ def bury(
 ) -> Operation[Buried | None]:
     """Fail the claims of one dead process and remove its row; None when nobody is dead.
 
-    Dead is who has not beaten within `alive`; with `only`, who is named there, whatever its heartbeat.
+    Dead is who has not beaten within `alive`; with `only`, who is named there, whatever its heartbeat; with both, who
+    is named there and has not beaten.
     """
     return Operation("bury", partial(_bury, sql, me, report, alive, only, limits or {}))
+
+
+def find_dead(
+    sql: Dialect, *, me: UUID, alive: timedelta | None = None, only: Collection[UUID] | None = None
+) -> Operation[list[Registered]]:
+    """All that are dead, in the same sense."""
+    return Operation("find dead", partial(_dead, sql, me, alive, only), transaction=False)
+
+
+def find_orphans(sql: Dialect) -> Operation[dict[UUID, UUID]]:
+    """Claims whose process has no row, each with its job's id; some of them."""
+    return Operation("find orphans", partial(_find_orphans, sql), transaction=False)
 
 
 def fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits | None = None) -> Operation[list[UUID]]:
@@ -131,21 +144,31 @@ def _bury(
 ) -> Flow[Buried | None]:
     if not (yield from sql.try_maintenance()):
         return None
-    columns = f"SELECT {', '.join(Registered._fields)} FROM steady_queue_process WHERE id <> ?"
-    if only is not None:
-        rows = yield sql.say(
-            f"{columns} AND id IN ?* LIMIT 1{sql.take_free}", me, list(only), returns=_REGISTERED_TYPES
-        )
-    else:
-        cutoff = sql.ago((alive or timedelta(0)).total_seconds())
-        rows = yield sql.say(
-            f"{columns} AND last_heartbeat_at < {cutoff} LIMIT 1{sql.take_free}", me, returns=_REGISTERED_TYPES
-        )
-    if not rows:
+    dead = yield from _dead(sql, me, alive, only, f" LIMIT 1{sql.take_free}")
+    if not dead:
         return None
-    process = Registered._make(rows[0])
+    (process,) = dead
     fates = yield from _end_claims(sql, process.id, process.name, report(process), set(), limits)
     return Buried(process, fates.failed)
+
+
+def _dead(
+    sql: Dialect, me: UUID, alive: timedelta | None, only: Collection[UUID] | None, which: str = ""
+) -> Flow[list[Registered]]:
+    text = f"SELECT {', '.join(Registered._fields)} FROM steady_queue_process WHERE id <> ?"
+    values: list[object] = [me]
+    if only is not None:
+        text += " AND id IN ?*"
+        values.append(list(only))
+    if alive is not None or only is None:
+        text += f" AND last_heartbeat_at < {sql.ago((alive or timedelta(0)).total_seconds())}"
+    rows = yield sql.say(f"{text}{which}", *values, returns=_REGISTERED_TYPES)
+    return [Registered._make(row) for row in rows]
+
+
+def _find_orphans(sql: Dialect) -> Flow[dict[UUID, UUID]]:
+    rows = yield sql.say(f"SELECT c.claim_id, c.job_id{ORPHANED} LIMIT ?", BATCH, returns="uu")
+    return {row[0]: row[1] for row in rows}
 
 
 def _fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits) -> Flow[list[UUID]]:
@@ -155,21 +178,22 @@ def _fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits) -> Flow[lis
     if not rows:
         return []
     ids = [row[0] for row in rows]
-    claims = yield from _claims(sql, "c.job_id IN ?*", ids)
+    claims = yield from find_claims(sql, "c.job_id IN ?*", ids)
     if claims:
         yield from _fail(sql, claims, report, "unknown", limits)
-    yield from _forget_jobless(sql, ids)
+    yield from forget_jobless(sql, ids)
     return [claim.job_id for claim in claims]
 
 
-def _forget_jobless(sql: Dialect, job_ids: Sequence[UUID]) -> Flow[None]:
+def forget_jobless(sql: Dialect, job_ids: Sequence[UUID]) -> Flow[None]:
     """Remove claimed rows whose job does not exist: nothing can become of them."""
     rows = yield sql.say("SELECT id FROM steady_queue_job WHERE id IN ?*", list(job_ids), returns="u")
     if gone := set(job_ids) - {row[0] for row in rows}:
         yield sql.say("DELETE FROM steady_queue_claimedexecution WHERE job_id IN ?*", list(gone))
 
 
-def _claims(sql: Dialect, where: str, value: object) -> Flow[list[Claim]]:
+def find_claims(sql: Dialect, where: str, value: object) -> Flow[list[Claim]]:
+    """The claims `c` of jobs `j` for which the condition holds; some of them."""
     rows = yield sql.say(
         f"SELECT {_CLAIM_COLUMNS} FROM steady_queue_claimedexecution c JOIN steady_queue_job j ON j.id = c.job_id"
         f" WHERE {where} LIMIT ?",
@@ -199,7 +223,7 @@ def _end_claims(
 ) -> Flow[Fates]:
     failed: list[UUID] = []
     given_back: list[UUID] = []
-    while claims := (yield from _claims(sql, "c.process_id = ?", process_id)):
+    while claims := (yield from find_claims(sql, "c.process_id = ?", process_id)):
         outcomes = [Released(c) if c.claim_id in give_back else Failed(c, report) for c in claims]
         yield from settle(sql, outcomes, worker_id=name, by_owner=False, limits=limits).flow()
         for outcome in outcomes:
@@ -217,10 +241,10 @@ def _own_claims(sql: Dialect, me: UUID) -> Flow[dict[UUID, UUID]]:
 
 def _release(sql: Dialect, claims: Mapping[UUID, UUID], worker_id: str, limits: Limits) -> Flow[int]:
     ids = list(claims.values())[:BATCH]
-    found = yield from _claims(sql, "c.job_id IN ?*", ids)
+    found = yield from find_claims(sql, "c.job_id IN ?*", ids)
     lost = [Released(claim) for claim in found if claim.claim_id in claims]
     if lost:
         yield from settle(sql, lost, worker_id=worker_id, limits=limits).flow()
     if len(found) < len(ids):
-        yield from _forget_jobless(sql, ids)
+        yield from forget_jobless(sql, ids)
     return len(lost)

@@ -72,6 +72,16 @@ def clear_failed(sql: Dialect, old: Old, place: Place, size: int = WINDOW) -> Op
     return Operation("clear failed", partial(failed_cleared, sql, old, place, size))
 
 
+def next_finished(sql: Dialect, old: Old, place: Place) -> Operation[Place | None]:
+    """The place of the next finished job that is to go."""
+    return Operation("next finished", partial(_next, sql, old, _FINISHED, place), transaction=False)
+
+
+def next_failed(sql: Dialect, old: Old, place: Place) -> Operation[Place | None]:
+    """The place of the next failed job that is to go."""
+    return Operation("next failed", partial(_next, sql, old, _FAILED, place), transaction=False)
+
+
 def count_finished(sql: Dialect, old: Old) -> Operation[int]:
     """How many finished jobs are to go."""
     return Operation("count finished", partial(_count, sql, old, _FINISHED), transaction=False)
@@ -129,6 +139,11 @@ def _window(sql: Dialect, old: Old, kind: _Kind, place: Place, size: int) -> Flo
     )
     ids = [id_ for id_, _, queue, path in rows if old.queue in (None, queue) and old.task_path in (None, path)]
     return ids, Place(rows[-1][1], rows[-1][0]) if len(rows) == size else None
+
+
+def _next(sql: Dialect, old: Old, kind: _Kind, place: Place) -> Flow[Place | None]:
+    _, after = yield from _window(sql, old, kind, place, 1)
+    return after
 
 
 def _count(sql: Dialect, old: Old, kind: _Kind) -> Flow[int]:

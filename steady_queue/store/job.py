@@ -21,6 +21,10 @@ class Lane(IntEnum):
     PROCESS = 2
 
 
+#: The lanes that workers of this version have room for.
+SERVED_LANES = (Lane.ASYNC, Lane.THREAD)
+
+
 class OnConflict(IntEnum):
     """What becomes of a limited job that finds every slot of its key taken."""
 

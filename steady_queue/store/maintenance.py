@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.store.burial import BATCH, ORPHANED
 from steady_queue.store.cleanup import Old, Place, failed_cleared, finished_cleared
-from steady_queue.store.job import Lane
 from steady_queue.store.overrun import overrun
 from steady_queue.store.promote import promote
 from steady_queue.store.statement import Operation
@@ -45,13 +44,18 @@ def look(
 
 
 def free_ownerless(
-    sql: Dialect, *, after: timedelta, durations: InForce[timedelta], limits: Limits | None = None
+    sql: Dialect,
+    *,
+    after: timedelta,
+    durations: InForce[timedelta],
+    limits: Limits | None = None,
+    promoting: bool = True,
 ) -> Operation[int]:
     """Free slots whose job is neither ready nor claimed, and which were taken longer ago than the duration of its task.
 
-    `after` serves for tasks that the code does not know.
+    `after` serves for tasks that the code does not know. Their keys are promoted unless told not to.
     """
-    return Operation("free ownerless slots", partial(_free_ownerless, sql, after, durations, limits or {}))
+    return Operation("free ownerless slots", partial(_free_ownerless, sql, after, durations, limits or {}, promoting))
 
 
 def promote_stranded(sql: Dialect, after: str = "", limits: Limits | None = None) -> Operation[tuple[int, str | None]]:
@@ -69,8 +73,8 @@ def clear_failed(sql: Dialect, keep: timedelta, batch: int = BATCH) -> Operation
     return Operation("clear failed", partial(_clear, sql, failed_cleared, keep, batch))
 
 
-def find_waiting(sql: Dialect) -> Operation[list[tuple[str, Lane]]]:
-    """The queues and lanes that have ready jobs, at most 100 of them."""
+def find_waiting(sql: Dialect) -> Operation[list[tuple[str, int]]]:
+    """The queues and lanes that have ready jobs, at most 100 of them; also lanes that this version does not know."""
     return Operation("find waiting", partial(_find_waiting, sql), transaction=False)
 
 
@@ -99,7 +103,9 @@ def _look(sql: Dialect, alive: timedelta, keep: timedelta | None, keep_failed: t
     return Work(*map(bool, rows[0]))
 
 
-def _free_ownerless(sql: Dialect, after: timedelta, durations: InForce[timedelta], limits: Limits) -> Flow[int]:
+def _free_ownerless(
+    sql: Dialect, after: timedelta, durations: InForce[timedelta], limits: Limits, promoting: bool
+) -> Flow[int]:
     if not (yield from sql.try_maintenance()):
         return 0
     rows = yield sql.say(
@@ -113,7 +119,8 @@ def _free_ownerless(sql: Dialect, after: timedelta, durations: InForce[timedelta
     if not old:
         return 0
     yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", [job_id for job_id, _ in old])
-    yield from promote(sql, dict.fromkeys((key for _, key in old), 1), limits)
+    if promoting:
+        yield from promote(sql, dict.fromkeys((key for _, key in old), 1), limits)
     return len(old)
 
 
@@ -136,8 +143,8 @@ def _clear(
     return (yield from cleared(sql, Old(keep), Place(), batch)).jobs
 
 
-def _find_waiting(sql: Dialect) -> Flow[list[tuple[str, Lane]]]:
-    found: list[tuple[str, Lane]] = []
+def _find_waiting(sql: Dialect) -> Flow[list[tuple[str, int]]]:
+    found: list[tuple[str, int]] = []
     last: str | None = None
     while len(found) < 100:
         rows = yield sql.say(
@@ -149,8 +156,17 @@ def _find_waiting(sql: Dialect) -> Flow[list[tuple[str, Lane]]]:
         if not rows:
             break
         last = rows[0][0]
-        for lane in Lane:
-            text = f"SELECT lane FROM {sql.ready_by_queue} WHERE queue_name = ? AND lane = ? LIMIT 1"
-            if (yield sql.say(text, last, lane, returns=".")):
-                found.append((str(last), lane))
+        found += yield from _find_lanes(sql, str(last))
+    return found
+
+
+def _find_lanes(sql: Dialect, queue: str) -> Flow[list[tuple[str, int]]]:
+    """The queue with each lane of its ready jobs, whatever number that is."""
+    first = f"SELECT lane FROM {sql.ready_by_queue} WHERE queue_name = ?"
+    rows = yield sql.say(f"{first} ORDER BY lane LIMIT 1", queue, returns=".")
+    found: list[tuple[str, int]] = []
+    while rows:
+        lane = int(rows[0][0])
+        found.append((queue, lane))
+        rows = yield sql.say(f"{first} AND lane > ? ORDER BY lane LIMIT 1", queue, lane, returns=".")
     return found

@@ -28,21 +28,21 @@ class Overran(NamedTuple):
     concurrency_key: str
 
 
-def let_go(sql: Dialect, limits: Limits | None = None) -> Operation[list[Overran]]:
-    """Take the slots of jobs that have run for longer than theirs allow, and promote their keys."""
-    return Operation("let go", partial(_let_go, sql, limits or {}))
+def let_go(sql: Dialect, limits: Limits | None = None, *, promoting: bool = True) -> Operation[list[Overran]]:
+    """Take the slots of jobs that have run for longer than theirs allow, and promote their keys unless told not to."""
+    return Operation("let go", partial(_let_go, sql, limits or {}, promoting))
 
 
 def overrun(sql: Dialect) -> str:
     """Where the slots, the claims and the jobs are that this is about."""
     return (
         " FROM steady_queue_semaphore s JOIN steady_queue_claimedexecution c ON c.job_id = s.job_id"
-        " JOIN steady_queue_job j ON j.id = s.job_id WHERE j.overrun_after IS NOT NULL"
-        f" AND c.claimed_at < {sql.given_ago.replace('?', 'j.overrun_after')}"
+        " JOIN steady_queue_job j ON j.id = s.job_id WHERE j.overrun_after >= 0"
+        f" AND c.claimed_at < {sql.microseconds_ago('j.overrun_after')}"
     )
 
 
-def _let_go(sql: Dialect, limits: Limits) -> Flow[list[Overran]]:
+def _let_go(sql: Dialect, limits: Limits, promoting: bool) -> Flow[list[Overran]]:
     if not (yield from sql.try_maintenance()):
         return []
     rows = yield sql.say(f"SELECT s.job_id{overrun(sql)} LIMIT ?", BATCH, returns="u")
@@ -65,5 +65,6 @@ def _let_go(sql: Dialect, limits: Limits) -> Flow[list[Overran]]:
     if not rows:
         return []
     yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", [row[0] for row in rows])
-    yield from promote(sql, {key: expected(limits, path, stored) for _, path, key, stored in rows}, limits)
+    if promoting:
+        yield from promote(sql, {key: expected(limits, path, stored) for _, path, key, stored in rows}, limits)
     return [Overran(job_id, path, key) for job_id, path, key, _ in rows]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
     from uuid import UUID
 
     from steady_queue.store.sql import Dialect
@@ -39,6 +41,11 @@ def heartbeat(sql: Dialect, process_id: UUID, polled_ago: float | None = None) -
     return Operation("heartbeat", partial(_heartbeat, sql, process_id, polled_ago))
 
 
+def note(sql: Dialect, process_id: UUID, metadata: Callable[[datetime], str]) -> Operation[None]:
+    """Replace the metadata of the process's row by what is made with the database's time."""
+    return Operation("note", partial(_note, sql, process_id, metadata))
+
+
 def deregister(sql: Dialect, process_id: UUID) -> Operation[None]:
     """Remove the process's row. Its claims must have been settled before."""
     return Operation("deregister", partial(_deregister, sql, process_id), transaction=False)
@@ -63,6 +70,11 @@ def _heartbeat(sql: Dialect, process_id: UUID, polled_ago: float | None) -> Flow
         yield sql.say(f"{beat}, polled_at = {sql.given_ago} WHERE id = ?", microseconds, process_id)
     # MySQL has no RETURNING, and counts a row that did not change as not affected.
     return bool((yield sql.say("SELECT id FROM steady_queue_process WHERE id = ?", process_id, returns="u")))
+
+
+def _note(sql: Dialect, process_id: UUID, metadata: Callable[[datetime], str]) -> Flow[None]:
+    rows = yield sql.say(f"SELECT {sql.now}", returns="t")
+    yield sql.say("UPDATE steady_queue_process SET metadata = ? WHERE id = ?", metadata(rows[0][0]), process_id)
 
 
 def _deregister(sql: Dialect, process_id: UUID) -> Flow[None]:

@@ -78,7 +78,7 @@ def _waiting(sql: Dialect) -> Flow[Waiting]:
     for name, lane in rows:
         if name is None:
             is_paused = True
-        else:
+        elif lane in names:  # others are of a newer version, or of a person: no worker has room for them
             names[lane].append(name)
     # Python puts texts into the order of their code points, which is that of their bytes.
     return Waiting({lane: sorted(its) for lane, its in names.items()}, is_paused)

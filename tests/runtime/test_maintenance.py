@@ -257,7 +257,7 @@ async def test_a_process_that_others_buried_registers_anew_and_its_late_outcomes
         result = await tasks.blocks.aenqueue("late")
         await until(lambda: book.began == ["late"])
         await aside(query, database, "DELETE FROM steady_queue_process")
-        await process.services.maintenance._fail_orphans()
+        await process.services.maintenance._pruning.fail_orphans()
         assert await process.services.heartbeat._beat()
         assert len(heard.of(ProcessRegisteredAgain)) == 1
         assert left == [75]  # the thread cannot be stopped, and its job has failed

@@ -55,6 +55,12 @@ def test_jobs_wait_in_queues_that_are_not_paused_each_named_once_for_a_lane(stor
     )
 
 
+@pytest.mark.parametrize("lane", [7, -3])
+def test_jobs_of_a_lane_that_is_unknown_hide_no_others(store: Store, lane: int) -> None:
+    store.enqueue(job(lane=lane), job(lane=lane, queue_name="other"), job(), job(queue_name="mail"))
+    assert store.run(waiting(store.sql)).names[Lane.ASYNC] == ["default", "mail"]
+
+
 def test_a_pause_is_told_even_if_no_jobs_wait_anywhere(store: Store) -> None:
     store.run(pause(store.sql, "nowhere"))
     assert store.run(waiting(store.sql)) == ({lane: [] for lane in Lane}, True)

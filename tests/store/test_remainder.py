@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.store.remainder import remains
+from steady_queue.store.remainder import remains, unserved
 from tests.support.jobs import failed, job, later, limited
 
 if TYPE_CHECKING:
@@ -92,3 +92,14 @@ def test_a_queue_fits_its_own_name_and_its_prefixes_and_nothing_else(
     assert [pattern for pattern in fits_not if left(store, pattern)] == []
     assert not left(store, *fits_not)
     assert left(store, fits_not[0], fits[0])
+
+
+@pytest.mark.parametrize("lane", [2, 7, -3])
+def test_a_ready_job_of_a_lane_that_no_worker_has_does_not_count_and_is_told_of(store: Store, lane: int) -> None:
+    store.enqueue(job(lane=lane), job(lane=lane, queue_name="mail"))
+    assert not left(store)
+    assert store.run(unserved(store.sql, ["*"])) == [("default", lane), ("mail", lane)]
+    assert store.run(unserved(store.sql, ["ma*"])) == [("mail", lane)]
+    store.enqueue(job())
+    assert left(store)
+    assert store.run(unserved(store.sql, ["default"])) == [("default", lane)]

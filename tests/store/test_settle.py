@@ -9,7 +9,7 @@ import pytest
 
 from steady_queue.errors import StoreDataError
 from steady_queue.store.job import Lane
-from steady_queue.store.outcome import ErrorReport, Failed, Finished, Released, Settlement, Verdict
+from steady_queue.store.outcome import MOST_ATTEMPTS, ErrorReport, Failed, Finished, Released, Settlement, Verdict
 from tests.support.jobs import failed, job, limited, report
 from tests.support.tables import count, counts, query, row
 
@@ -56,6 +56,20 @@ def test_a_finished_job_has_its_value_its_times_and_its_worker(store: Store) -> 
     assert (found["attempts"], found["worker_ids"], found["last_claim_id"]) == (1, "host-1", claim.claim_id)
     assert (found["return_value"], found["errors"]) == ('{"a": [1, "é"]}', None)
     assert counts(store.alias) == {}
+
+
+@pytest.mark.parametrize("end", [Finished, failed], ids=["finished", "failed"])
+@pytest.mark.parametrize(("before", "after"), [(MOST_ATTEMPTS - 1, MOST_ATTEMPTS), (MOST_ATTEMPTS, MOST_ATTEMPTS)])
+def test_attempts_are_counted_as_far_as_the_column_can_count(
+    store: Store, end: Callable[[Claim], Outcome], before: int, after: int
+) -> None:
+    new, other = job(), job()
+    claims = store.claimed(new, other)
+    store.ask("UPDATE steady_queue_job SET attempts = ?, worker_ids = 'another' WHERE id = ?", before, new.id)
+    settlement = store.settle(*map(end, claims))
+    assert verdicts(settlement, *claims) == [Verdict.APPLIED] * 2
+    assert job_row(store, new)["attempts"] == after
+    assert job_row(store, other)["attempts"] == 1
 
 
 def test_a_job_that_returned_nothing_has_no_value(store: Store) -> None:

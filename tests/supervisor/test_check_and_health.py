@@ -16,9 +16,12 @@ from steady_queue.management.commands.steady_queue import Command as SteadyQueue
 from tests.shop.tasks import add
 from tests.supervisor.processes import working
 from tests.support.commands import MANAGE, command, printed_by, prints, stopped
+from tests.support.jobs import job
+from tests.support.refusals import refusing
 from tests.support.running import aside, until, values
 from tests.support.scripts import REPOSITORY
-from tests.support.tables import count
+from tests.support.stores import SyncStore
+from tests.support.tables import count, query
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,6 +84,26 @@ async def test_health_is_bad_before_good_during_and_bad_after_a_run(database: st
         await until(healthy, "it never is healthy again")
         await stopped(process)
     assert await aside(run, database, "health") == (*none, "")
+
+
+async def test_health_shows_from_another_process_what_maintenance_cannot_do(database: str) -> None:
+    old = job()
+
+    def prepare() -> None:
+        SyncStore(database).enqueue(old)
+        query(database, "DELETE FROM steady_queue_readyexecution")
+        query(database, "UPDATE steady_queue_job SET finished_at = '2020-01-01 00:00:00.000000'")
+
+    await aside(prepare)
+    async with refusing(database, "DELETE", "job", old.id):
+        with command(database, "--only-work", alive=10) as process:
+            await prints(process, "maintenance: clearing finished tasks has failed, 1 in a row: ")
+            status, out, err = await aside(run, database, "health")
+            assert (status, err) == (0, "")
+            assert ": maintenance: clearing finished tasks has failed " in out
+            assert "refused by a test" in out
+            printed = await stopped(process)
+    assert "cannot be used" not in printed
 
 
 def test_a_bad_age_is_refused() -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from tests.shop.tasks import add, charge, greet, send_mail
 from tests.support.commands import command, printed_by
+from tests.support.jobs import job
 from tests.support.running import aside
+from tests.support.stores import SyncStore
 from tests.support.tables import count, counts, query
 
 if TYPE_CHECKING:
@@ -59,6 +61,19 @@ async def test_all_processes_of_one_loop_and_its_copies_end(database: str) -> No
         await printed_by(process)
     assert await returned(*results) == list(range(20))
     assert await aside(counts, database) == {}
+    assert await aside(count, database, "process") == 0
+
+
+@pytest.mark.usually_on("postgres", "mariadb", "sqlite")
+@pytest.mark.parametrize("arguments", [[], ["--async"]], ids=["supervisor", "async"])
+async def test_it_does_not_wait_for_a_task_of_an_unknown_lane_and_says_so(database: str, arguments: list[str]) -> None:
+    await aside(lambda: SyncStore(database).enqueue(job(lane=7)))
+    result = await add.aenqueue(1)
+    with command(database, "--drain", *arguments) as process:
+        printed = await printed_by(process)
+    assert await returned(result) == [1]
+    assert "the queue 'default' has ready tasks of the lane 7, which this version cannot run" in printed
+    assert await aside(counts, database) == {"ready": 1}
     assert await aside(count, database, "process") == 0
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
@@ -13,8 +14,9 @@ from tests.shop import tasks
 from tests.shop.tasks import add, fail, greet, send_mail
 from tests.supervisor.processes import exists, pids, rows, working
 from tests.support.commands import command, printed_by, prints, stopped
+from tests.support.refusals import refusing
 from tests.support.running import PATIENCE, aside, ended, error_of, until, values
-from tests.support.tables import count, counts, query
+from tests.support.tables import count, counts, query, row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,6 +99,27 @@ async def test_a_killed_worker_is_replaced_and_its_tasks_have_failed(database: s
     # Generous for a busy machine: the benchmark judges the real bars, 1 s and 3 s.
     assert failed_after < PATIENCE / 2, failed_after
     assert works_after < PATIENCE / 2, works_after
+    assert await aside(counts, database) == {"failed": 3}
+
+
+async def test_a_task_of_a_killed_worker_that_cannot_be_written_holds_up_no_other(
+    database: str, tmp_path: Path
+) -> None:
+    lost = await waiting_for(tmp_path / "never")
+    bad = UUID(lost[1].id)
+    with command(database, "--only-work") as process:
+        await all_began(process)
+        async with refusing(database, "UPDATE", "job", bad):
+            os.kill(await working(database), signal.SIGKILL)
+            await ended(*lost)
+        assert {error_of(result) for result in lost if result.errors} == {"steady_queue.processes.ProcessExitError"}
+        found = await aside(row, database, "failedexecution", bad)
+        assert found is not None
+        assert "was killed by SIGKILL; its rows could not be changed as usual" in found["message"]
+        assert await values(await add.aenqueue(1)) == [1]
+        printed = await stopped(process)
+    assert f"the task {bad} was set aside as failed" in printed
+    assert "cannot be used" not in printed
     assert await aside(counts, database) == {"failed": 3}
 
 

@@ -86,6 +86,10 @@ class Dialect:
         " WHERE b.concurrency_key > found.name), found.place + 1"
         " FROM found WHERE found.name IS NOT NULL AND found.place < ?) SELECT name FROM found WHERE name IS NOT NULL"
     )
+    #: A job's errors and one more, which is bound.
+    errors_and = "CONCAT_WS(CHAR(10 USING utf8mb4), errors, ?)"
+    #: The function that returns the lower of two numbers.
+    least = "LEAST"
     #: The server's time as many microseconds ago as a bound number says: the same text for every number.
     given_ago = ""
     #: Asks for the server's version.
@@ -130,6 +134,10 @@ class Dialect:
 
     def exactly_ago(self, seconds: float) -> str:
         raise NotImplementedError
+
+    def microseconds_ago(self, column: str) -> str:
+        """The server's time as many microseconds ago as the column has, at most some centuries, as an expression."""
+        return self.given_ago.replace("?", f"{self.least}({column}, {round(CENTURIES * 1_000_000)})")
 
     def try_maintenance(self) -> Flow[bool]:
         """Be the only one to maintain until the transaction ends; False when somebody else is."""

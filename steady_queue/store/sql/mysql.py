@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.errors import StoreDataError
+from steady_queue.store.outcome import MOST_ATTEMPTS
 from steady_queue.store.promote import LOCK_IDS, parts
 from steady_queue.store.sql.dialect import Dialect
 from steady_queue.store.statement import Statement
@@ -146,7 +147,8 @@ class MySQL(Dialect):
             f"UPDATE ({given}) g"
             " STRAIGHT_JOIN steady_queue_claimedexecution c FORCE INDEX (PRIMARY) ON c.job_id = g.id"
             " STRAIGHT_JOIN steady_queue_job j FORCE INDEX (PRIMARY) ON j.id = c.job_id"
-            " SET j.attempts = j.attempts + 1, j.started_at = COALESCE(j.started_at, c.claimed_at),"
+            f" SET j.attempts = LEAST(j.attempts, {MOST_ATTEMPTS - 1}) + 1,"
+            " j.started_at = COALESCE(j.started_at, c.claimed_at),"
             " j.last_attempted_at = c.claimed_at, j.finished_at = g.finished_at, j.return_value = g.value,"
             " j.errors = NULLIF(CONCAT_WS(CHAR(10 USING utf8mb4), j.errors, g.error), ''),"
             " j.worker_ids = CONCAT_WS(CHAR(10 USING utf8mb4), j.worker_ids, ?),"

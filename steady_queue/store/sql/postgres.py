@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from steady_queue.store.claim import A_PAUSE, ANY_PRIORITY, CLAIM_TYPES, JOB_COLUMNS
 from steady_queue.store.enqueue import FULL, NOTHING_MORE, PLAIN
 from steady_queue.store.notify import CHANNEL
-from steady_queue.store.outcome import Failed, Finished
+from steady_queue.store.outcome import MOST_ATTEMPTS, Failed, Finished
 from steady_queue.store.promote import LOCK_IDS
 from steady_queue.store.sql.dialect import Dialect
 from steady_queue.store.statement import Statement
@@ -81,6 +81,7 @@ class Postgres(Dialect):
     now = "statement_timestamp()"
     given_ago = "statement_timestamp() - ?::bigint * interval '1 microsecond'"
     has_table = "SELECT to_regclass(?::text) IS NOT NULL"
+    errors_and = "COALESCE(errors || chr(10), '') || ?::text"
 
     def __init__(self) -> None:
         self.at_once = self
@@ -328,7 +329,7 @@ def _end_claims(kinds: frozenset[int], preserve: bool, by_owner: bool, limited: 
     parts.append("worker AS (SELECT $1::text AS name)")
     if updated:
         parts.append(
-            "done AS (UPDATE steady_queue_job j SET attempts = j.attempts + 1,"
+            f"done AS (UPDATE steady_queue_job j SET attempts = LEAST(j.attempts, {MOST_ATTEMPTS - 1}) + 1,"
             " started_at = COALESCE(j.started_at, e.claimed_at), last_attempted_at = e.claimed_at,"
             " finished_at = CASE WHEN e.kind = 0 THEN statement_timestamp() END, return_value = e.value,"
             f" last_claim_id = {'e.claim_id' if by_owner else 'j.last_claim_id'},"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from steady_queue.store.claim import A_PAUSE
 from steady_queue.store.job import Lane
+from steady_queue.store.outcome import MOST_ATTEMPTS
 from steady_queue.store.sql.dialect import NAMES, Dialect
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class SQLite(Dialect):
     given_ago = "strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ? / 1000000.0))"
     has_table = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
     insert_missing = "INSERT OR IGNORE"
+    errors_and = "COALESCE(errors || char(10), '') || ?"
+    least = "MIN"
     take = ""
     take_free = ""
     ready_by_queue = "steady_queue_readyexecution r INDEXED BY sq_ready_by_queue"
@@ -57,7 +60,8 @@ class SQLite(Dialect):
 
     def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
         yield self.say_each(
-            "UPDATE steady_queue_job SET attempts = attempts + 1, started_at = COALESCE(started_at, ?),"
+            f"UPDATE steady_queue_job SET attempts = MIN(attempts, {MOST_ATTEMPTS - 1}) + 1,"
+            " started_at = COALESCE(started_at, ?),"
             " last_attempted_at = ?, finished_at = ?, return_value = ?, last_claim_id = COALESCE(?, last_claim_id),"
             " errors = COALESCE(errors || char(10) || ?, errors, ?),"
             " worker_ids = COALESCE(worker_ids || char(10), '') || ? WHERE id = ?",

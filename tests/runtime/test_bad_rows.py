@@ -1,0 +1,514 @@
+"""A row that the database refuses to change holds up no other: neither its neighbours nor the other steps of a turn."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
+
+import pytest
+
+import steady_queue
+from steady_queue.aio import maintenance, running, steps
+from steady_queue.aio.reports import report
+from steady_queue.aio.splitting import Splitter
+from steady_queue.configuration import Options
+from steady_queue.databases import open_async
+from steady_queue.events import (
+    ClaimsReconciled,
+    DatabaseLost,
+    JobsCleared,
+    JobSetAside,
+    JobsFailed,
+    MaintenanceStepFailed,
+    MaintenanceStepRecovered,
+    OrphansFailed,
+    ProcessPruned,
+    UnknownLane,
+)
+from steady_queue.health import judge
+from steady_queue.processes import ProcessExitError
+from steady_queue.store.job import Lane
+from tests.runtime import tasks
+from tests.shop.tasks import charge
+from tests.support.jobs import job, limited
+from tests.support.refusals import refusing
+from tests.support.running import Heard, aside, ended, enqueued, error_of, until, values, worker
+from tests.support.stores import SyncStore
+from tests.support.tables import count, counts, query, row
+
+if TYPE_CHECKING:
+    from steady_queue.aio import Process
+    from steady_queue.compat import TaskResult
+    from steady_queue.store.job import NewJob
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "sqlite")]
+
+#: Runs nothing by itself but maintenance, which a test calls when it wants it.
+IDLE = Options(workers=[], dispatchers=worker().dispatchers)
+LONG_AGO = "2020-01-01 00:00:00"
+MOST = 2_147_483_647
+REFUSED, PRUNED = "steady_queue.errors.StoreDataError", "steady_queue.processes.ProcessPrunedError"
+
+
+@pytest.fixture(autouse=True)
+def _only_our_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may prune others soon after its start, and takes no turns of its own, however slow the machine."""
+    monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(milliseconds=20))
+    monkeypatch.setattr(maintenance, "INTERVAL", 300.0)
+
+
+def silent(alias: str, limit: int = 100, name: str = "other") -> UUID:
+    """A process that has claimed what there is, and has not beaten since long."""
+    store = SyncStore(alias)
+    process_id = store.worker(name)
+    assert store.claim(process_id, limit, lane=Lane.THREAD)
+    query(alias, f"UPDATE steady_queue_process SET last_heartbeat_at = '{LONG_AGO}' WHERE name = %s", name)
+    return process_id
+
+
+async def turn(process: Process) -> None:
+    """One turn of maintenance in a process that may prune others."""
+    await until(lambda: process.services.heartbeat.is_steady)
+    await process.services.maintenance.turn()
+
+
+async def errors_of(*results: TaskResult[Any]) -> list[str]:
+    return [error_of(result) for result in await ended(*results)]
+
+
+# -- bad claims -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_dead_process_is_pruned_although_attempts_of_a_task_cannot_be_counted_any_further(
+    database: str,
+) -> None:
+    results = await enqueued(tasks.works, range(5))
+    text = f"UPDATE steady_queue_job SET attempts = {MOST}, worker_ids = 'another' WHERE id = %s"
+    bad = UUID(results[2].id)
+    await aside(query, database, text, bad if database == "postgres" else bad.hex)
+    await aside(silent, database)
+    async with running(IDLE) as process:
+        await turn(process)
+    assert await errors_of(*results) == [PRUNED] * 5
+    assert await aside(counts, database) == {"failed": 5}
+    assert (await aside(row, database, "job", bad, "id"))["attempts"] == MOST  # type: ignore[index]
+    assert await aside(count, database, "process") == 0
+
+
+@pytest.mark.parametrize("is_orphaned", [False, True], ids=["pruned", "orphaned"])
+async def test_a_claim_that_cannot_be_ended_is_set_aside_and_the_others_of_its_process_fail_as_usual(
+    database: str, is_orphaned: bool
+) -> None:
+    heard = Heard()
+    results = [await charge.aenqueue(number) for number in range(6)]
+    bad = UUID(results[3].id)
+    process_id = await aside(silent, database)
+    waits = await charge.aenqueue(3)
+    if is_orphaned:
+        await aside(query, database, "DELETE FROM steady_queue_process")
+    async with refusing(database, "UPDATE", "job", bad), running(worker(), events=heard) as process:
+        await turn(process)
+        assert await values(waits) == [None]  # its slot was freed
+    why = "steady_queue.processes.ProcessMissingError" if is_orphaned else PRUNED
+    good = [result for result in results if UUID(result.id) != bad]
+    assert await errors_of(*good) == [why] * 5
+    found = await aside(row, database, "failedexecution", bad)
+    assert found is not None
+    assert found["exception_class"] == REFUSED
+    assert "refused by a test" in found["message"]
+    assert await aside(count, database, "process") == 0
+    assert [event.job_id for event in heard.of(JobSetAside)] == [bad]
+    assert sum(event.count for event in heard.of(JobsFailed)) == 6
+    told = [event.jobs for event in heard.of(OrphansFailed)]
+    assert told == ([6] if is_orphaned else [])
+    assert [event.process_id for event in heard.of(ProcessPruned)] == ([] if is_orphaned else [process_id])
+    assert heard.of(MaintenanceStepFailed) == []
+
+
+async def test_what_is_set_aside_tells_its_reason_in_its_result_if_its_row_can_be_written(database: str) -> None:
+    good, bad = await charge.aenqueue("ada"), await charge.aenqueue("alan")
+    waits = await charge.aenqueue("alan")
+    await aside(silent, database)
+    # The claim cannot be ended as usual because the next of its key cannot be made ready.
+    async with refusing(database, "INSERT", "readyexecution", UUID(waits.id)), running(IDLE) as process:
+        await turn(process)
+    assert await errors_of(good, bad, waits) == [PRUNED, REFUSED, REFUSED]
+    assert "was last alive at" in bad.errors[0].traceback
+    assert await aside(counts, database) == {"failed": 3}
+
+
+async def test_a_claim_of_its_own_that_cannot_be_given_back_is_set_aside(database: str) -> None:
+    heard = Heard()
+    async with running(worker(queues=["mail"]), events=heard) as process:
+        results = await enqueued(tasks.works, range(4))
+        await aside(lambda: SyncStore(database).claim(process.id, 4, lane=Lane.THREAD))
+        # It is ready beside its claim, so it cannot be made ready.
+        bad = UUID(results[1].id)
+        columns = "queue_name, lane, priority"
+        await aside(
+            query,
+            database,
+            f"INSERT INTO steady_queue_readyexecution (job_id, {columns})"
+            f" SELECT id, {columns} FROM steady_queue_job WHERE id = %s",
+            bad if database == "postgres" else bad.hex,
+        )
+        await process.services.maintenance.turn()
+        assert await aside(counts, database) == {"ready": 4}
+        assert [event.count for event in heard.of(ClaimsReconciled)] == [4]
+        assert [event.job_id for event in heard.of(JobSetAside)] == [bad]
+    async with running(worker()):
+        assert await values(*results) == [0, 1, 2, 3]
+
+
+async def test_a_claim_that_cannot_even_be_set_aside_keeps_no_other_from_being_given_back(database: str) -> None:
+    heard = Heard()
+    async with running(worker(queues=["mail"]), events=heard) as process:
+        results = await enqueued(tasks.works, range(4))
+        await aside(lambda: SyncStore(database).claim(process.id, 4, lane=Lane.THREAD))
+        async with refusing(database, "DELETE", "claimedexecution", UUID(results[0].id)):
+            await process.services.maintenance.turn()
+            assert await aside(counts, database) == {"ready": 3, "claimed": 1}
+            assert [event.step for event in heard.of(MaintenanceStepFailed)] == ["reconciling claims"]
+        await process.services.maintenance.turn()
+        assert await aside(counts, database) == {"ready": 4}
+        assert [event.step for event in heard.of(MaintenanceStepRecovered)] == ["reconciling claims"]
+
+
+@pytest.mark.only_on("sqlite")  # others store no text as a time
+async def test_a_claim_that_cannot_be_read_is_set_aside(database: str) -> None:
+    heard = Heard()
+    results = await enqueued(tasks.works, range(3))
+    await aside(silent, database)
+    bad = UUID(results[1].id)
+    text = "UPDATE steady_queue_claimedexecution SET claimed_at = 'yesterday' WHERE job_id = %s"
+    await aside(query, database, text, bad.hex)
+    async with running(IDLE, events=heard) as process:
+        await turn(process)
+    assert await errors_of(*results) == [PRUNED, REFUSED, PRUNED]
+    assert await aside(count, database, "process") == 0
+    assert heard.of(MaintenanceStepFailed) == []
+
+
+async def test_the_claims_of_an_ended_process_are_given_back_or_fail_but_for_the_bad_one(database: str) -> None:
+    """What a supervisor does with those of its children, and a process that stops with its own."""
+    jobs = [job(lane=Lane.THREAD) for _ in range(5)]
+
+    def claimed() -> tuple[UUID, list[UUID]]:
+        store = SyncStore(database)
+        process_id = store.worker()
+        store.enqueue(*jobs)
+        return process_id, [claim.claim_id for claim in store.claim(process_id, 5, lane=Lane.THREAD)]
+
+    process_id, claims = await aside(claimed)
+    heard = Heard()
+    driver = open_async(database, size=1)
+    splitter = Splitter(run=driver.run, sql=driver.sql, events=heard)
+    async with refusing(database, "UPDATE", "job", jobs[2].id):
+        fates = await splitter.end_process(process_id, "child", report(ProcessExitError, "died"), claims[3:])
+    await driver.close()
+    assert set(fates.failed) == {job.id for job in jobs[:3]}
+    assert set(fates.given_back) == {job.id for job in jobs[3:]}
+    assert [event.job_id for event in heard.of(JobSetAside)] == [jobs[2].id]
+    assert await aside(counts, database) == {"failed": 3, "ready": 2}
+    assert await aside(count, database, "process") == 0
+
+
+async def test_a_process_that_beats_again_keeps_what_was_not_taken_yet(database: str) -> None:
+    """A process is taken for dead, and comes back while its claims are ended in parts."""
+    from steady_queue.store.set_aside import Owner, end_some, set_aside
+
+    await enqueued(tasks.works, range(2))
+
+    def claimed() -> tuple[SyncStore, UUID, dict[UUID, UUID]]:
+        store = SyncStore(database)
+        process_id = store.worker()
+        return store, process_id, {c.claim_id: c.job_id for c in store.claim(process_id, 2, lane=Lane.THREAD)}
+
+    def check() -> None:
+        store, process_id, claims = claimed()
+        owner = Owner("other", process_id, timedelta(minutes=5))
+        error = report(ProcessExitError, "died")
+        assert store.run(end_some(store.sql, owner, claims, error)) == ([], [])
+        for claim in claims.items():
+            assert not store.run(set_aside(store.sql, owner, *claim, error, writes_errors=True))
+        orphaned = Owner("unknown")
+        assert store.run(end_some(store.sql, orphaned, claims, error)) == ([], [])
+        for claim in claims.items():
+            assert not store.run(set_aside(store.sql, orphaned, *claim, error, writes_errors=True))
+        assert counts(database) == {"claimed": 2}
+
+    await aside(check)
+
+
+# -- bad blocked tasks ------------------------------------------------------------------------------------------------
+
+
+async def test_a_blocked_task_that_cannot_be_made_ready_is_set_aside_and_the_next_of_its_key_runs(
+    database: str,
+) -> None:
+    heard = Heard()
+    holder, bad, waits = [await charge.aenqueue("ada") for _ in range(3)]
+    others = [await charge.aenqueue("alan") for _ in range(2)]
+    # Their slots have gone without a word.
+    for lost in (holder, others[0]):
+        await aside(_vanish, database, UUID(lost.id))
+    refused = refusing(database, "INSERT", "readyexecution", UUID(bad.id))
+    async with refused, running(worker(), events=heard) as process:
+        await turn(process)
+        assert await values(waits, others[1]) == [None, None]
+        assert await errors_of(bad) == [REFUSED]
+    assert [event.job_id for event in heard.of(JobSetAside)] == [UUID(bad.id)]
+    assert heard.of(MaintenanceStepFailed) == []
+
+
+@pytest.mark.parametrize("is_owned", [False, True], ids=["ownerless", "overrun"])
+async def test_a_blocked_task_that_cannot_be_made_ready_keeps_no_slot_from_being_freed(
+    database: str, is_owned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady_queue, "default_concurrency_control_period", timedelta(microseconds=1))
+    heard = Heard()
+    first, bad, waits = limited(overrun_after=1), limited(), limited()
+
+    def prepare() -> None:
+        store = SyncStore(database)
+        store.enqueue(first, bad, waits)
+        if is_owned:
+            store.claim(store.worker())
+        else:
+            query(database, "DELETE FROM steady_queue_readyexecution")
+            store.ask("DELETE FROM steady_queue_job WHERE id = ?", first.id)
+
+    await aside(prepare)
+    async with refusing(database, "INSERT", "readyexecution", bad.id), running(IDLE, events=heard) as process:
+        await turn(process)
+    assert await aside(counts, database) == {"ready": 1, "failed": 1, **({"claimed": 1} if is_owned else {})}
+    assert [event.job_id for event in heard.of(JobSetAside)] == [bad.id]
+    assert heard.of(MaintenanceStepFailed) == []
+    assert await aside(row, database, "readyexecution", waits.id)
+
+
+def _vanish(alias: str, job_id: UUID) -> None:
+    store = SyncStore(alias)
+    for table, column in (("readyexecution", "job_id"), ("semaphore", "job_id"), ("job", "id")):
+        store.ask(f"DELETE FROM steady_queue_{table} WHERE {column} = ?", job_id)
+
+
+# -- old tasks that cannot be deleted ---------------------------------------------------------------------------------
+
+
+async def test_old_tasks_that_cannot_be_deleted_keep_no_others_from_being_cleared(database: str) -> None:
+    heard = Heard()
+    jobs = [job() for _ in range(23)]
+    bad = [jobs[0].id, jobs[7].id, jobs[22].id]
+
+    def prepare() -> None:
+        store = SyncStore(database)
+        store.enqueue(*jobs)
+        query(database, "DELETE FROM steady_queue_readyexecution")
+        query(database, f"UPDATE steady_queue_job SET finished_at = '{LONG_AGO}.000000'")
+
+    await aside(prepare)
+    async with running(IDLE, events=heard) as process:
+        async with refusing(database, "DELETE", "job", *bad):
+            await turn(process)
+        assert await aside(count, database, "job") == 3
+        assert sum(event.count for event in heard.of(JobsCleared)) == 20
+        assert [event.step for event in heard.of(MaintenanceStepFailed)] == ["clearing finished tasks"]
+        await turn(process)
+        assert await aside(count, database, "job") == 0
+        assert [event.step for event in heard.of(MaintenanceStepRecovered)] == ["clearing finished tasks"]
+
+
+# -- each step by itself ----------------------------------------------------------------------------------------------
+
+
+class World:
+    """Something to do for each step of a turn."""
+
+    def __init__(self) -> None:
+        self.dead = job(lane=Lane.THREAD, queue_name="dead")
+        self.orphan = job(lane=Lane.THREAD, queue_name="orphan")
+        self.ownerless = limited("ownerless")
+        self.overrun = limited("overrun", overrun_after=1, queue_name="overrun")
+        self.blocked = [limited("blocked"), limited("blocked")]
+        self.finished = job(queue_name="finished")
+        self.failed = job(queue_name="failed")
+
+    def make(self, alias: str) -> None:
+        from steady_queue.models import FailedExecution, Job
+
+        store = SyncStore(alias)
+        store.enqueue(self.dead, self.orphan, self.ownerless, self.overrun, *self.blocked, self.finished, self.failed)
+        silent_id = store.worker("silent")
+        assert store.claim(silent_id, lane=Lane.THREAD, queues=["dead"])
+        query(alias, f"UPDATE steady_queue_process SET last_heartbeat_at = '{LONG_AGO}'")
+        gone_id = store.worker("gone")
+        assert store.claim(gone_id, lane=Lane.THREAD, queues=["orphan"])
+        store.ask("DELETE FROM steady_queue_process WHERE id = ?", gone_id)
+        assert store.claim(store.worker("live"), queues=["overrun"])
+        for lost in (self.ownerless, self.blocked[0]):
+            store.ask("DELETE FROM steady_queue_readyexecution WHERE job_id = ?", lost.id)
+            store.ask("DELETE FROM steady_queue_job WHERE id = ?", lost.id)
+        store.ask("DELETE FROM steady_queue_semaphore WHERE job_id = ?", self.blocked[0].id)
+        for ended_ in (self.finished, self.failed):
+            store.ask("DELETE FROM steady_queue_readyexecution WHERE job_id = ?", ended_.id)
+        long_ago = store.now() - timedelta(days=9)
+        Job._base_manager.using(alias).filter(pk=self.finished.id).update(finished_at=long_ago)
+        FailedExecution._base_manager.using(alias).create(
+            job_id=self.failed.id, failed_at=long_ago, exception_class="", message=""
+        )
+
+    def left(self, alias: str) -> set[str]:
+        """The steps that have something to do still."""
+        waits = {
+            "pruning": row(alias, "claimedexecution", self.dead.id),
+            "failing orphans": row(alias, "claimedexecution", self.orphan.id),
+            "freeing ownerless slots": row(alias, "semaphore", self.ownerless.id),
+            "freeing overrun slots": row(alias, "semaphore", self.overrun.id),
+            "promoting blocked tasks": row(alias, "blockedexecution", self.blocked[1].id),
+            "clearing finished tasks": row(alias, "job", self.finished.id, "id"),
+            "clearing failed tasks": row(alias, "job", self.failed.id, "id"),
+        }
+        return {name for name, found in waits.items() if found is not None}
+
+    def whose(self, step: str) -> tuple[Literal["DELETE"], str, NewJob]:
+        """What is refused so that a step can do nothing at all."""
+        return {
+            "pruning": ("DELETE", "claimedexecution", self.dead),
+            "failing orphans": ("DELETE", "claimedexecution", self.orphan),
+            "freeing ownerless slots": ("DELETE", "semaphore", self.ownerless),
+            "freeing overrun slots": ("DELETE", "semaphore", self.overrun),
+            "promoting blocked tasks": ("DELETE", "blockedexecution", self.blocked[1]),
+            "clearing finished tasks": ("DELETE", "job", self.finished),
+            "clearing failed tasks": ("DELETE", "job", self.failed),
+        }[step]  # type: ignore[return-value]
+
+
+STEPS = [
+    "pruning",
+    "failing orphans",
+    "freeing ownerless slots",
+    "freeing overrun slots",
+    "promoting blocked tasks",
+    "clearing finished tasks",
+    "clearing failed tasks",
+]
+
+
+@pytest.fixture
+def _short_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steady_queue, "default_concurrency_control_period", timedelta(microseconds=1))
+    monkeypatch.setattr(steady_queue, "clear_finished_jobs_after", timedelta(days=1))
+    monkeypatch.setattr(steady_queue, "clear_failed_jobs_after", timedelta(days=1))
+
+
+@pytest.mark.usefixtures("_short_spans")
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_step_that_fails_is_shown_as_what_it_is_and_keeps_no_other_from_being_done(
+    database: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard, world = Heard(), World()
+    await aside(world.make, database)
+    change, table, refused = world.whose(step)
+    async with running(IDLE, events=heard) as process:
+        async with refusing(database, change, table, refused.id):
+            await turn(process)
+            assert await aside(world.left, database) == {step}
+            await turn(process)
+            (failure,) = heard.of(MaintenanceStepFailed)
+            assert (failure.step, failure.times) == (step, 1)
+            assert "refused by a test" in failure.error
+            # Another process sees it, by the rows alone.
+            lines = [line for line in (await aside(judge)).lines if "maintenance" in line]
+            assert len(lines) == 1
+            assert f"{process.name}: maintenance: {step} has failed 2 times since 20" in lines[0]
+            assert "refused by a test" in lines[0]
+            monkeypatch.setattr(steps, "AGAIN_SECONDS", 0)
+            await turn(process)
+            assert [event.times for event in heard.of(MaintenanceStepFailed)] == [1, 3]
+        await turn(process)
+        assert await aside(world.left, database) == set()
+        (recovery,) = heard.of(MaintenanceStepRecovered)
+        assert (recovery.step, recovery.times) == (step, 3)
+        assert not [line for line in (await aside(judge)).lines if "maintenance" in line]
+    assert heard.of(DatabaseLost) == []
+
+
+@pytest.mark.usefixtures("_short_spans")
+async def test_a_step_that_takes_too_long_is_no_lost_database_while_others_are_answered(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = Heard()
+    async with running(IDLE, events=heard) as process:
+        with monkeypatch.context() as patch:
+            patch.setattr(maintenance, "DEADLINE", 0)
+            await turn(process)
+        failed = heard.of(MaintenanceStepFailed)
+        assert {"reconciling claims", "looking for work", *STEPS} <= {event.step for event in failed}
+        assert all("took longer than" in event.error for event in failed)
+        await turn(process)
+        # What is looked for once a minute is not due yet.
+        now_and_then = "looking for tasks that nobody serves"
+        recovered = {event.step for event in heard.of(MaintenanceStepRecovered)}
+        assert recovered == {event.step for event in failed} - {now_and_then}
+    assert heard.of(DatabaseLost) == []
+
+
+async def test_a_failing_step_changes_no_judgement_of_health(database: str) -> None:
+    async with running(worker()) as process:
+        await until(lambda: process.services.heartbeat._told_enough)
+
+        async def fails() -> None:
+            raise RuntimeError("on\npurpose")
+
+        await process.services.maintenance._steps.run("a step", fails)
+        found = await aside(judge)
+        assert found.healthy
+        assert found.lines[-1].endswith(": builtins.RuntimeError: on purpose")
+        row_ = await aside(row, database, "process", process.id, "id")
+        assert json.loads(row_["metadata"])["actors"][0]["kind"] == "worker"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("metadata", ['{"maintenance": null}', '{"maintenance": [1]}', '{"maintenance": {"x": 1}}'])
+async def test_what_another_wrote_about_maintenance_harms_no_probe(database: str, metadata: str) -> None:
+    async with running(worker()) as process:
+        await until(lambda: process.services.heartbeat._told_enough)
+        await aside(query, database, "UPDATE steady_queue_process SET metadata = %s", metadata)
+        assert len((await aside(judge)).lines) == 1
+
+
+async def test_a_number_that_no_time_can_be_made_of_keeps_maintenance_from_nothing(database: str) -> None:
+    result = await tasks.works.aenqueue("orphan")
+    heard = Heard()
+
+    def prepare() -> None:
+        store = SyncStore(database)
+        assert store.claim(store.worker("gone"), lane=Lane.THREAD)
+        query(database, "DELETE FROM steady_queue_process")
+        store.claimed(limited(overrun_after=2**63 - 1))
+
+    await aside(prepare)
+    async with running(IDLE, events=heard) as process:
+        await turn(process)
+    assert await errors_of(result) == ["steady_queue.processes.ProcessMissingError"]
+    assert heard.of(MaintenanceStepFailed) == []
+
+
+# -- lanes of another version -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("queues", [["*"], ["de*", "mail"]], ids=["all", "some"])
+@pytest.mark.parametrize("lane", [2, 7, -3])
+async def test_ready_tasks_of_an_unknown_lane_are_told_of_and_hold_up_no_others(
+    database: str, queues: list[str], lane: int
+) -> None:
+    heard = Heard()
+    odd = job(lane=lane, queue_name="default")
+    await aside(lambda: SyncStore(database).enqueue(odd))
+    async with running(worker(queues=queues), events=heard) as process:
+        assert await values(await tasks.works.aenqueue("other")) == ["other"]
+        await turn(process)
+    assert [(event.queue_name, event.lane) for event in heard.of(UnknownLane)] == [("default", lane)]
+    assert await aside(counts, database) == {"ready": 1}

@@ -108,15 +108,20 @@ class Settler:
     async def _settle(self, batch: Sequence[Outcome]) -> None:
         """Write a batch, however long it takes. A batch that holds a poisonous outcome is split until it is alone."""
         again = False
+        promotes = True
         while True:
             try:
-                await self._write(batch, again)
+                await self._write(batch, again, promotes)
             except StoreDataError as error:
                 if len(batch) > 1:
                     middle = len(batch) // 2
                     await self._settle(batch[:middle])
                     await self._settle(batch[middle:])
                     return
+                if promotes and batch[0].claim.concurrency_key is not None:
+                    # Perhaps what cannot be written is the job that waits for the slot: that is not this task's fault.
+                    promotes = False
+                    continue
                 claim_id = batch[0].claim.claim_id
                 if claim_id in self._stubborn:
                     # Nothing of the task is in it any more. It goes to the end of the line, so that others get on.
@@ -136,7 +141,7 @@ class Settler:
                         self._outage.over(self._aside)
                 return
 
-    async def _write(self, batch: Sequence[Outcome], again: bool) -> None:
+    async def _write(self, batch: Sequence[Outcome], again: bool, promotes: bool) -> None:
         began = self._clock.monotonic()
         settlement = await self._driver.run(
             settle(
@@ -145,6 +150,7 @@ class Settler:
                 worker_id=self._worker_id,
                 preserve=steady_queue.preserve_finished_jobs,
                 limits=limits_in_force,
+                promotes=promotes,
             )
         )
         took = (self._clock.monotonic() - began) * 1000

@@ -36,22 +36,30 @@ def settle(
     preserve: bool = True,
     by_owner: bool = True,
     limits: Limits | None = None,
+    promotes: bool = True,
 ) -> Operation[Settlement]:
     """Write what became of these claims, all of one process, named `worker_id`.
 
     `preserve` keeps the rows of finished jobs. `by_owner` is false when a claim is taken from its process: then the
-    job's `last_claim_id` is left alone, so that the owner can still tell that it was taken.
+    job's `last_claim_id` is left alone, so that the owner can still tell that it was taken. `promotes` is false when a
+    job that waits for the freed slot cannot be written: maintenance promotes, and sets that job aside.
     """
     limited = any(outcome.claim.concurrency_key is not None for outcome in outcomes)
     return Operation(
         "settle",
-        partial(_settle, sql, outcomes, worker_id, preserve, by_owner, (limits or {}) if limited else None),
+        partial(_settle, sql, outcomes, worker_id, preserve, by_owner, (limits or {}) if limited else None, promotes),
         transaction=limited or sql.at_once is None,
     )
 
 
 def _settle(
-    sql: Dialect, outcomes: Sequence[Outcome], worker_id: str, preserve: bool, by_owner: bool, limits: Limits | None
+    sql: Dialect,
+    outcomes: Sequence[Outcome],
+    worker_id: str,
+    preserve: bool,
+    by_owner: bool,
+    limits: Limits | None,
+    promotes: bool,
 ) -> Flow[Settlement]:
     """`limits` is None when none of the outcomes is limited."""
     if not outcomes:
@@ -64,7 +72,7 @@ def _settle(
     promoted: Sequence[UUID] = ()
     if limits is not None:
         keys = _freed(outcomes, applied, limits) | (yield from _blocked_again(sql, outcomes, applied, limits))
-        promoted = yield from promote(sql, keys, limits)
+        promoted = (yield from promote(sql, keys, limits)) if promotes else ()
     verdicts = dict.fromkeys(applied, Verdict.APPLIED)
     verdicts |= yield from _explain(sql, [o for o in outcomes if o.claim.claim_id not in applied])
     return Settlement(verdicts, len(promoted))

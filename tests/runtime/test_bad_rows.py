@@ -263,6 +263,16 @@ async def test_a_blocked_task_that_cannot_be_made_ready_is_set_aside_and_the_nex
     assert heard.of(MaintenanceStepFailed) == []
 
 
+async def test_a_blocked_task_that_cannot_be_made_ready_spoils_no_outcome_of_the_task_before_it(database: str) -> None:
+    holder, bad, waits = [await charge.aenqueue("ada") for _ in range(3)]
+    refused = refusing(database, "INSERT", "readyexecution", UUID(bad.id))
+    async with refused, running(worker()) as process:
+        assert await values(holder) == [None]
+        await turn(process)
+        assert await values(waits) == [None]
+        assert await errors_of(bad) == [REFUSED]
+
+
 @pytest.mark.parametrize("is_owned", [False, True], ids=["ownerless", "overrun"])
 async def test_a_blocked_task_that_cannot_be_made_ready_keeps_no_slot_from_being_freed(
     database: str, is_owned: bool, monkeypatch: pytest.MonkeyPatch

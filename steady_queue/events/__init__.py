@@ -12,6 +12,7 @@ from steady_queue.events.event import POLLING, Event, Fault
 from steady_queue.events.jobs import (
     ClaimsReconciled,
     JobFailed,
+    JobFailedUnlogged,
     JobFenced,
     JobOverran,
     JobRefused,
@@ -93,6 +94,7 @@ __all__ = [
     "Events",
     "Fault",
     "JobFailed",
+    "JobFailedUnlogged",
     "JobFenced",
     "JobOverran",
     "JobRefused",

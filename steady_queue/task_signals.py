@@ -52,7 +52,8 @@ _limit = LimitOfSome()
 
 def is_heard(signal: Signal, sender: type[BaseTaskBackend], level: int | None = None) -> bool:
     """Whether anybody would notice the signal: a receiver of the user's, or the framework's log."""
-    return has_receivers(signal, sender) or is_logged(signal, sender, level)
+    known = _receivers(signal, sender)
+    return known.users or (known.own and framework_log.would_emit(level or _OWN[signal][1]))
 
 
 def is_logged(signal: Signal, sender: type[BaseTaskBackend], level: int | None = None) -> bool:

@@ -65,7 +65,7 @@ class Executor:
             if isinstance(error, asyncio.CancelledError) and was_stopped(claim):
                 raise
             result = result or self._result_if_heard(claim, FAILURE)
-            ended = self._failed(claim, error)
+            ended = self._failed(claim, error, is_told=result is not None)
             # Inside the handler: the framework logs the exception that is being handled.
             if result is not None:
                 await self._tell_finished(result, ended)
@@ -107,7 +107,7 @@ class Executor:
             ended: Ended = Finished(claim, None if value is None else arguments.dump_result(value))
         except BaseException as error:
             result = result or self._result_if_heard(claim, FAILURE)
-            ended = self._failed(claim, error)
+            ended = self._failed(claim, error, is_told=result is not None)
             if result is not None:
                 send(task_finished, self._sender(claim.backend), [results.concluded(result, ended)], FAILURE)
             return ended
@@ -132,12 +132,12 @@ class Executor:
             return None
         return None
 
-    def _failed(self, claim: Claim, error: BaseException) -> Failed:
+    def _failed(self, claim: Claim, error: BaseException, *, is_told: bool) -> Failed:
         """The failure, and whether the framework can be told of it and its log line is emitted."""
         try:
             self.registry.resolve(claim.task_path)
             arguments.view_text(claim.arguments)
-            is_logged = is_logged_by_framework(task_finished, self._sender(claim.backend), FAILURE)
+            is_logged = is_told and is_logged_by_framework(task_finished, self._sender(claim.backend), FAILURE)
         except BaseException:
             return Failed(claim, report_of(error))
         return Failed(claim, report_of(error), is_runnable=True, is_logged=is_logged)

@@ -67,21 +67,15 @@ def _passes(filters: Sequence[object]) -> bool | None:
     """Whether records pass the filters; None if one of them is unknown, which may also take note of what it sees."""
     for one in filters:
         kind = type(one)
-        if kind is RequireDebugTrue:
-            if not _is_debugging():
-                return False
-        elif kind is RequireDebugFalse:
-            if _is_debugging():
+        if kind is RequireDebugTrue or kind is RequireDebugFalse:
+            # Every other access to a setting goes through a method of Django's that is written in Python.
+            if (is_debugging := _settings_read.get("DEBUG")) is None:
+                is_debugging = settings.DEBUG
+            if bool(is_debugging) is (kind is RequireDebugFalse):
                 return False
         elif kind is not LimitOfSome:
             return None
     return True
-
-
-def _is_debugging() -> bool:
-    # Every other access to a setting goes through a method of Django's that is written in Python.
-    known = _settings_read.get("DEBUG")
-    return bool(settings.DEBUG if known is None else known)
 
 
 def _is_standard(kind: type[logging.Logger]) -> bool:

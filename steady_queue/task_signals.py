@@ -37,9 +37,9 @@ FAILURE = logging.ERROR
 
 
 class Receivers(NamedTuple):
-    """Who is connected to a signal, by the keys of its receivers: the user, the framework's own log."""
+    """Who is connected to a signal with these entries: the user, the framework's own log."""
 
-    keys: list[Any]
+    entries: list[Any]
     users: bool
     own: bool
 
@@ -68,14 +68,14 @@ def has_receivers(signal: Signal, sender: type[BaseTaskBackend]) -> bool:
 
 def _receivers(signal: Signal, sender: type[BaseTaskBackend]) -> Receivers:
     """Who is connected. Asked for every job, so it is looked up only when they change."""
-    keys = [entry[0] for entry in signal.receivers]
     known = _known.get((signal, sender))
-    if known is None or known.keys != keys:
+    if known is None or known.entries != signal.receivers:
+        entries = list(signal.receivers)
         sync_receivers, async_receivers = signal._live_receivers(sender)
         log_line = _OWN[signal][0]
         users = bool(async_receivers) or any(receiver is not log_line for receiver in sync_receivers)
         own = any(receiver is log_line for receiver in sync_receivers)
-        known = _known[signal, sender] = Receivers(keys, users, own)
+        known = _known[signal, sender] = Receivers(entries, users, own)
     return known
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import django
+from django.conf import settings
 
 from benchmarks.peers.harness import conduct, feed, orders, run
 
@@ -102,9 +104,14 @@ async def together(given: dict[str, Any]) -> None:
 
 def main() -> None:
     given = orders()
+    settings.DEBUG = given.get("is_debugging", False)
     django.setup()
     import steady_queue
     from steady_queue import wake
+    from steady_queue.compat import FRAMEWORK
+
+    if given.get("is_quiet"):
+        logging.getLogger(FRAMEWORK).setLevel(logging.WARNING)
 
     steady_queue.database = given["alias"]
     wake.is_notifying = given.get("notify", True)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 #: The sections in their order: where each is, and the databases that it needs.
 SECTIONS = {
     "throughput": ("throughput:on_postgres", ("postgres",)),
+    "logging": ("framework_log:section", ("postgres",)),
     "latency": ("latency:section", ("postgres",)),
     "multitude": ("multitude:section", ("postgres",)),
     "idle": ("idle:section", ()),

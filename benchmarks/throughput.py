@@ -35,7 +35,7 @@ def on_postgres(scene: Scene) -> None:
         Ours(SYNC, jobs // 2, "postgres", nothing, threads=THREADS, coroutines=1),
     ]
     rates, runs = turns(contenders, scene.figures, scene.rounds)
-    _record(scene, rates, runs)
+    record(scene, rates, runs)
     figures = scene.figures
     figures.add("ours / bare", ratio(rates, OURS, BARE), "%", bar=BARE_BAR)
     if rivals:
@@ -50,7 +50,7 @@ def elsewhere(scene: Scene) -> None:
         scene.figures.heading("others", f"No-op tasks in one process, {version(alias)}, {jobs:,} tasks")
         contenders = [Ours(OURS, jobs, alias, anothing), Bare(BARE, jobs, alias, anothing)]
         rates, runs = turns(contenders, scene.figures, scene.rounds)
-        _record(scene, rates, runs)
+        record(scene, rates, runs)
         scene.figures.add(f"ours / bare on {alias}", ratio(rates, OURS, BARE), "%", bar=OTHERS_BAR)
 
 
@@ -65,10 +65,11 @@ def peers(scene: Scene) -> None:
                 # It has no bar; the others are measured all the same.
                 scene.figures.wrong([str(error)])
             else:
-                _record(scene, rates, runs)
+                record(scene, rates, runs)
 
 
-def _record(scene: Scene, rates: Rates, runs: dict[str, list[Run]]) -> None:
+def record(scene: Scene, rates: Rates, runs: dict[str, list[Run]]) -> None:
+    """Add the rate of each contender, and the CPU that its tasks took."""
     for label, its in rates.items():
         notes = [f"{min(its):,.0f} to {max(its):,.0f}"] if len(its) > 1 else []
         if known := [one.report["cpu"] / one.jobs for one in runs[label] if one.report["cpu"] is not None]:

@@ -14,13 +14,13 @@ A receiver that raises is reported and does no harm. Those of tasks are the fram
 
 from __future__ import annotations
 
-import traceback
 from typing import TYPE_CHECKING, Any
 
 from django.dispatch import Signal
 
 from steady_queue.events import QueuePaused, QueueResumed, RuntimeFault, tell
 from steady_queue.events.names import name_of
+from steady_queue.tracebacks import traceback_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,7 +74,7 @@ def faults(signal: Signal, answers: Iterable[tuple[Any, Any]]) -> list[RuntimeFa
     return [
         RuntimeFault(
             where=f"the receiver {name_of(receiver)} of {_NAMES[signal]}",
-            error="".join(traceback.format_exception(answer)),
+            error=traceback_of(answer),
             exception=answer,
         )
         for receiver, answer in answers

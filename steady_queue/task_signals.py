@@ -1,18 +1,23 @@
 """The framework's signals, sent so that they cost nothing when nobody but its own log listens.
 
 Django's `asend` hops to a thread for each sync receiver, and its own log receivers are sync: over 100 µs for a line
-that is usually not even logged. Those are called inline; only receivers that the user connected are worth a hop.
+that is usually not even logged. Those are called inline, and only if a handler would emit their line; only receivers
+that the user connected are worth a hop.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asgiref.sync import sync_to_async
 
-from steady_queue.compat import FRAMEWORK, task_enqueued, task_finished, task_started
+from steady_queue import framework_log
 from steady_queue.compat import signals as framework_signals
+from steady_queue.compat import task_enqueued, task_finished, task_started
+from steady_queue.log_limits import LimitOfSome
+from steady_queue.tracebacks import is_oversized, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,43 +26,82 @@ if TYPE_CHECKING:
 
     from steady_queue.compat import BaseTaskBackend, TaskResult
 
-_logger = logging.getLogger(FRAMEWORK)
 #: The framework's own receivers, which only write log lines, and the level of those lines.
 _OWN: dict[Signal, tuple[Callable[..., Any], int]] = {
     task_enqueued: (framework_signals.log_task_enqueued, logging.DEBUG),
     task_started: (framework_signals.log_task_started, logging.INFO),
     task_finished: (framework_signals.log_task_finished, logging.INFO),
 }
+#: The level of `task_finished` if the task has failed.
+FAILURE = logging.ERROR
 
-#: For each signal and sender: which receivers were connected when it was last looked at, and the answer.
-_known: dict[tuple[Signal, type[BaseTaskBackend]], tuple[list[Any], bool]] = {}
+
+class Receivers(NamedTuple):
+    """Who is connected to a signal with these entries: the user, the framework's own log."""
+
+    entries: list[Any]
+    users: bool
+    own: bool
 
 
-def is_heard(signal: Signal, sender: type[BaseTaskBackend]) -> bool:
+#: For each signal and sender, what was found when its receivers had last changed.
+_known: dict[tuple[Signal, type[BaseTaskBackend]], Receivers] = {}
+#: Put into the way of the framework's lines by the first oversized exception.
+_limit = LimitOfSome()
+
+
+def is_heard(signal: Signal, sender: type[BaseTaskBackend], level: int | None = None) -> bool:
     """Whether anybody would notice the signal: a receiver of the user's, or the framework's log."""
-    return _logger.isEnabledFor(_OWN[signal][1]) or has_receivers(signal, sender)
+    known = _receivers(signal, sender)
+    return known.users or (known.own and framework_log.would_emit(level or _OWN[signal][1]))
+
+
+def is_logged(signal: Signal, sender: type[BaseTaskBackend], level: int | None = None) -> bool:
+    """Whether it would become a line of the framework's log that a handler emits, of this level or the usual one."""
+    return _receivers(signal, sender).own and framework_log.would_emit(level or _OWN[signal][1])
 
 
 def has_receivers(signal: Signal, sender: type[BaseTaskBackend]) -> bool:
-    """Whether the user connected a receiver. Asked for every job, so it is looked up only when they change."""
-    keys = [entry[0] for entry in signal.receivers]
+    """Whether the user connected a receiver."""
+    return _receivers(signal, sender).users
+
+
+def _receivers(signal: Signal, sender: type[BaseTaskBackend]) -> Receivers:
+    """Who is connected. Asked for every job, so it is looked up only when they change."""
     known = _known.get((signal, sender))
-    if known is None or known[0] != keys:
+    if known is None or known.entries != signal.receivers:
+        entries = list(signal.receivers)
         sync_receivers, async_receivers = signal._live_receivers(sender)
-        users = bool(async_receivers) or any(receiver is not _OWN[signal][0] for receiver in sync_receivers)
-        known = _known[signal, sender] = (keys, users)
-    return known[1]
+        log_line = _OWN[signal][0]
+        users = bool(async_receivers) or any(receiver is not log_line for receiver in sync_receivers)
+        own = any(receiver is log_line for receiver in sync_receivers)
+        known = _known[signal, sender] = Receivers(entries, users, own)
+    return known
 
 
-def send(signal: Signal, sender: type[BaseTaskBackend], results: Iterable[TaskResult[Any]]) -> None:
-    """Tell what happened. A receiver that fails is logged: it happened all the same."""
-    for result in results:
-        signal.send_robust(sender=sender, task_result=result)
+def send(
+    signal: Signal, sender: type[BaseTaskBackend], results: Iterable[TaskResult[Any]], level: int | None = None
+) -> None:
+    """Tell what happened, if anybody hears it. A receiver that fails is logged: it happened all the same."""
+    if not is_heard(signal, sender, level):
+        return
+    error = sys.exc_info()[1]
+    if error is not None and is_oversized(error):
+        framework_log.logger.addFilter(_limit)
+        _limit.stand_ins[id(error)] = stand_in(error)
+    try:
+        for result in results:
+            signal.send_robust(sender=sender, task_result=result)
+    finally:
+        if error is not None:
+            _limit.stand_ins.pop(id(error), None)
 
 
-async def asend(signal: Signal, sender: type[BaseTaskBackend], results: Iterable[TaskResult[Any]]) -> None:
+async def asend(
+    signal: Signal, sender: type[BaseTaskBackend], results: Iterable[TaskResult[Any]], level: int | None = None
+) -> None:
     """The same from async code, with a hop to a thread only for receivers that the user connected."""
     if has_receivers(signal, sender):
-        await sync_to_async(send, thread_sensitive=True)(signal, sender, list(results))
+        await sync_to_async(send, thread_sensitive=True)(signal, sender, list(results), level)
     else:
-        send(signal, sender, results)
+        send(signal, sender, results, level)

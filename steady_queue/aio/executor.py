@@ -23,12 +23,14 @@ from steady_queue.definition import lane_of
 from steady_queue.errors import TransactionLeftOpen
 from steady_queue.store.job import Lane
 from steady_queue.store.outcome import Failed, Finished
-from steady_queue.task_signals import asend, is_heard, send
+from steady_queue.task_signals import FAILURE, asend, is_heard, send
+from steady_queue.task_signals import is_logged as is_logged_by_framework
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from steady_queue.aio.orm_threads import OrmSession
+    from steady_queue.aio.thread_connections import ThreadConnections
     from steady_queue.compat import BaseTaskBackend, Task, TaskResult
     from steady_queue.registry import Registry
     from steady_queue.store.job import Claim
@@ -71,19 +73,21 @@ class Executor:
                 raise
             if session is not None:
                 await session.release_thread()  # what receivers of the signal write must not be rolled back with it
-            result = result or self._result_of_failure(claim)
-            ended = Failed(claim, report_of(error), is_logged=result is not None)
+            result = result or self._result_if_heard(claim, FAILURE)
+            ended = self._failed(claim, error, is_told=result is not None)
             # Inside the handler: the framework logs the exception that is being handled.
             if result is not None:
                 await self._tell_finished(result, ended)
             return ended
+        result = result or self._result_if_heard(claim)
         if result is not None:
             await self._tell_finished(result, ended)
         return ended
 
     async def _tell_finished(self, result: TaskResult[Any], ended: Ended) -> None:
+        level = FAILURE if isinstance(ended, Failed) else None
         with suppress(asyncio.CancelledError):  # the task is over: a stop that comes now must not give it back
-            await asend(task_finished, self._sender(ended.claim.backend), [results.concluded(result, ended)])
+            await asend(task_finished, self._sender(ended.claim.backend), [results.concluded(result, ended)], level)
 
     def run_sync(self, claim: Claim) -> Ended:
         """Call the task in this thread, with the database connections tidied before and after."""
@@ -91,16 +95,13 @@ class Executor:
         connections.close_unless_kept()
         connections.replace_dead()
         try:
-            return self.run_here(claim, left_open=connections.open_transaction)
+            return self.run_here(claim, connections)
         finally:
             connections.release()
             connections.close_unless_kept()
 
-    def run_here(self, claim: Claim, *, left_open: Callable[[], str | None] = lambda: None) -> Ended:
-        """Call the task in this thread, on its connections as they are.
-
-        `left_open` names a database on which the task has left a transaction open.
-        """
+    def run_here(self, claim: Claim, connections: ThreadConnections | None = None) -> Ended:
+        """Call the task in this thread. Without `connections`, it may be in a transaction of its caller."""
         result: TaskResult[Any] | None = None
         try:
             task = self.registry.resolve(claim.task_path)
@@ -115,34 +116,47 @@ class Executor:
             is_async = lane_of(task.func) is Lane.ASYNC
             call: Callable[..., Any] = async_to_sync(task.func) if is_async else task.func
             value = call(*args, **kwargs)
-            if (alias := left_open()) is not None:
+            if connections is not None and (alias := connections.open_transaction()) is not None:
                 raise TransactionLeftOpen(alias)
             ended: Ended = Finished(claim, None if value is None else arguments.dump_result(value))
         except BaseException as error:
-            result = result or self._result_of_failure(claim)
-            ended = Failed(claim, report_of(error), is_logged=result is not None)
+            if connections is not None:
+                connections.release()  # what receivers of the signal write must not be rolled back with it
+            result = result or self._result_if_heard(claim, FAILURE)
+            ended = self._failed(claim, error, is_told=result is not None)
             if result is not None:
-                send(task_finished, self._sender(claim.backend), [results.concluded(result, ended)])
+                send(task_finished, self._sender(claim.backend), [results.concluded(result, ended)], FAILURE)
             return ended
+        result = result or self._result_if_heard(claim)
         if result is not None:
             send(task_finished, self._sender(claim.backend), [results.concluded(result, ended)])
         return ended
 
     def _result_if_wanted(self, claim: Claim, task: Task[..., Any]) -> TaskResult[Any] | None:
-        """The result, which costs as much as a small task, if the task or a signal needs it."""
-        sender = self._sender(claim.backend)
-        if task.takes_context or is_heard(task_started, sender) or is_heard(task_finished, sender):
+        """The result, which costs as much as a small task, if the task takes it or its start is told to anybody."""
+        if task.takes_context or is_heard(task_started, self._sender(claim.backend)):
             return results.of_claim(claim, task, self.worker_id)
         return None
 
-    def _result_of_failure(self, claim: Claim) -> TaskResult[Any] | None:
-        """The result of a job that failed, always wanted for the log; none when its task or arguments are unknown."""
+    def _result_if_heard(self, claim: Claim, level: int | None = None) -> TaskResult[Any] | None:
+        """The result of a job that has ended, if anybody is told; none when its task or arguments are unknown."""
         try:
-            self._sender(claim.backend)
-            return results.of_claim(claim, self.registry.resolve(claim.task_path), self.worker_id)
+            if is_heard(task_finished, self._sender(claim.backend), level):
+                return results.of_claim(claim, self.registry.resolve(claim.task_path), self.worker_id)
         except BaseException:
             # Whatever made the job fail (a module that cannot be imported, say) may happen again here.
             return None
+        return None
+
+    def _failed(self, claim: Claim, error: BaseException, *, is_told: bool) -> Failed:
+        """The failure, and whether the framework can be told of it and its log line is emitted."""
+        try:
+            self.registry.resolve(claim.task_path)
+            arguments.view_text(claim.arguments)
+            is_logged = is_told and is_logged_by_framework(task_finished, self._sender(claim.backend), FAILURE)
+        except BaseException:
+            return Failed(claim, report_of(error))
+        return Failed(claim, report_of(error), is_runnable=True, is_logged=is_logged)
 
     def _sender(self, alias: str) -> type[BaseTaskBackend]:
         sender = self._senders.get(alias)

@@ -2,48 +2,27 @@
 
 from __future__ import annotations
 
-import traceback
-
 from steady_queue.store.outcome import ErrorReport
-
-MESSAGE_LENGTH = 2_000
-TRACEBACK_LENGTH = 50_000
+from steady_queue.tracebacks import MESSAGE_LENGTH, cut, message_of, traceback_of
 
 
 def report_of(error: BaseException) -> ErrorReport:
     """The report of an exception."""
     kind = type(error)
     return ErrorReport(
-        exception_class=_clean(f"{kind.__module__}.{kind.__qualname__}", 255),
-        message=_clean(_text_of(error), MESSAGE_LENGTH),
-        traceback=_clean(_traceback_of(error), TRACEBACK_LENGTH),
+        exception_class=_clean(cut(f"{kind.__module__}.{kind.__qualname__}", 255)),
+        message=_clean(cut(message_of(error), MESSAGE_LENGTH)),
+        traceback=_clean(traceback_of(error)),
     )
 
 
 def report(kind: type[BaseException], message: str) -> ErrorReport:
     """The report of an exception that was never raised."""
     path = f"{kind.__module__}.{kind.__qualname__}"
-    return ErrorReport(path, _clean(message, MESSAGE_LENGTH), f"{path}: {_clean(message, MESSAGE_LENGTH)}\n")
+    message = _clean(cut(message, MESSAGE_LENGTH))
+    return ErrorReport(path, message, f"{path}: {message}\n")
 
 
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException:
-        return "<the exception cannot be shown>"
-
-
-def _traceback_of(error: BaseException) -> str:
-    try:
-        return "".join(traceback.format_exception(error))
-    except BaseException:
-        return f"{type(error).__qualname__}: {_text_of(error)}\n"
-
-
-def _clean(text: str, length: int) -> str:
-    """The text without what databases refuse, its middle left out when it is too long: the end tells most."""
-    if len(text) > length:
-        head = length // 3
-        left_out = f"\n... {len(text) - length} characters left out ...\n"
-        text = text[:head] + left_out + text[head - length :]
+def _clean(text: str) -> str:
+    """The text without what databases refuse."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")

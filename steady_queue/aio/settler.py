@@ -168,14 +168,25 @@ class Settler:
             elif isinstance(outcome, Released):
                 self._tell_released(claim, outcome.reason)
             elif isinstance(outcome, Failed):
-                error = f"{outcome.error.exception_class}: {outcome.error.message}"
-                kind = events.JobFailed if outcome.is_logged else events.JobUnrunnable
-                self._events.tell(kind(job_id=claim.job_id, task_path=claim.task_path, error=error))
+                self._events.tell(_failure(outcome))
 
     def _tell_released(self, claim: Claim, reason: str) -> None:
         self._events.tell(
             events.JobReleased(job_id=claim.job_id, task_path=claim.task_path, worker_id=self._worker_id, reason=reason)
         )
+
+
+def _failure(outcome: Failed) -> events.JobFailed:
+    """The event of a failure: nobody else logs it unless a handler emits the framework's line."""
+    claim = outcome.claim
+    error = f"{outcome.error.exception_class}: {outcome.error.message}"
+    if outcome.is_logged:
+        return events.JobFailed(job_id=claim.job_id, task_path=claim.task_path, error=error)
+    if not outcome.is_runnable:
+        return events.JobUnrunnable(job_id=claim.job_id, task_path=claim.task_path, error=error)
+    return events.JobFailedUnlogged(
+        job_id=claim.job_id, task_path=claim.task_path, error=error, traceback=outcome.error.traceback
+    )
 
 
 def _without_poison(outcome: Outcome, error: StoreDataError) -> Outcome:

@@ -12,6 +12,7 @@ from steady_queue.events.event import POLLING, Event, Fault
 from steady_queue.events.jobs import (
     ClaimsReconciled,
     JobFailed,
+    JobFailedUnlogged,
     JobFenced,
     JobOverran,
     JobRefused,
@@ -99,6 +100,7 @@ __all__ = [
     "Events",
     "Fault",
     "JobFailed",
+    "JobFailedUnlogged",
     "JobFenced",
     "JobOverran",
     "JobRefused",

@@ -39,7 +39,7 @@ class JobsSettled(Event):
 
 
 class JobFailed(Event):
-    """A task has raised. Logged by the framework already, with its traceback."""
+    """A task has raised. Logged by the framework already, with its traceback, unless it is one of the two below."""
 
     text: ClassVar[str] = "%(task_path)s %(job_id)s failed: %(error)s"
     job_id: UUID
@@ -51,6 +51,14 @@ class JobUnrunnable(JobFailed):
     """It failed, and the framework knows nothing of it: its task is unknown, say, or its outcome cannot be stored."""
 
     level: ClassVar[int] = logging.ERROR
+
+
+class JobFailedUnlogged(JobFailed):
+    """A task has raised, and no handler emits what the framework logs of it."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "%(task_path)s %(job_id)s failed: %(error)s\n%(traceback)s"
+    traceback: str
 
 
 class JobsFailed(Event):

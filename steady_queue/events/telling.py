@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import logging
-import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from steady_queue.events.event import Event
 from steady_queue.events.names import name_of
 from steady_queue.events.trouble import RuntimeFault
+from steady_queue.log_limits import LengthLimit
+from steady_queue.tracebacks import traceback_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     R = TypeVar("R", bound=Receiver)
 
 logger = logging.getLogger("steady_queue")
+logger.addFilter(LengthLimit())
 
 
 class Subscription(NamedTuple):
@@ -102,8 +104,7 @@ class Events:
 
     def _report(self, event: Event, failed: Subscription, error: BaseException) -> None:
         where = f"the subscriber {name_of(failed.receiver)} failed on {type(event).__name__}"
-        told = "".join(traceback.format_exception(error))
-        fault = RuntimeFault(where=where, error=told, exception=error)
+        fault = RuntimeFault(where=where, error=traceback_of(error), exception=error)
         with suppress(BaseException):  # the log itself may be what fails: a filter that raises, say
             logger.error(fault.text, vars(fault), extra={"event": "RuntimeFault"})
         for known in (*self._own, *_subscriptions):

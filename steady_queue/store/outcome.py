@@ -48,7 +48,9 @@ class Failed:
 
     claim: Claim
     error: ErrorReport
-    #: Whether the framework was told, which logs it: it can be told of what a task raises, and not of an unknown task.
+    #: Whether the framework can be told of it: of what a task raises, and not of an unknown task.
+    is_runnable: bool = False
+    #: Whether a handler emits the framework's log line of it.
     is_logged: bool = False
 
 

@@ -11,10 +11,10 @@ import pytest
 
 import tests.shop
 from steady_queue.aio import running
-from steady_queue.aio.reports import MESSAGE_LENGTH, TRACEBACK_LENGTH
 from steady_queue.arguments import dumps
 from steady_queue.events import JobFailed, JobUnrunnable
 from steady_queue.store.job import Lane
+from steady_queue.tracebacks import MESSAGE_LENGTH, TRACEBACK_LENGTH
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop.tasks import add, greet

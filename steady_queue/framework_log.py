@@ -1,0 +1,88 @@
+"""Whether a line of the framework's log would be emitted, asked before anything is made for it.
+
+The framework logs the start and the end of every task. Django 6 sets the logger `django` to INFO, with a handler that
+drops everything unless DEBUG: the level says that a line is wanted, and nobody ever sees it. So this follows the way of
+a record through loggers, handlers and their filters. It takes less than a microsecond and is done for each line: there
+is no cache that a change of the configuration would have to clear.
+"""
+
+from __future__ import annotations
+
+import logging
+from types import FunctionType
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.utils.log import AdminEmailHandler, RequireDebugFalse, RequireDebugTrue
+
+from steady_queue.compat import FRAMEWORK
+from steady_queue.log_limits import LimitOfSome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+logger = logging.getLogger(FRAMEWORK)
+#: Where the standard library's own functions are, as opposed to those that a monitoring tool has put in their place.
+_LOGGING = logging.getLevelName.__code__.co_filename
+#: The functions that were last found to be its own.
+_handle: object = None
+_call_handlers: object = None
+#: Where Django's settings keep what was read, until it is changed or overridden.
+_settings_read = vars(settings)
+
+
+def would_emit(level: int) -> bool:
+    """Whether anybody gets to see a line of this level; also if nobody can tell."""
+    if not logger.isEnabledFor(level):
+        return False
+    if logger.filters and (passes := _passes(logger.filters)) is not True:
+        return passes is None
+    kind = type(logger)
+    if not (kind.handle is _handle and kind.callHandlers is _call_handlers) and not _is_standard(kind):
+        return True
+    found = False
+    current: logging.Logger | None = logger
+    while current is not None:
+        for handler in current.handlers:
+            found = True
+            if level >= handler.level and _emits(handler):
+                return True
+        current = current.parent if current.propagate else None
+    last = logging.lastResort
+    return not found and last is not None and level >= last.level and _emits(last)
+
+
+def _emits(handler: logging.Handler) -> bool:
+    """Whether the handler does anything with a record of sufficient level."""
+    kind = type(handler)
+    if kind.handle is not logging.Handler.handle:
+        return kind.handle is not logging.NullHandler.handle
+    if handler.filters and _passes(handler.filters) is False:
+        return False
+    # Django sends no mail without recipients.
+    return kind is not AdminEmailHandler or bool(settings.ADMINS)
+
+
+def _passes(filters: Sequence[object]) -> bool | None:
+    """Whether records pass the filters; None if one of them is unknown, which may also take note of what it sees."""
+    for one in filters:
+        kind = type(one)
+        if kind is RequireDebugTrue or kind is RequireDebugFalse:
+            # Every other access to a setting goes through a method of Django's that is written in Python.
+            if (is_debugging := _settings_read.get("DEBUG")) is None:
+                is_debugging = settings.DEBUG
+            if bool(is_debugging) is (kind is RequireDebugFalse):
+                return False
+        elif kind is not LimitOfSome:
+            return None
+    return True
+
+
+def _is_standard(kind: type[logging.Logger]) -> bool:
+    """Whether records go to handlers only. Tools for monitoring take them from these methods, which they replace."""
+    pair = kind.handle, kind.callHandlers
+    if all(type(one) is FunctionType and one.__code__.co_filename == _LOGGING for one in pair):
+        global _handle, _call_handlers
+        _handle, _call_handlers = pair
+        return True
+    return False

@@ -1,0 +1,84 @@
+"""Exceptions as text of a bounded length, for rows and for log lines: whatever an exception is, this must not fail."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MESSAGE_LENGTH = 2_000
+TRACEBACK_LENGTH = 50_000
+#: Exceptions of one chain or group whose texts are measured, and those of a chain that a stand-in keeps.
+MEASURED, KEPT = 100, 5
+
+
+def message_of(error: BaseException) -> str:
+    """What the exception says of itself, whole."""
+    try:
+        return str(error)
+    except BaseException:
+        return "<the exception cannot be shown>"
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback with everything that belongs to it, cut in the middle."""
+    try:
+        text = "".join(traceback.format_exception(error))
+    except BaseException:
+        text = f"{type(error).__qualname__}: {message_of(error)}\n"
+    return cut(text, TRACEBACK_LENGTH)
+
+
+def cut(text: str, length: int) -> str:
+    """The text, its middle left out when it is too long: the end tells most."""
+    if len(text) <= length:
+        return text
+    head = length // 3
+    return f"{text[:head]}\n... {len(text) - length} characters left out ...\n{text[head - length :]}"
+
+
+def is_oversized(error: BaseException) -> bool:
+    """Whether its text, with those of its causes, notes and parts, is longer than a log line may be."""
+    length = 0
+    for number, one in enumerate(_together(error)):
+        length += len(message_of(one)) + sum(map(len, _notes(one)))
+        if length > TRACEBACK_LENGTH or number >= MEASURED:
+            return True
+    return False
+
+
+def stand_in(error: BaseException, depth: int = 0) -> Exception:
+    """An exception to log instead of an oversized one: same name, same traceback, its text and its chain cut."""
+    kind = type(error)
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    stand: Exception = type(kind.__name__, (Exception,), names)(cut(message_of(error), MESSAGE_LENGTH))
+    stand.__traceback__ = error.__traceback__
+    if notes := "\n".join(_notes(error)):
+        stand.add_note(cut(notes, MESSAGE_LENGTH))
+    if depth < KEPT:
+        if error.__cause__ is not None:
+            stand.__cause__ = stand_in(error.__cause__, depth + 1)
+        elif error.__context__ is not None and not error.__suppress_context__:
+            stand.__context__ = stand_in(error.__context__, depth + 1)
+    return stand
+
+
+def _together(error: BaseException) -> Iterator[BaseException]:
+    """The exception, and all that its traceback would show with it."""
+    waiting, seen = [error], {id(error)}
+    while waiting:
+        one = waiting.pop()
+        yield one
+        parts = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        context = None if one.__suppress_context__ else one.__context__
+        for other in (one.__cause__, context, *parts):
+            if other is not None and id(other) not in seen:
+                seen.add(id(other))
+                waiting.append(other)
+
+
+def _notes(error: BaseException) -> list[str]:
+    notes = getattr(error, "__notes__", None)
+    return [str(note) for note in notes] if isinstance(notes, list) else []

@@ -29,7 +29,7 @@ from steady_queue.task_signals import is_logged as is_logged_by_framework
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steady_queue.aio.orm_threads import OrmSession
+    from steady_queue.aio.orm_session import OrmSession
     from steady_queue.aio.thread_connections import ThreadConnections
     from steady_queue.compat import BaseTaskBackend, Task, TaskResult
     from steady_queue.registry import Registry

@@ -17,204 +17,24 @@ import threading
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import ThreadSensitiveContext
 
 import steady_queue
-from steady_queue.aio.thread_connections import ThreadConnections
+from steady_queue.aio.orm_session import OrmSession, session_variable
+from steady_queue.aio.orm_thread import Order, OrmThread
 from steady_queue.errors import OrmThreadTimeout
-from steady_queue.events import OrmCallsWaiting, TransactionRolledBack
+from steady_queue.events import OrmCallsWaiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from steady_queue.events import Events
+    from steady_queue.events import Event, Events
 
 #: After so many seconds a call that waits is reported.
 REPORT_SECONDS = 1.0
-
-
-class OrmSession:
-    """One task that may use the threads: its thread, its calls under way, and whether it has ended."""
-
-    __slots__ = ("calls", "has_ended", "name", "pool", "thread")
-
-    def __init__(self, name: Callable[[], str], pool: OrmThreads, thread: OrmThread) -> None:
-        self.name = name
-        self.pool = pool
-        #: Changed by its thread only, or while its calls wait.
-        self.thread = thread
-        #: None before the first call: most tasks make none, and pay nothing for it.
-        self.calls: set[Future[Any]] | None = None
-        self.has_ended = False
-
-    @property
-    def is_holder(self) -> bool:
-        """Whether the task has a transaction or a cursor open."""
-        return self.thread.holder is self
-
-    @property
-    def open_transaction(self) -> str | None:
-        """The alias of the database on which the task has a transaction open."""
-        return self.thread.connections.open_transaction() if self.is_holder else None
-
-    def add_call(self, future: Future[Any]) -> None:
-        if self.calls is None:
-            self.calls = set()
-            if not self.has_ended:
-                self.thread.sessions.add(self)
-        self.calls.add(future)
-        future.add_done_callback(self.calls.discard)
-
-    async def calls_ended(self) -> None:
-        """Wait for the calls that the task, cancelled meanwhile, has left behind in threads."""
-        # A task that its process has abandoned is not waited for any longer.
-        while not self.pool.is_closed and (calls := list(self.calls or ())):
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([asyncio.wrap_future(future) for future in calls])
-
-    async def release_thread(self) -> None:
-        """Roll back what the task has left open, so that others can use its thread. The task makes no more calls."""
-        if not self.is_holder or self.pool.is_closed:
-            return
-        released = asyncio.wrap_future(self.thread.order_release(self))
-        # A call that was left behind may never end: the thread releases itself after it.
-        while not released.done() and not self.calls and not self.pool.is_closed:
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([released])
-
-
-#: In the context of a task, so that the calls of its child tasks are its own.
-_session: contextvars.ContextVar[OrmSession] = contextvars.ContextVar("steady_queue_orm_session")
-
-
-def current_session() -> OrmSession | None:
-    """The session of the running task, if it has one."""
-    return _session.get(None)
-
-
-class Order(NamedTuple):
-    """A call that a thread is to make, for a session or, if it has none, for the pool."""
-
-    future: Future[Any]
-    call: Callable[[], Any]
-    session: OrmSession | None
-    waits_since: float | None = None
-
-
-class OrmThread:
-    """One thread, its connections, and the session that holds it.
-
-    A daemon, unlike those of the standard library: a call that never returns must not keep the interpreter alive.
-    """
-
-    def __init__(self, name: str, pool: OrmThreads) -> None:
-        self.connections = ThreadConnections(cursor_closed=self._cursor_closed)
-        self.holder: OrmSession | None = None
-        self.sessions: set[OrmSession] = set()
-        self.is_used = False
-        self._name = name
-        self._pool = pool
-        self._orders: SimpleQueue[Order | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-
-    def put(self, order: Order) -> None:
-        if self._thread is None:
-            self._start()
-        self._orders.put(order)
-
-    def order_release(self, session: OrmSession) -> Future[Any]:
-        """Roll back what the session has left open."""
-        return self._order(partial(self._release, session))
-
-    def order_close_unless_kept(self) -> None:
-        self.is_used = False
-        self._order(self._close_unless_kept)
-
-    def stop(self) -> None:
-        """Close the connections and let the thread end, without waiting for a call that is stuck."""
-        if self._thread is not None:
-            self._order(self.connections.close)
-            self._orders.put(None)
-
-    def _order(self, call: Callable[[], Any]) -> Future[Any]:
-        order = Order(Future(), call, None)
-        self.put(order)
-        return order.future
-
-    def _start(self) -> None:
-        with self._pool.lock:  # threads may move calls to this one while the event loop does
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
-                self._thread.start()
-
-    def _serve(self) -> None:
-        self.connections.watch()
-        while (order := self._orders.get()) is not None:
-            self._take(order)
-            del order  # what a call holds must not live until the next one
-
-    def _take(self, order: Order) -> None:
-        session = order.session
-        if session is not None and (session.thread is not self or self.holder not in (None, session)):
-            self._pool.move(order, self)
-        elif order.future.set_running_or_notify_cancel():
-            self._carry_out(order, session)
-
-    def _carry_out(self, order: Order, session: OrmSession | None) -> None:
-        result: Any = None
-        error: BaseException | None = None
-        try:
-            if self.holder is None:
-                self.connections.replace_dead()
-            result = order.call()
-        except BaseException as raised:
-            error = raised
-        # Before the answer is known: what the task does next must find the thread held, or free.
-        try:
-            self._look(session)
-        except BaseException as raised:  # the driver's own; the call itself has ended
-            error = error or raised
-        if error is not None:
-            order.future.set_exception(error)
-            error = None  # its traceback names this frame: together they would live until they are collected
-        else:
-            order.future.set_result(result)
-
-    def _look(self, session: OrmSession | None) -> None:
-        """Find out whether the call has left anything open, and whether its connections can still be used."""
-        if self.connections.is_held():
-            if self.holder is None:
-                self._hold(session)
-        elif self.holder is not None:
-            self._pool.release(self)
-        else:
-            self.connections.replace_broken()
-
-    def _hold(self, session: OrmSession | None) -> None:
-        self.holder = session
-        if session is None or session.has_ended:
-            self._release(session, is_late=True)
-        elif not self.connections.is_held():  # a cursor was closed in another thread just now
-            self._pool.release(self)
-
-    def _release(self, session: OrmSession | None, *, is_late: bool = False) -> None:
-        if self.holder is session:
-            if is_late and session is not None and (alias := self.connections.open_transaction()) is not None:
-                self._pool.report(TransactionRolledBack(task=session.name(), database=alias))
-            self.connections.release()
-            self._pool.release(self)
-
-    def _close_unless_kept(self) -> None:
-        if self.holder is None:
-            self.connections.close_unless_kept()
-
-    def _cursor_closed(self) -> None:
-        if self.holder is not None:
-            self._order(lambda: None)
 
 
 class OrmThreads(Executor):
@@ -250,7 +70,7 @@ class OrmThreads(Executor):
             thread = next((other for other in others if other.holder is None), thread)
         session = OrmSession(name, self, thread)
         context = self.context.copy()
-        context.run(_session.set, session)
+        context.run(session_variable.set, session)
         return session, context
 
     def end(self, session: OrmSession) -> None:
@@ -272,7 +92,7 @@ class OrmThreads(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if self.is_closed:
             raise RuntimeError("the process that ran this task has stopped")
-        session = _session.get(self._nobody)
+        session = session_variable.get(self._nobody)
         if session.pool is not self:
             session = self._nobody
         future: Future[Any] = Future()
@@ -321,7 +141,7 @@ class OrmThreads(Executor):
         for order in waiting:
             thread.put(order)
 
-    def report(self, event: TransactionRolledBack | OrmCallsWaiting) -> None:
+    def report(self, event: Event) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
             self._loop.call_soon_threadsafe(self._events.tell, event)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from steady_queue.aio.orm_threads import current_session
+from steady_queue.aio.orm_session import current_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.aio.executor import Executor
-    from steady_queue.aio.orm_threads import OrmSession, OrmThreads
+    from steady_queue.aio.orm_session import OrmSession
+    from steady_queue.aio.orm_threads import OrmThreads
     from steady_queue.store.job import Claim
     from steady_queue.store.outcome import Outcome
 

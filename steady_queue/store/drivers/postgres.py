@@ -10,6 +10,7 @@ import asyncpg
 from steady_queue.errors import StoreConflict, StoreDataError, StoreError, StoreUnavailable
 from steady_queue.store.drivers.codes import answer_is_lost, made, postgres_error
 from steady_queue.store.drivers.pool import Pool
+from steady_queue.store.drivers.tls_upgrade import retrieve_upgrade_errors
 from steady_queue.store.sql.postgres import SETTINGS, Postgres
 from steady_queue.store.statement import drive_async
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Operation, Row, Statement
 
 T = TypeVar("T")
+
+retrieve_upgrade_errors()
 
 
 class PostgresLink:

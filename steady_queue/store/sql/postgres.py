@@ -44,6 +44,8 @@ SETTINGS = {
     # Nothing here should wait for another's lock; what does is begun anew.
     "lock_timeout": "5s",
     "idle_in_transaction_session_timeout": IDLE_LIMIT,
+    # Also while it sends: a process that is frozen before it has read all that it claims holds those rows.
+    "tcp_user_timeout": IDLE_LIMIT,
 }
 #: Begins a transaction, and the second one where the settings of the session are not ours to choose.
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"

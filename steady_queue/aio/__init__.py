@@ -21,7 +21,7 @@ works). services.py builds them, process.py runs them; `running()` in embedding.
 Processes of our own, in the order of their lives:
 
     launch.py              from options to an exit status: alone, supervisor or child            loop.py, signals.py
-    pidfile.py             one at a time
+    pidfile.py             one at a time                                                         forks.py
     supervisor.py          the process that keeps the others                                     status.py, draining.py
     crew.py                starts, hears, replaces and stops them                                child.py, restarts.py
     tether.py              a child's end of the line                                             tally.py, retirement.py

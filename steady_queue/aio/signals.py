@@ -12,6 +12,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from steady_queue.aio.forks import not_inherited
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
@@ -43,7 +45,7 @@ def obeyed(
     def obey(number: int, _: object) -> None:
         nonlocal interrupted
         if os.getpid() != owner:
-            # A fork that a task has made, with multiprocessing say, has inherited this handler. It is to end as ever.
+            # A fork that C code has made, without the hooks of Python, has inherited this handler. It ends as ever.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         elif number == signal.SIGQUIT or (number == signal.SIGINT and interrupted):
@@ -62,7 +64,8 @@ def obeyed(
         if handler is not signal.SIG_IGN or number in (signal.SIGTERM, signal.SIGQUIT):
             signal.signal(number, obey)
     try:
-        yield
+        with not_inherited(obey):
+            yield
     finally:
         _put_back(before, GRACEFUL if for_good else ())
 

@@ -38,7 +38,9 @@ def heartbeat(sql: Dialect, process_id: UUID, polled_ago: float | None = None) -
 
     `polled_ago`: how many seconds ago it last looked for work with success, if it is known.
     """
-    return Operation("heartbeat", partial(_heartbeat, sql, process_id, polled_ago))
+    # Without a transaction: a process that is frozen between the statements would hold its own row, and could not be
+    # pruned for as long as it is frozen.
+    return Operation("heartbeat", partial(_heartbeat, sql, process_id, polled_ago), transaction=False)
 
 
 def note(sql: Dialect, process_id: UUID, metadata: Callable[[datetime], str]) -> Operation[None]:

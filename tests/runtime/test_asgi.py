@@ -473,9 +473,11 @@ async def test_a_real_server_whose_queue_dies_answers_its_requests_and_exits_wit
 
 @pytest.mark.only_on("sqlite")
 async def test_a_web_worker_whose_queue_has_died_is_replaced_by_its_parent(database: str, web: Web) -> None:
-    async with web.serving(database, workers=2, STEADY_QUEUE_WEB_BREAKS="yes") as server:
+    # Its parent may have asked it just before whether it is alive, and replaces it when no answer came in time.
+    within = 15
+    async with web.serving(database, workers=2, answer_within_seconds=within, STEADY_QUEUE_WEB_BREAKS="yes") as server:
         assert await server.get("/break") == (200, "broken")
-        await server.prints("Application startup complete.", times=3)
+        await server.prints("Application startup complete.", times=3, patience=within + PATIENCE)
         server.terminate()
         await server.ended()
     await bury(database)

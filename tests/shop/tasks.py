@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import multiprocessing
 import os
 import re
@@ -187,25 +188,42 @@ def exits_by(number: int) -> None:
     signal.pause()
 
 
-def _say_and_sleep(line: Connection) -> None:
+def _say_and_run_no_handler(line: Connection) -> None:
     line.send("here")
-    time.sleep(600)
+    sum(itertools.repeat(0))  # endless, and C code that does not look for signals
 
 
 @task
 def forks_and_terminates() -> int | None:
-    """The exit status of a child process of its own that was told to stop."""
+    """The exit status of a child process of its own that was told once to stop, while it could run no handler."""
     fork = multiprocessing.get_context("fork")
     ours, theirs = fork.Pipe()
-    child = fork.Process(target=_say_and_sleep, args=(theirs,))
+    child = fork.Process(target=_say_and_run_no_handler, args=(theirs,))
     child.start()
     ours.recv()
-    for _ in range(20):  # Python forgets a signal that comes before the fork is complete
-        child.terminate()
-        child.join(1)
-        if child.exitcode is not None:
-            break
-    return child.exitcode
+    child.terminate()
+    child.join(20)
+    status = child.exitcode
+    child.kill()
+    return status
+
+
+@task
+def forks_and_terminates_at_once() -> list[int]:
+    """The exit statuses of child processes that were told once to stop, as soon as their ids were known."""
+    statuses: list[int] = []
+    while len(statuses) < 20 and 0 not in statuses:
+        statuses.append(_fork_and_terminate())
+    return statuses
+
+
+def _fork_and_terminate() -> int:
+    child = os.fork()
+    if child == 0:
+        time.sleep(10)
+        os._exit(0)  # it was not told
+    os.kill(child, signal.SIGTERM)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 @task

@@ -265,7 +265,7 @@ def test_a_connection_killed_during_an_autocommit_statement_leaves_it_unknown(st
 @pytest.mark.only_on("postgres", "mariadb")
 def test_a_connection_killed_inside_a_transaction_has_applied_nothing(store: Store) -> None:
     worker = store.worker()
-    error = killed_while_waiting(store, worker, lambda: store.run(heartbeat(store.sql, worker)), "UPDATE")
+    error = killed_while_waiting(store, worker, lambda: store.worker("again", worker), "DELETE FROM")
     assert isinstance(error, StoreUnavailable)
     assert error.applied == "no"
 

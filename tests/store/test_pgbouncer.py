@@ -11,7 +11,8 @@ import pytest
 
 from steady_queue.store.outcome import Finished, Released, Verdict
 from steady_queue.store.process import heartbeat
-from steady_queue.store.sql.postgres import SETTINGS
+from steady_queue.store.sql.postgres import IDLE_LIMIT, SETTINGS
+from steady_queue.store.statement import Operation
 from tests.conftest import chosen
 from tests.servers import PgBouncer
 from tests.servers.postgres import Postgres
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from anyio.from_thread import BlockingPortal
 
+    from steady_queue.store.statement import Flow
     from tests.servers import MariaDB
     from tests.support.stores import Store
 
@@ -112,8 +114,16 @@ def test_transactions_really_move_between_server_connections(pooled: Store) -> N
 
 def test_no_setting_of_ours_stays_behind_on_a_server_connection(pooled: Store) -> None:
     pooled.enqueue(limited(), limited())  # promotion sets a timeout for its own transaction
-    names = [*SETTINGS, "idle_in_transaction_session_timeout"]
     text = "SELECT name, setting FROM pg_settings WHERE name = ANY(?) AND source = 'session'"
     for _ in range(20):
-        assert pooled.ask(text, names, returns="..") == []
+        assert pooled.ask(text, list(SETTINGS), returns="..") == []
     assert query(pooled.alias, "SELECT count(*) FROM pg_prepared_statements") == [(0,)]
+
+
+def test_the_server_ends_transactions_of_a_frozen_process_here_too(pooled: Store) -> None:
+    def limit() -> Flow[str]:
+        ((value,),) = yield pooled.sql.say("SELECT current_setting('idle_in_transaction_session_timeout')", returns=".")
+        return str(value)
+
+    assert pooled.run(Operation("limit", limit)) == IDLE_LIMIT
+    assert pooled.run(Operation("limit", limit, transaction=False)) == "0"

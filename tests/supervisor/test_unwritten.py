@@ -113,9 +113,10 @@ async def test_what_ran_in_a_process_that_could_only_be_killed_is_given_back(dat
 
 
 @pytest.mark.only_on("sqlite")
-async def test_a_process_that_a_task_has_forked_ends_by_term_and_speaks_for_nobody(database: str) -> None:
+async def test_a_process_that_a_task_has_forked_ends_by_its_first_term_and_speaks_for_nobody(database: str) -> None:
     with command(database, "--only-work") as process:
         assert await values(await tasks.forks_and_terminates.aenqueue()) == [-signal.SIGTERM]
+        assert await values(await tasks.forks_and_terminates_at_once.aenqueue()) == [[-signal.SIGTERM] * 20]
         worker = await working(database)
         os.kill(worker, signal.SIGKILL)
         await prints(process, f"process {worker}, worker (*), died")

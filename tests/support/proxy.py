@@ -7,10 +7,7 @@ import socket
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from tests.servers import Daemon
+from typing import Protocol, Self
 
 #: The end of a transaction, on every server.
 COMMIT = re.compile(rb"(?<!auto)commit(?!ted)", re.IGNORECASE)
@@ -27,6 +24,15 @@ class Loss:
     of_answer: bool
     then_refuse: bool
     after: re.Pattern[bytes] | None = None
+
+
+class Address(Protocol):
+    """Where a server listens."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
 
 
 class Link:
@@ -48,7 +54,7 @@ class Link:
 class Proxy:
     """Passes bytes on, until it is told what to lose."""
 
-    def __init__(self, server: Daemon) -> None:
+    def __init__(self, server: Address) -> None:
         self._address = (server.host, server.port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.host, self.port = self._listener.getsockname()[:2]
@@ -117,6 +123,9 @@ class Proxy:
                 return
             link = Link(client, socket.create_connection(self._address))
             self._links.append(link)
+            if listener.fileno() < 0:
+                # It was closed meanwhile, and who closed it may not have seen this link.
+                link.cut()
             self._start(self._requests, link)
             self._start(self._answers, link)
 

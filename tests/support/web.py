@@ -44,7 +44,7 @@ class Server:
         assert found is not None, self.printed
         return int(found[1])
 
-    async def prints(self, text: str, times: int = 1) -> None:
+    async def prints(self, text: str, times: int = 1, patience: float = PATIENCE) -> None:
         """Return when it has printed this so often."""
 
         def has_printed() -> bool:
@@ -53,7 +53,7 @@ class Server:
             )
             return self.printed.count(text) >= times
 
-        await until(has_printed, f"{text!r} was not printed")
+        await until(has_printed, f"{text!r} was not printed", patience)
 
     async def get(self, path: str) -> tuple[int, str]:
         """The status and the body of an answer; every request has a connection of its own."""
@@ -78,11 +78,18 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(*arguments: str, application: str, workers: int = 1, **environment: str) -> AsyncIterator[Server]:
-    """A server that has started; it is killed, with its workers, if the block has not ended it."""
+async def serving(
+    *arguments: str, application: str, workers: int = 1, answer_within_seconds: int = 60, **environment: str
+) -> AsyncIterator[Server]:
+    """A server that has started; it is killed, with its workers, if the block has not ended it.
+
+    `answer_within_seconds`: how long the parent of several workers waits for the answer of one that it asks whether it
+    is alive, twice a second. For one that dies between the question and the answer it waits so long in vain.
+    """
     command = [sys.executable, "-W", "error", "-m", "uvicorn", application, f"--host={HOST}", "--port=0"]
     # The only sign of life that its parent asks of a worker; on a busy machine it may come late.
-    several = [f"--workers={workers}", "--timeout-worker-healthcheck=60"] if workers > 1 else []
+    health = f"--timeout-worker-healthcheck={answer_within_seconds}"
+    several = [f"--workers={workers}", health] if workers > 1 else []
     with subprocess.Popen(  # noqa: ASYNC220, it takes a moment
         [*command, "--no-access-log", *several, *arguments],
         cwd=REPOSITORY,

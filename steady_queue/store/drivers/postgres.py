@@ -10,7 +10,8 @@ import asyncpg
 from steady_queue.errors import StoreConflict, StoreDataError, StoreError, StoreUnavailable
 from steady_queue.store.drivers.codes import answer_is_lost, made, postgres_error
 from steady_queue.store.drivers.pool import Pool
-from steady_queue.store.sql.postgres import SETTINGS, Postgres
+from steady_queue.store.drivers.tls_upgrade import retrieve_upgrade_errors
+from steady_queue.store.sql.postgres import BEGIN, BEGIN_BEHIND_POOLER, SETTINGS, Postgres
 from steady_queue.store.statement import drive_async
 
 if TYPE_CHECKING:
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+retrieve_upgrade_errors()
+
 
 class PostgresLink:
-    """One asyncpg connection."""
+    """One asyncpg connection, and the command that begins its transactions."""
 
-    def __init__(self, connection: asyncpg.Connection) -> None:
+    def __init__(self, connection: asyncpg.Connection, begin: str = BEGIN) -> None:
         self.connection = connection
+        self._begin = begin
 
     @property
     def is_open(self) -> bool:
@@ -34,7 +38,7 @@ class PostgresLink:
     async def run(self, operation: Operation[T]) -> T:
         if not operation.transaction:
             return await drive_async(operation.flow(), self._execute)
-        await self._command("BEGIN ISOLATION LEVEL READ COMMITTED")
+        await self._command(self._begin)
         try:
             result = await drive_async(operation.flow(), self._execute)
         except StoreError as error:
@@ -125,6 +129,7 @@ def open_pool(parameters: Mapping[str, Any], *, size: int, pooled_by_server: boo
         if pooled_by_server:
             # Else asyncpg switches jit off and on around its own lookups, on whichever connection the pooler gives it.
             connection._server_caps = connection._server_caps._replace(jit=False)
+            return PostgresLink(connection, BEGIN_BEHIND_POOLER)
         return PostgresLink(connection)
 
     return Pool(Postgres(), connect, size)

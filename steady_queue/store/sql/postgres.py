@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from steady_queue.store.promote import Grant
     from steady_queue.store.statement import Flow, Row
 
+#: How long a process may be frozen inside a transaction, with its locks, before the server ends that.
+IDLE_LIMIT = "10s"
 #: Set on our own connections, where the server allows it (a pooler may not). A plan cached for a table that was empty
 #: when analyzed scans the whole table for ever after: measured 16 times slower. Without scans there is no such plan.
 SETTINGS = {
@@ -41,12 +43,16 @@ SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
     # Nothing here should wait for another's lock; what does is begun anew.
     "lock_timeout": "5s",
+    "idle_in_transaction_session_timeout": IDLE_LIMIT,
+    # Also while it sends: a process that is frozen before it has read all that it claims holds those rows.
+    "tcp_user_timeout": IDLE_LIMIT,
 }
+#: Begins a transaction, and the second one where the settings of the session are not ours to choose.
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+BEGIN_BEHIND_POOLER = f"{BEGIN}; SET LOCAL idle_in_transaction_session_timeout = '{IDLE_LIMIT}'"
 
 #: First half of our advisory locks, so that they meet nobody else's.
 LOCK_SPACE = 0x5351
-#: How long the holder of a key may be frozen inside its transaction before the server ends it.
-IDLE_LIMIT = "10s"
 
 
 def _lock_timeout(seconds: int) -> str:

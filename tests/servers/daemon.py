@@ -80,7 +80,7 @@ class Daemon(ABC):
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
-        """Start the server and wait until it answers: on the same data as ever, and on the port it first answered on."""
+        """Start the server and wait until it answers: on the same data as ever, and where it first answered."""
         assert self._keeper is not None, f"{self.name} was destroyed"
         assert not self.running, f"{self.name} is already running"
         try:

@@ -62,6 +62,7 @@ def missed(alias: str, key: str, ago: timedelta) -> None:
     RecurringTask.objects.using(alias).filter(key=key).update(updated_at=datetime.now(UTC) - ago)
 
 
+@pytest.mark.smoke
 async def test_a_static_entry_fires_every_second_and_its_tasks_run(database: str, static: Recurrences) -> None:
     static.add(recurrence("tick"))
     async with running(Options()):

@@ -1,7 +1,9 @@
-# Two virtual environments: .venv has the oldest supported Django, .venv-next the newest, with a newer Python.
-# A stamp in each says what is installed: .runtime what the package needs to run, .tests that and all of the tests' tools,
-# .bench that and the peers that the benchmarks measure, .examples a web server for the ASGI example.
+# Two virtual environments: .venv has the newest Python that the machine has and the newest Django that it can run, as
+# most users do; .venv-oldest has the oldest supported ones. A stamp in each says what is installed: .runtime what the
+# package needs to run, .tests that and all of the tests' tools, .bench that and the peers that the benchmarks measure,
+# .examples a web server for the ASGI example.
 
+# For either, where no better one is found.
 PYTHON ?= python3
 export PYTHON
 ARGS ?=
@@ -9,10 +11,11 @@ ARGS ?=
 EXAMPLES ?= 300
 # Where the example projects are served.
 PORT ?= 8000
-# What the newest Django is tested with: the contract of the backend. Everything: make test NEXT_TESTS=
-NEXT_TESTS ?= -m contract
+# What the oldest Django is tested with: the contract of the backend, and a smoke of the runtime.
+# Everything: make test OLDEST_TESTS=
+OLDEST_TESTS ?= -m "contract or smoke"
 
-DJANGO := Django>=5.2,<6
+OLDEST_DJANGO := Django>=5.2,<5.3
 PIP := -m pip install -q --disable-pip-version-check
 # Each has database servers of its own. Most tests wait for servers and processes, so there may be more than processors.
 TEST_PROCESSES ?= 4
@@ -20,21 +23,23 @@ TALLY := .test-tally/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TALLY=$(TALLY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-next test-everywhere storm storm-limits machine demo example-django example-asgi lint format bench bench-runtime bench-running bench-semantics clean packages
+.PHONY: help test test-oldest test-everywhere storm storm-limits machine demo example-django example-asgi lint format bench bench-runtime bench-running bench-semantics clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test: .venv/.tests lint ## Run everything: packages, environments, lint, all tests on both Djangos
+test: .venv/.tests lint ## Run everything: packages, environments, lint, all tests on the newest Django, some on the oldest
 	@rm -rf .test-tally
 	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
-	@if .ci/next-python >/dev/null; then $(MAKE) --no-print-directory test-next; \
-	elif [ -n "$$CI" ]; then echo "CI needs both environments." >&2; exit 1; fi
+	@if .venv/bin/python -c 'import django, sys; sys.exit(django.VERSION < (6,))'; then \
+		$(MAKE) --no-print-directory test-oldest; \
+	elif [ -n "$$CI" ]; then echo "CI needs both environments: a Python 3.12 or newer for the newest Django." >&2; exit 1; \
+	else echo "No Python 3.12 or newer here: the newest Django that runs is the oldest supported one, and was tested."; fi
 	@cat $(TALLY)
 
-test-next: .venv-next/.tests ## Run the tests on the newest Django only; NEXT_TESTS= runs them all
-	$(if $(NEXT_TESTS),STEADY_QUEUE_TALLY=$(TALLY),$(FULL)) .venv-next/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup $(NEXT_TESTS)
+test-oldest: .venv-oldest/.tests ## Run the tests for the oldest supported Django and Python; OLDEST_TESTS= runs them all
+	$(if $(OLDEST_TESTS),STEADY_QUEUE_TALLY=$(TALLY),$(FULL)) .venv-oldest/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup $(OLDEST_TESTS)
 
 test-everywhere: .venv/.tests ## Run all tests on all databases, also those that usually run on one; takes half an hour
 	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --everywhere
@@ -80,7 +85,7 @@ bench-semantics: .venv/.tests ## Measure claims, limits and recurring tasks, bes
 	.venv/bin/python -m benchmarks.semantics $(ARGS)
 
 clean: ## Remove environments, caches, tallies and the databases of the examples
-	rm -rf .venv .venv-next .test-tally .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
+	rm -rf .venv .venv-oldest .test-tally .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
 	rm -f examples/*/*.sqlite3 examples/*/*.sqlite3-*
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -88,9 +93,9 @@ packages:
 	@.ci/packages
 
 .venv/.runtime: pyproject.toml
-	@$(call venv,$(PYTHON),.venv)
+	@python=$$(.ci/python newest) && $(call venv,$$python,.venv)
 	@echo "Installing into .venv"
-	@.venv/bin/python $(PIP) -e . '$(DJANGO)'
+	@.venv/bin/python $(PIP) --upgrade -e . Django
 	@touch $@
 
 .venv/.examples: .venv/.runtime
@@ -99,27 +104,27 @@ packages:
 	@touch $@
 
 .venv/.tests: pyproject.toml | packages
-	@$(call venv,$(PYTHON),.venv)
+	@python=$$(.ci/python newest) && $(call venv,$$python,.venv)
 	@echo "Installing into .venv, with the tests' tools"
-	@.venv/bin/python $(PIP) -e '.[test,lint]' '$(DJANGO)'
+	@.venv/bin/python $(PIP) --upgrade -e '.[test,lint]' Django
 	@touch .venv/.runtime $@
 
 .venv/.bench: .venv/.tests
 	@echo "Installing the peers into .venv"
-	@.venv/bin/python $(PIP) -e '.[bench]' '$(DJANGO)'
+	@.venv/bin/python $(PIP) -e '.[bench]'
 	@touch $@
 
-.venv-next/.tests: pyproject.toml | packages
-	@python=$$(.ci/next-python) && $(call venv,$$python,.venv-next)
-	@echo "Installing into .venv-next, with the tests' tools"
-	@.venv-next/bin/python $(PIP) --upgrade -e '.[test]' Django
+.venv-oldest/.tests: pyproject.toml | packages
+	@python=$$(.ci/python oldest) && $(call venv,$$python,.venv-oldest)
+	@echo "Installing into .venv-oldest, with the tests' tools"
+	@.venv-oldest/bin/python $(PIP) -e '.[test]' '$(OLDEST_DJANGO)'
 	@touch $@
 
-# $(call venv,python,directory): make the environment unless a whole one is there.
+# $(call venv,python,directory): make the environment unless a whole one of this Python is there.
 define venv
 $1 -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	|| { echo "$1 must be Python 3.11 or newer; name another one: make PYTHON=..." >&2; exit 1; }; \
 $1 -c 'import ensurepip' 2>/dev/null \
 	|| { echo "$1 cannot make virtual environments. Install: sudo apt-get install python3-venv" >&2; exit 1; }; \
-test -x $2/bin/pip || $1 -m venv --clear $2
+test -x $2/bin/pip && test "$$($2/bin/python -V)" = "$$($1 -V)" || $1 -m venv --clear $2
 endef

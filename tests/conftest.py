@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import django
 import pytest
 
+from tests.support.dispositions import restore_signals
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
@@ -48,6 +50,7 @@ def chosen(config: pytest.Config) -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    restore_signals()  # before anything is started
     config.addinivalue_line("markers", "only_on(*databases): where the test means something")
     config.addinivalue_line("markers", "usually_on(*databases): on the others only with --everywhere")
     # A directory per run: two runs beside each other must not share SQLite files.

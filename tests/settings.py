@@ -6,6 +6,7 @@ The servers are started, and their addresses exported, by tests/conftest.py befo
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import Any
 
 DIRECTORY = os.environ.get("STEADY_QUEUE_TEST_DIRECTORY", ".")
@@ -47,7 +48,9 @@ SECRET_KEY = "not a secret: the suite's own"
 USE_TZ = True
 TIME_ZONE = "UTC"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-INSTALLED_APPS = ["django.contrib.contenttypes", "django_tasks", "steady_queue", "tests.shop"]
+INSTALLED_APPS = ["django.contrib.contenttypes", "steady_queue", "tests.shop"]
+if find_spec("django.tasks") is None:
+    INSTALLED_APPS.append("django_tasks")  # from Django 6 on, the task framework is a part of Django
 TASKS = {
     "default": {
         "BACKEND": "steady_queue.backend.SteadyQueueBackend",

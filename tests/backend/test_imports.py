@@ -187,7 +187,7 @@ def typed_program_is_told_its_types(file: Path) -> None:
 
 
 if find_spec("mypy") is not None:
-    # Only beside Django 5.2: the newest Django carries no annotations of its own.
+    # Only beside the newest Django: the other environment has no tools that check types.
 
     def test_the_decorators_keep_the_types_of_the_function(tmp_path: Path) -> None:
         typed_program_is_told_its_types(tmp_path / "typed.py")

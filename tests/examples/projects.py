@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -15,11 +14,12 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.examples.test_demo import EXAMPLES, environment
+from tests.servers.machine import claim_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 #: Longer than anything that is waited for takes, also on a machine that is busy, in seconds.
 PATIENCE = 60.0
+#: How many ports are tried.
+PORTS_TRIED = 5
 
 
 class Project:
@@ -58,6 +60,16 @@ class Project:
             assert self.process.poll() is None, f"it ended by itself: {self.printed}"
             assert time.monotonic() < deadline, f"waited in vain: {what}; {self.printed}"
             time.sleep(0.05)
+
+    def serves(self) -> bool:
+        """Whether it says where it listens; False when it has ended because somebody else listens there."""
+        told = f"Open {self.address} in a browser"
+        self.until(lambda: told in self.printed or self.process.poll() is not None, "the address")
+        if self.process.poll() is None:
+            return True
+        self.ended()
+        assert re.search("is taken|in use", self.printed), f"it ended by itself: {self.printed}"
+        return False
 
     def get(self, path: str) -> str:
         with self._opener.open(urllib.parse.urljoin(self.address, path), timeout=PATIENCE) as answer:
@@ -109,7 +121,19 @@ class Project:
 @contextmanager
 def started(name: str, directory: Path) -> Iterator[Project]:
     """A project on a new database and a free port, that answers; it is killed if the block has not ended it."""
-    port, database = free_port(), directory / f"{name}.sqlite3"
+    with ExitStack() as stack:
+        for _ in range(PORTS_TRIED):
+            claim = stack.enter_context(claim_port())
+            project = stack.enter_context(_launched(name, directory, claim.port))
+            if project.serves():
+                yield project
+                return
+        raise AssertionError(f"no port was free: {project.printed}")
+
+
+@contextmanager
+def _launched(name: str, directory: Path, port: int) -> Iterator[Project]:
+    database = directory / f"{name}.sqlite3"
     with subprocess.Popen(
         [sys.executable, str(EXAMPLES / "start.py"), name],
         cwd=directory,
@@ -121,16 +145,9 @@ def started(name: str, directory: Path) -> Iterator[Project]:
     ) as process:
         project = Project(process, port, database)
         try:
-            project.until(lambda: f"Open {project.address} in a browser" in project.printed, "the address")
             yield project
         finally:
             for pid in project.running():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             project.ended()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

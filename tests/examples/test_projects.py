@@ -13,8 +13,10 @@ from urllib.error import HTTPError
 
 import pytest
 
-from tests.examples.projects import HOST, Project, free_port, started
+from tests.examples import projects
+from tests.examples.projects import HOST, Project, started
 from tests.examples.test_demo import EXAMPLES, ROOT, python
+from tests.servers.machine import claim_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -200,9 +202,19 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path, name: str) -> None:
     assert done.stderr == f"Port {port} is taken. Name another one: make {TARGETS[name]} PORT=8765\n"
 
 
+def test_the_tests_start_a_project_on_another_port_if_the_first_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = [claim_port(), first := claim_port()]
+    monkeypatch.setattr(projects, "claim_port", claims.pop)
+    with socket.create_server((HOST, first.port)), started("shop", tmp_path) as shop:
+        assert shop.port != first.port
+        assert shop.get("/")
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_its_make_target_starts_it(name: str) -> None:
-    port = free_port()
+    port = 8765
     command = ["make", "--dry-run", "--no-print-directory", "-C", str(ROOT), TARGETS[name], f"PORT={port}"]
     recipe = subprocess.run(command, capture_output=True, text=True, check=True).stdout
 

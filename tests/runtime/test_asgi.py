@@ -112,6 +112,7 @@ async def unheard(*message: Any) -> None:
 # -- the lifespan -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 async def test_the_startup_starts_the_queue_and_the_shutdown_drains_it(database: str) -> None:
     handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     application = SteadyQueue(get_asgi_application(), worker(coroutines=5))
@@ -412,6 +413,7 @@ async def ask(server: Server, paths: list[str]) -> Counter[int]:
     return statuses
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_200_requests_are_served_while_tasks_run_and_a_stop_drains_them(
     database: str, web: Web, workers: int

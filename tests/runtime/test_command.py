@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
 
 
+@pytest.mark.smoke
+@pytest.mark.usually_on("postgres", "mariadb", "sqlite")
 async def test_the_command_runs_jobs_until_it_is_told_to_stop(database: str) -> None:
     with command(database, "--async") as process:
         added, greeted = await add.aenqueue(1), await greet.aenqueue("Ada")

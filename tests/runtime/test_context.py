@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from steady_queue.compat import Task, TaskResult
 
-pytestmark = pytest.mark.anyio
+#: All of them: each Django has its own framework, whose signals, contexts and log lines these are.
+pytestmark = [pytest.mark.anyio, pytest.mark.smoke]
 
 one_slot = {"coroutines": 1, "threads": 1, "orm_lanes": 1}
 

@@ -39,6 +39,7 @@ HOUR = timedelta(hours=1)
 SLEEPY = Options(workers=[Worker()], dispatchers=[Dispatcher(polling_interval=timedelta(seconds=45))])
 
 
+@pytest.mark.smoke
 async def test_a_scheduled_job_runs_when_it_is_due_and_not_before(database: str) -> None:
     async with running(worker()):
         due = datetime.now(UTC) + timedelta(seconds=0.5)

@@ -31,6 +31,7 @@ UNTIL_BEGUN = """
 """
 
 
+@pytest.mark.smoke
 def test_a_program_runs_its_tasks_and_ends(database: str) -> None:
     body = """
         result = await tasks.add.aenqueue(1, 2)

@@ -61,6 +61,7 @@ def silence(alias: str, name: str = "other") -> None:
     query(alias, f"UPDATE steady_queue_process SET last_heartbeat_at = '{LONG_AGO}' WHERE name = %s", name)
 
 
+@pytest.mark.smoke
 async def test_a_process_without_heartbeat_is_pruned_and_the_next_of_its_key_runs(database: str) -> None:
     first, second = await charge.aenqueue("ada"), await charge.aenqueue("ada")
     heard = Heard()

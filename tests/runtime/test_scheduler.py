@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
@@ -62,6 +63,7 @@ def missed(alias: str, key: str, ago: timedelta) -> None:
     RecurringTask.objects.using(alias).filter(key=key).update(updated_at=datetime.now(UTC) - ago)
 
 
+@pytest.mark.smoke
 async def test_a_static_entry_fires_every_second_and_its_tasks_run(database: str, static: Recurrences) -> None:
     static.add(recurrence("tick"))
     async with running(Options()):
@@ -200,7 +202,7 @@ async def test_a_limited_recurring_task_takes_its_slots(database: str) -> None:
 
 @pytest.mark.timeout(150)
 async def test_very_many_entries_that_are_due_at_once_fire_once_each_and_leave_the_loop_free_between(
-    database: str, monkeypatch: pytest.MonkeyPatch
+    database: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """How soon is measured by `python -m benchmarks.recurring`, with 5,000 of them."""
     many = 1_500
@@ -219,21 +221,25 @@ async def test_very_many_entries_that_are_due_at_once_fire_once_each_and_leave_t
         return (many,) in query(database, text)
 
     await aside(fill)
-    lags: list[float] = []
+    held: list[float] = []
 
     async def watch() -> None:
         while True:
-            begun = time.perf_counter()
+            # The processor time of this thread: others on the machine do not count.
+            begun = time.thread_time()
             await asyncio.sleep(0.005)
-            lags.append(time.perf_counter() - begun - 0.005)
+            held.append(time.thread_time() - begun)
 
+    # A collection would look through all that other tests have left, and hold the loop for as long.
+    gc.freeze()
+    request.addfinalizer(gc.unfreeze)
     watching = asyncio.create_task(watch())
     async with running(ONLY_SCHEDULER):
         # The first tick may find some of them unread; the second finds them all.
         await until(lambda: aside(whole), patience=80)
     watching.cancel()
     # Without a pause in between, the loop would be held once, for as long as all of it takes.
-    assert sorted(lags)[len(lags) * 99 // 100] < sum(lag for lag in lags if lag > 0.005) / 5
+    assert max(held) < sum(seconds for seconds in held if seconds > 0.001) * 0.4
 
 
 async def test_schedulers_that_are_killed_lose_and_double_no_tick(database: str) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.smoke
 async def test_async_and_sync_tasks_run_and_their_results_are_stored(database: str) -> None:
     async with running(worker()) as process:
         added, greeted, failed = await ended(

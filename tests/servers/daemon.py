@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from tests.servers import keeper
-from tests.servers.machine import free_port
+from tests.servers.machine import claim_port
 
 PATIENCE = 45.0  # seconds; below the tests' own timeout, so that the server's log is what a failure shows
+#: How many ports are tried at the first start.
+PORTS_TRIED = 5
 
 
 class ServerError(Exception):
@@ -34,11 +36,12 @@ class Daemon(ABC):
 
     def __init__(self, account: str | None = None) -> None:
         self.account = account
-        self.port = free_port()
+        self._claim = claim_port()
         self.directory = Path(tempfile.mkdtemp(prefix=f"steady-queue-{self.name}-"))
         self.socket_directory = str(self.directory)
         self.log = self.directory / "log"
-        self._prepared = False
+        self._is_prepared = False
+        self._has_answered = False
         self._process: subprocess.Popen[bytes] | None = None
         self._keeper: subprocess.Popen[bytes] | None = subprocess.Popen(
             [sys.executable, "-I", keeper.__file__, str(self.directory)],
@@ -61,6 +64,11 @@ class Daemon(ABC):
         """Whether a client gets through."""
 
     @property
+    def port(self) -> int:
+        """The loopback port; another one after the first start, if somebody had taken this one."""
+        return self._claim.port
+
+    @property
     def pid(self) -> int:
         """The process id of the running server."""
         assert self._process is not None, f"{self.name} is not running"
@@ -72,23 +80,36 @@ class Daemon(ABC):
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
-        """Start the server, on the same data and port as ever, and wait until it answers."""
+        """Start the server and wait until it answers: on the same data as ever, and where it first answered."""
         assert self._keeper is not None, f"{self.name} was destroyed"
         assert not self.running, f"{self.name} is already running"
         try:
-            if not self._prepared:
+            if not self._is_prepared:
                 self.prepare()
-                self._prepared = True
-            self._process = self._spawn(self.command())
-            self._tell_keeper(self._process.pid)
-            wait_until(lambda: not self.running or self.answers(), f"{self.name} answers")
-            if (code := self._process.poll()) is not None:
-                raise ServerError(f"{self.name} ended at its start and returned {code}")
+                self._is_prepared = True
+            self._start_on_a_free_port()
         except BaseException as error:
             self.kill()
             error.add_note(self.log_tail())
             raise
         return self
+
+    def _start_on_a_free_port(self) -> None:
+        for _ in range(PORTS_TRIED):
+            logged = self.log.stat().st_size if self.log.exists() else 0
+            self._process = self._spawn(self.command())
+            self._tell_keeper(self._process.pid)
+            wait_until(lambda: not self.running or self.answers(), f"{self.name} answers")
+            code = self._process.poll()
+            if code is None:
+                self._has_answered = True
+                return
+            # Clients know the port of a server that has answered before.
+            if self._has_answered or b"in use" not in self.log.read_bytes()[logged:]:
+                break
+            taken, self._claim = self._claim, claim_port()
+            taken.release()
+        raise ServerError(f"{self.name} ended at its start and returned {code}")
 
     def stop(self) -> None:
         """Shut down in order, without waiting for clients; nothing happens when it is not running."""
@@ -121,6 +142,7 @@ class Daemon(ABC):
         try:
             self.stop()
         finally:
+            self._claim.release()
             if self._keeper is not None:
                 self._keeper.communicate()
                 self._keeper = None

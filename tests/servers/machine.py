@@ -1,19 +1,21 @@
-"""What the machine offers: installed programs, a free port, an account that is not root's."""
+"""What the machine offers: installed programs, free ports, an account that is not root's."""
 
 import os
 import pwd
 import random
 import shutil
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Self
 
 # Servers live outside an ordinary user's PATH.
 SYSTEM_DIRECTORIES = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
-# Below the range the kernel takes outgoing ports from: a client that keeps calling a port of that range while its
-# server is down is, sooner or later, given the very same port as its own, and talks to itself.
-PORTS = range(15000, 32000)
+#: Where servers of the tests may listen, but for the ports that the kernel gives to outgoing connections.
+PORTS = range(15000, 2**16)
+#: The first and the last port that the kernel gives to outgoing connections.
+OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class ServerMissing(Exception):
@@ -37,18 +39,67 @@ def unprivileged() -> str | None:
     return next((name for name in ("postgres", "nobody") if _has_account(name)), None)
 
 
-def free_port() -> int:
-    """A loopback port nobody listens on."""
-    # The system's randomness: a seeded one would give the same port to every test run that starts now.
-    for port in random.SystemRandom().sample(PORTS, 100):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
+class PortClaim:
+    """A loopback port that nobody listens on; while it is held, no other test takes it, even if its server is down.
+
+    The lock is an abstract unix socket: it belongs to the same network namespace as the port, has no file, and is gone
+    with its process.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._lock = socket.socket(socket.AF_UNIX)
+        try:
+            self._lock.bind(f"\0steady-queue-tests-port-{port}")
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        except OSError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Let others take the port."""
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
+
+def claim_port() -> PortClaim:
+    """A port for a server. A program that knows nothing of claims may still be faster: if so, claim another one."""
+    candidates = _candidates()
+    # The system's randomness: a seeded one would give the same port to every test run that starts now.
+    for port in random.SystemRandom().sample(candidates, min(200, len(candidates))):
+        try:
+            return PortClaim(port)
+        except OSError:
+            continue
     raise OSError("no free port")
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on, for those who try to connect to it."""
+    with claim_port() as claim:
+        return claim.port
+
+
+def _candidates() -> Sequence[int]:
+    """Ports outside the range the kernel takes outgoing ones from.
+
+    Inside it a connection of anybody may take the port of a server that is about to start or to start again, and a
+    client that keeps calling the port of a server that is down is, sooner or later, given the very same port as its
+    own, and talks to itself.
+    """
+    try:
+        first, last = map(int, OUTGOING.read_text().split())
+    except (OSError, ValueError):
+        first, last = 32768, 60999
+    outside = [port for port in PORTS if not first <= port <= last]
+    return outside if len(outside) > 500 else PORTS
 
 
 def _has_account(name: str) -> bool:

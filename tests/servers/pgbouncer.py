@@ -9,6 +9,7 @@ from tests.servers.daemon import Daemon
 from tests.servers.machine import programs, unprivileged
 from tests.servers.postgres import Postgres
 
+# No unix socket: with one it would go on without its port, when somebody else has that.
 CONFIGURATION = """\
 [databases]
 * = host={postgres.host} port={postgres.port}
@@ -16,7 +17,7 @@ CONFIGURATION = """\
 [pgbouncer]
 listen_addr = {bouncer.host}
 listen_port = {bouncer.port}
-unix_socket_dir = {bouncer.socket_directory}
+unix_socket_dir =
 auth_type = scram-sha-256
 auth_file = {users}
 pool_mode = {bouncer.pool_mode}
@@ -40,15 +41,15 @@ class PgBouncer(Daemon):
         (self._server,) = programs("pgbouncer", packages="pgbouncer")
         super().__init__(account=unprivileged())
         self._configuration = self.directory / "pgbouncer.ini"
+        self._users = self.directory / "users.txt"
 
     def prepare(self) -> None:
-        """Write the configuration and the list of users."""
-        users = self.directory / "users.txt"
-        users.write_text(f'"{self.user}" "{self.password}"\n')
-        self._configuration.write_text(CONFIGURATION.format(bouncer=self, postgres=self.postgres, users=users))
+        """Write the list of users."""
+        self._users.write_text(f'"{self.user}" "{self.password}"\n')
 
     def command(self) -> list[str]:
-        """The pooler in the foreground."""
+        """The pooler in the foreground, configured for the port it has now: no option names one."""
+        self._configuration.write_text(CONFIGURATION.format(bouncer=self, postgres=self.postgres, users=self._users))
         return [self._server, str(self._configuration)]
 
     def answers(self) -> bool:

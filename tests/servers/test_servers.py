@@ -14,8 +14,8 @@ import MySQLdb
 import psycopg
 import pytest
 
-from tests.servers import Daemon, MariaDB, PgBouncer, Postgres, ServerError, ServerMissing, keeper, wait_until
-from tests.servers.machine import programs
+from tests.servers import Daemon, MariaDB, PgBouncer, Postgres, ServerError, ServerMissing, keeper, machine, wait_until
+from tests.servers.machine import PortClaim, claim_port, programs
 
 #: What the module sets up once is dear: its tests stay in one process.
 pytestmark = pytest.mark.xdist_group("servers")
@@ -139,12 +139,54 @@ def test_a_killed_test_run_leaves_nothing_either(server_kind: type[Server]) -> N
     assert not any(keeper.alive(int(pid)) for pid in family)
 
 
-def test_a_server_that_cannot_start_says_why(server_kind: type[Server]) -> None:
+def test_a_server_whose_port_was_taken_before_its_first_start_takes_another(server_kind: type[Server]) -> None:
     server = server_kind()
+    with socket.create_server((server.host, server.port)) as taken, server:
+        assert server.port != taken.getsockname()[1]
+        server.create_database("app")
+        assert query(server, "SELECT 40 + 2") == [42]
+
+
+def test_a_server_that_cannot_start_says_why(server_kind: type[Server]) -> None:
+    server = server_kind().start()
+    server.stop()
+    # Its clients know the port: it must not start again on another one.
     with socket.create_server((server.host, server.port)), pytest.raises(ServerError) as caught, server:
         pass
     assert "in use" in "".join(caught.value.__notes__)
     assert not server.directory.exists()
+
+
+def test_a_claimed_port_is_given_to_nobody_else() -> None:
+    with claim_port() as claim:
+        with pytest.raises(OSError, match="in use"):
+            PortClaim(claim.port)
+        script = f"from tests.servers.machine import PortClaim; PortClaim({claim.port})"
+        run = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, stderr=subprocess.PIPE, check=False)
+        assert b"in use" in run.stderr
+    PortClaim(claim.port).release()
+
+
+def test_a_port_somebody_listens_on_cannot_be_claimed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for _ in range(2):  # the first attempt leaves no lock behind
+            with pytest.raises(OSError, match="in use"):
+                PortClaim(port)
+    PortClaim(port).release()
+
+
+@pytest.mark.parametrize("outgoing", ["32768 60999", "20000 65535", "1024 65535", None])
+def test_ports_are_none_that_outgoing_connections_get_if_there_are_others(
+    outgoing: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "range"
+    if outgoing:
+        file.write_text(outgoing.replace(" ", "\t") + "\n")
+    monkeypatch.setattr(machine, "OUTGOING", file)
+    first, last = map(int, (outgoing or "32768 60999").split())
+    ports = [machine.free_port() for _ in range(20)]
+    assert outgoing == "1024 65535" or not [port for port in ports if first <= port <= last]
 
 
 def test_a_missing_program_names_its_package() -> None:
@@ -161,3 +203,13 @@ def test_pgbouncer_passes_a_query_and_finds_a_killed_server_again(database: str)
         postgres.start()
         wait_until(bouncer.answers, "the pooler has a new connection")
         assert query(bouncer, "SELECT 40 + 2") == [42]
+
+
+@pytest.mark.parametrize("database", ["postgres"])
+def test_pgbouncer_takes_another_port_if_its_own_was_taken(database: str) -> None:
+    with Postgres() as postgres:
+        bouncer = PgBouncer(postgres)
+        with socket.create_server((bouncer.host, bouncer.port)) as taken, bouncer:
+            assert bouncer.port != taken.getsockname()[1]
+            postgres.create_database("app")
+            assert query(bouncer, "SELECT 40 + 2") == [42]

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import randrange
 
 from tests.storm.servers import databases
+from tests.support.dispositions import restore_signals
 
 DATABASES = ("postgres", "mariadb", "sqlite")
 #: Violations that are printed; more of them tell nothing more.
@@ -31,6 +32,7 @@ def main() -> int:
     aliases: list[str] = options.database or list(DATABASES)
     seed = randrange(1_000_000) if options.seed is None else options.seed
     say(f"seed {seed}")
+    restore_signals()
     with databases(aliases):
         return rage(aliases, seed, options)
 

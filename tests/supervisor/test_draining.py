@@ -29,6 +29,7 @@ async def returned(*results: TaskResult[Any]) -> list[Any]:
     return [result.return_value for result in results]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("arguments", [[], ["--async"]], ids=["supervisor", "async"])
 async def test_it_ends_when_all_is_done_but_what_is_later_elsewhere_or_paused(
     database: str, arguments: list[str]

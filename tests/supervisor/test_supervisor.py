@@ -43,6 +43,7 @@ def message_of(result: TaskResult[Any]) -> str:
     return str(error.traceback)
 
 
+@pytest.mark.smoke
 async def test_tasks_of_several_queues_run_and_a_stop_leaves_nothing(database: str) -> None:
     with command(database) as process:
         results: list[Any] = [

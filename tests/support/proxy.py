@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import socket
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
+
+from tests.servers.machine import claim_port
+
+if TYPE_CHECKING:
+    from tests.servers.machine import PortClaim
 
 #: The end of a transaction, on every server.
 COMMIT = re.compile(rb"(?<!auto)commit(?!ted)", re.IGNORECASE)
@@ -56,8 +62,9 @@ class Proxy:
 
     def __init__(self, server: Address) -> None:
         self._address = (server.host, server.port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.host, self.port = self._listener.getsockname()[:2]
+        self.host = "127.0.0.1"
+        self._claim, self._listener = self._listen()
+        self.port = self._claim.port
         self._loss: Loss | None = None
         self._links: list[Link] = []
         self._threads: list[threading.Thread] = []
@@ -108,6 +115,18 @@ class Proxy:
         for link in self._links:
             link.client.close()
             link.server.close()
+        self._claim.release()
+
+    def _listen(self) -> tuple[PortClaim, socket.socket]:
+        """Listen on a port that nobody takes while it is refused; on another one, if somebody was faster."""
+        while True:
+            claim = claim_port()
+            try:
+                return claim, socket.create_server((self.host, claim.port))
+            except OSError as error:
+                claim.release()
+                if error.errno != errno.EADDRINUSE:
+                    raise
 
     def _start(self, target: object, *args: object) -> None:
         thread = threading.Thread(target=target, args=args)  # type: ignore[arg-type]

@@ -38,6 +38,13 @@ class SQLiteLink:
     def is_open(self) -> bool:
         return self.connection._running
 
+    async def open(self) -> None:
+        """Connect. Awaiting aiosqlite's connection would do so too, but loses the one it opens if it is cancelled."""
+        opened = asyncio.get_running_loop().create_future()
+        self.connection._thread.start()
+        self.connection._tx.put_nowait((opened, self._open))
+        await opened
+
     async def run(self, operation: Operation[T]) -> T:
         result: T = await self.in_thread(self._run, operation)
         return result
@@ -52,6 +59,9 @@ class SQLiteLink:
 
     def survives(self, error: StoreError) -> bool:
         return True  # rolled back, whatever it was: a busy database does not spoil the connection
+
+    def _open(self) -> None:
+        self.connection._connection = self.connection._connector()
 
     def _close_and_stop(self) -> object:
         if self.connection._connection is not None:
@@ -114,7 +124,7 @@ def open_pool(parameters: Mapping[str, Any], *, size: int = 1) -> Pool[SQLiteLin
         connection._thread.daemon = True
         link = SQLiteLink(connection, sql)
         try:
-            await connection
+            await link.open()
             await link.in_thread(_prepare, link, first_commands)
         except BaseException as error:
             from anyio import CancelScope  # nobody who only enqueues needs it otherwise

@@ -78,7 +78,7 @@ class TransactionLeftOpen(SteadyQueueError):
 
     def __init__(self, database: str) -> None:
         super().__init__(
-            f"the task ended with a transaction open on the database '{database}': it was rolled back."
+            f"a transaction was left open on the database '{database}': it was rolled back."
             " Leave every atomic block, and commit where autocommit is off"
         )
 

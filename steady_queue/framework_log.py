@@ -2,7 +2,7 @@
 
 The framework logs the start and the end of every task. Django 6 sets the logger `django` to INFO, with a handler that
 drops everything unless DEBUG: the level says that a line is wanted, and nobody ever sees it. So this follows the way of
-a record through loggers, handlers and their filters. It takes less than a microsecond and is done for each line: there
+a record through loggers, handlers and their filters. It takes about a microsecond and is done for each line: there
 is no cache that a change of the configuration would have to clear.
 """
 
@@ -31,12 +31,12 @@ _call_handlers: object = None
 _settings_read = vars(settings)
 
 
-def would_emit(level: int) -> bool:
-    """Whether anybody gets to see a line of this level; also if nobody can tell."""
+def would_emit(level: int, *, surely: bool = False) -> bool:
+    """Whether anybody gets to see a line of this level; also if nobody can tell, but for `surely`."""
     if not logger.isEnabledFor(level):
         return False
     if logger.filters and (passes := _passes(logger.filters)) is not True:
-        return passes is None
+        return passes is None and not surely
     kind = type(logger)
     if not (kind.handle is _handle and kind.callHandlers is _call_handlers) and not _is_standard(kind):
         return True
@@ -45,22 +45,25 @@ def would_emit(level: int) -> bool:
     while current is not None:
         for handler in current.handlers:
             found = True
-            if level >= handler.level and _emits(handler):
+            if level >= handler.level and _emits(handler, surely):
                 return True
         current = current.parent if current.propagate else None
     last = logging.lastResort
-    return not found and last is not None and level >= last.level and _emits(last)
+    return not found and last is not None and level >= last.level and _emits(last, surely)
 
 
-def _emits(handler: logging.Handler) -> bool:
-    """Whether the handler does anything with a record of sufficient level."""
+def _emits(handler: logging.Handler, surely: bool) -> bool:
+    """Whether the handler does anything with a record of sufficient level; `surely` if it must be in a log."""
     kind = type(handler)
     if kind.handle is not logging.Handler.handle:
         return kind.handle is not logging.NullHandler.handle
-    if handler.filters and _passes(handler.filters) is False:
-        return False
-    # Django sends no mail without recipients.
-    return kind is not AdminEmailHandler or bool(settings.ADMINS)
+    is_usual = kind.filter is logging.Handler.filter and not ("handle" in vars(handler) or "filter" in vars(handler))
+    if not is_usual:
+        return not surely
+    if handler.filters and (passes := _passes(handler.filters)) is not True:
+        return passes is None and not surely
+    # Django sends no mail without recipients, and says nothing if it cannot.
+    return kind is not AdminEmailHandler or (bool(settings.ADMINS) and not surely)
 
 
 def _passes(filters: Sequence[object]) -> bool | None:

@@ -7,8 +7,10 @@ that the user connected are worth a hop.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asgiref.sync import sync_to_async
@@ -16,8 +18,10 @@ from asgiref.sync import sync_to_async
 from steady_queue import framework_log
 from steady_queue.compat import signals as framework_signals
 from steady_queue.compat import task_enqueued, task_finished, task_started
+from steady_queue.errors import OrmThreadTimeout
+from steady_queue.events import RuntimeFault, tell
 from steady_queue.log_limits import LimitOfSome
-from steady_queue.tracebacks import is_oversized, stand_in
+from steady_queue.tracebacks import is_oversized, stand_in, traceback_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -57,8 +61,8 @@ def is_heard(signal: Signal, sender: type[BaseTaskBackend], level: int | None = 
 
 
 def is_logged(signal: Signal, sender: type[BaseTaskBackend], level: int | None = None) -> bool:
-    """Whether it would become a line of the framework's log that a handler emits, of this level or the usual one."""
-    return _receivers(signal, sender).own and framework_log.would_emit(level or _OWN[signal][1])
+    """Whether it surely becomes a line of the framework's log that a handler emits, of this level or the usual one."""
+    return _receivers(signal, sender).own and framework_log.would_emit(level or _OWN[signal][1], surely=True)
 
 
 def has_receivers(signal: Signal, sender: type[BaseTaskBackend]) -> bool:
@@ -73,9 +77,10 @@ def _receivers(signal: Signal, sender: type[BaseTaskBackend]) -> Receivers:
         entries = list(signal.receivers)
         sync_receivers, async_receivers = signal._live_receivers(sender)
         log_line = _OWN[signal][0]
-        users = bool(async_receivers) or any(receiver is not log_line for receiver in sync_receivers)
-        own = any(receiver is log_line for receiver in sync_receivers)
-        known = _known[signal, sender] = Receivers(entries, users, own)
+        # Monitoring tools wrap each receiver, also the framework's own.
+        are_own = [inspect.unwrap(receiver) is log_line for receiver in sync_receivers]
+        users = bool(async_receivers) or not all(are_own)
+        known = _known[signal, sender] = Receivers(entries, users, any(are_own))
     return known
 
 
@@ -83,8 +88,14 @@ def send(
     signal: Signal, sender: type[BaseTaskBackend], results: Iterable[TaskResult[Any]], level: int | None = None
 ) -> None:
     """Tell what happened, if anybody hears it. A receiver that fails is logged: it happened all the same."""
-    if not is_heard(signal, sender, level):
-        return
+    try:
+        if is_heard(signal, sender, level):
+            _send(signal, sender, results)
+    except Exception as error:  # of a log handler, mostly: Django's dispatcher logs the errors of receivers
+        _report(signal, error)
+
+
+def _send(signal: Signal, sender: type[BaseTaskBackend], results: Iterable[TaskResult[Any]]) -> None:
     error = sys.exc_info()[1]
     if error is not None and is_oversized(error):
         framework_log.logger.addFilter(_limit)
@@ -101,7 +112,20 @@ async def asend(
     signal: Signal, sender: type[BaseTaskBackend], results: Iterable[TaskResult[Any]], level: int | None = None
 ) -> None:
     """The same from async code, with a hop to a thread only for receivers that the user connected."""
-    if has_receivers(signal, sender):
-        await sync_to_async(send, thread_sensitive=True)(signal, sender, list(results), level)
-    else:
+    if not has_receivers(signal, sender):
         send(signal, sender, results, level)
+        return
+    told = signal, sender, list(results), level
+    try:
+        await sync_to_async(send, thread_sensitive=True)(*told)
+    except OrmThreadTimeout:
+        # Other tasks hold all threads: that must not become a failure of this one.
+        await sync_to_async(send, thread_sensitive=False)(*told)
+    except Exception as error:  # the threads of a process that has stopped, say
+        _report(signal, error)
+
+
+def _report(signal: Signal, error: Exception) -> None:
+    name = next(name for name, one in vars(framework_signals).items() if one is signal)
+    with suppress(Exception):  # the log itself may be what fails
+        tell(RuntimeFault(where=f"sending {name}", error=traceback_of(error), exception=error))

@@ -7,7 +7,8 @@
     worker.py              claims ready jobs for the room there is        queues.py, turns.py, pace.py
     slots.py               starts them: in the loop or in a thread        orm_threads.py, threads.py
                            where the ORM calls of async tasks run         orm_thread.py, orm_session.py,
-                                                                          thread_connections.py, other_threads.py
+                                                                          thread_connections.py, open_cursors.py,
+                                                                          other_threads.py
     executor.py            runs one and returns what became of it         reports.py
     settler.py             writes it, in batches that form by themselves
 

@@ -16,8 +16,10 @@ from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import close_old_connections
 
 from steady_queue import arguments
+from steady_queue.aio.orm_session import session_variable
 from steady_queue.aio.orm_threads import OrmThreads
 from steady_queue.aio.reports import report_of
+from steady_queue.errors import TransactionLeftOpen
 from steady_queue.events import RecurringFailed
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ class Elsewhere:
             async with ThreadSensitiveContext(executor=threads):
                 while True:
                     if (planned := self._kept.get(number)) is not None:
-                        await self._hand_over(planned)
+                        await self._hand_over(planned, threads)
                         self._kept.pop(number, None)
                     self._waiting.task_done()
                     number = await self._waiting.get()
@@ -82,14 +84,22 @@ class Elsewhere:
             error = TimeoutError("the process stopped before the task's backend had taken it")
             self._events.tell(failed(planned, error))
 
-    async def _hand_over(self, planned: Planned) -> None:
+    async def _hand_over(self, planned: Planned, threads: OrmThreads) -> None:
+        session, _ = threads.begin(lambda: f"the recurring task {planned.entry.new.task_key}")
+        token = session_variable.set(session)
         try:
             async with asyncio.timeout(WITHIN):
                 args, kwargs = await arguments.aloads(planned.entry.new.arguments)
                 await sync_to_async(close_old_connections, thread_sensitive=True)()
                 await planned.task.aenqueue(*args, **kwargs)
+            if (alias := session.open_transaction) is not None:
+                raise TransactionLeftOpen(alias)
         except Exception as error:  # of somebody else's backend
             self._events.tell(failed(planned, error))
+        finally:
+            session_variable.reset(token)
+            await session.release_thread()
+            threads.end(session)
 
 
 def failed(planned: Planned, error: Exception) -> RecurringFailed:

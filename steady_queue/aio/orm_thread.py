@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from steady_queue.aio.orm_threads import OrmThreads
 
 
+#: What a call is answered that comes too late.
+STOPPED = "the process that ran this task has stopped"
+
+
 class Order(NamedTuple):
     """A call that a thread is to make, for a session or, if it has none, for the pool."""
 
@@ -34,7 +38,7 @@ class OrmThread:
     """
 
     def __init__(self, name: str, pool: OrmThreads) -> None:
-        self.connections = ThreadConnections(cursor_closed=self._cursor_closed)
+        self.connections = ThreadConnections(order=self._order)
         self.holder: OrmSession | None = None
         self.sessions: set[OrmSession] = set()
         self.is_used = False
@@ -48,9 +52,9 @@ class OrmThread:
             self._start()
         self._orders.put(order)
 
-    def order_release(self, session: OrmSession) -> Future[Any]:
-        """Roll back what the session has left open."""
-        return self._order(partial(self._release, session))
+    def order_release(self, session: OrmSession, *, is_late: bool = False) -> Future[Any]:
+        """Roll back what the session has left open; `is_late` if nobody else reports that."""
+        return self._order(partial(self._release, session, is_late=is_late))
 
     def order_close_unless_kept(self) -> None:
         self.is_used = False
@@ -78,6 +82,11 @@ class OrmThread:
         while (order := self._orders.get()) is not None:
             self._take(order)
             del order  # what a call holds must not live until the next one
+            if self.holder is None and self._pool.has_waiting:
+                self._pool.hand_over(self)
+        while not self._orders.empty():
+            if (order := self._orders.get()) is not None:
+                fail(order, RuntimeError(STOPPED))
 
     def _take(self, order: Order) -> None:
         session = order.session
@@ -111,10 +120,10 @@ class OrmThread:
         if self.connections.is_held():
             if self.holder is None:
                 self._hold(session)
-        elif self.holder is not None:
-            self._pool.release(self)
         else:
             self.connections.replace_broken()
+            if self.holder is not None:
+                self._pool.release(self)
 
     def _hold(self, session: OrmSession | None) -> None:
         self.holder = session
@@ -127,13 +136,18 @@ class OrmThread:
         if self.holder is session:
             if is_late and session is not None and (alias := self.connections.open_transaction()) is not None:
                 self._pool.report(TransactionRolledBack(task=session.name(), database=alias))
-            self.connections.release()
-            self._pool.release(self)
+            try:
+                self.connections.release()
+                self.connections.replace_broken()
+            finally:
+                self._pool.release(self)
 
     def _close_unless_kept(self) -> None:
         if self.holder is None:
             self.connections.close_unless_kept()
 
-    def _cursor_closed(self) -> None:
-        if self.holder is not None:
-            self._order(lambda: None)
+
+def fail(order: Order, error: Exception) -> None:
+    """Answer a call that is not made any more."""
+    if order.future.set_running_or_notify_cancel():
+        order.future.set_exception(error)

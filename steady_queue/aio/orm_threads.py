@@ -24,7 +24,7 @@ from asgiref.sync import ThreadSensitiveContext
 
 import steady_queue
 from steady_queue.aio.orm_session import OrmSession, session_variable
-from steady_queue.aio.orm_thread import Order, OrmThread
+from steady_queue.aio.orm_thread import STOPPED, Order, OrmThread, fail
 from steady_queue.errors import OrmThreadTimeout
 from steady_queue.events import OrmCallsWaiting
 
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 #: After so many seconds a call that waits is reported.
 REPORT_SECONDS = 1.0
+#: So long a connection that may not be kept (a CONN_MAX_AGE of 0) waits for the next task of its thread: tasks that
+#: come and go would connect again and again.
+IDLE_SECONDS = 1.0
 
 
 class OrmThreads(Executor):
@@ -51,8 +54,9 @@ class OrmThreads(Executor):
         self._next = 0
         #: Calls that wait because all threads are held by other tasks; in the order of their arrival.
         self._waiting: list[Order] = []
-        self._reported: set[OrmSession] = set()
+        self._reported: set[OrmSession | None] = set()
         self._watch: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._nobody = OrmSession(lambda: name, self, self.threads[0])
 
     async def open(self) -> None:
@@ -85,13 +89,13 @@ class OrmThreads(Executor):
         if self.is_closed:
             return
         if thread.holder is session:
-            thread.order_release(session)
-        if not thread.sessions and thread.is_used:
-            thread.order_close_unless_kept()
+            thread.order_release(session, is_late=True)
+        if not thread.sessions and thread.is_used and self._idle_timer is None:
+            self._idle_timer = self._loop.call_later(IDLE_SECONDS, self._close_idle)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if self.is_closed:
-            raise RuntimeError("the process that ran this task has stopped")
+            raise RuntimeError(STOPPED)
         session = session_variable.get(self._nobody)
         if session.pool is not self:
             session = self._nobody
@@ -108,9 +112,10 @@ class OrmThreads(Executor):
             self.is_closed = True
             waiting, self._waiting = self._waiting, []
         for order in waiting:
-            _fail(order, RuntimeError("the process that ran this task has stopped"))
-        if self._watch is not None:
-            self._watch.cancel()
+            fail(order, RuntimeError(STOPPED))
+        for timer in (self._watch, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
         for thread in self.threads:
             thread.stop()
 
@@ -121,6 +126,9 @@ class OrmThreads(Executor):
         session = order.session
         assert session is not None
         with self.lock:
+            if self.is_closed:
+                fail(order, RuntimeError(STOPPED))
+                return
             if session.thread is thread:
                 free = [other for other in self.threads if other.holder is None]
                 if not free:
@@ -131,14 +139,24 @@ class OrmThreads(Executor):
         target.put(order)
 
     def release(self, thread: OrmThread) -> None:
-        """The thread is free again: it makes the calls that wait."""
+        """The thread is free again. It takes over calls that wait when it has answered the one that it makes."""
         with self.lock:
             thread.holder = None
-            waiting, self._waiting = self._waiting, []
-            for order in waiting:
-                if order.session is not None:
-                    _assign(order.session, thread)
-        for order in waiting:
+
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def hand_over(self, thread: OrmThread) -> None:
+        """Give a free thread the calls of the task that waits longest. Not those of others: this one may hold it."""
+        with self.lock:
+            session = self._waiting[0].session if self._waiting else None
+            if session is None:
+                return
+            orders = [order for order in self._waiting if order.session is session]
+            self._waiting = [order for order in self._waiting if order.session is not session]
+            _assign(session, thread)
+        for order in orders:
             thread.put(order)
 
     def report(self, event: Event) -> None:
@@ -146,9 +164,11 @@ class OrmThreads(Executor):
             self._loop.call_soon_threadsafe(self._events.tell, event)
 
     def _wait(self, order: Order) -> None:
+        is_first = not self._waiting
         self._waiting.append(order._replace(waits_since=order.waits_since or monotonic()))
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._watch_waiting)
+        if is_first:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._watch_waiting)
 
     # -- called by the event loop -------------------------------------------------------------------------------------
 
@@ -162,19 +182,26 @@ class OrmThreads(Executor):
         self._watch = None
         now, timeout_seconds = monotonic(), steady_queue.orm_thread_timeout.total_seconds()
         with self.lock:
+            self._waiting = [order for order in self._waiting if not order.future.cancelled()]
             late = [order for order in self._waiting if _waits(order, now) >= timeout_seconds]
             self._waiting = [order for order in self._waiting if _waits(order, now) < timeout_seconds]
+            self._reported &= {order.session for order in self._waiting}
             waiting = [order for order in self._waiting if _waits(order, now) >= REPORT_SECONDS]
             holders = sorted(thread.holder.name() for thread in self.threads if thread.holder is not None)
             is_anything_left = bool(self._waiting)
         for order in late:
-            _fail(order, OrmThreadTimeout(_timed_out(timeout_seconds, holders)))
+            fail(order, OrmThreadTimeout(_timed_out(timeout_seconds, holders)))
         for order in waiting:
             self._report_waiting(order, now, holders)
         if is_anything_left:
             self._watch_waiting()
-        else:
-            self._reported.clear()
+
+    def _close_idle(self) -> None:
+        """Close what may not be kept on threads that no task uses."""
+        self._idle_timer = None
+        for thread in self.threads:
+            if not thread.sessions and thread.is_used:
+                thread.order_close_unless_kept()
 
     def _report_waiting(self, order: Order, now: float, holders: list[str]) -> None:
         session = order.session
@@ -194,11 +221,6 @@ def _assign(session: OrmSession, thread: OrmThread) -> None:
 
 def _waits(order: Order, now: float) -> float:
     return now - (order.waits_since or now)
-
-
-def _fail(order: Order, error: Exception) -> None:
-    if order.future.set_running_or_notify_cancel():
-        order.future.set_exception(error)
 
 
 def _timed_out(seconds: float, holders: list[str]) -> str:

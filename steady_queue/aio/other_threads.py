@@ -6,6 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.aio.orm_session import current_session
+from steady_queue.aio.thread_connections import thread_connections
+from steady_queue.errors import TransactionLeftOpen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,10 +21,24 @@ class OtherThreads(ThreadPoolExecutor):
         self.calls: set[Future[Any]] = set()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future = super().submit(fn, *args, **kwargs)
+        future = super().submit(_on_sound_connections, fn, *args, **kwargs)
         self.calls.add(future)
         future.add_done_callback(self.calls.discard)
         session = current_session()
         if session is not None:
             session.add_call(future)
         return future
+
+
+def _on_sound_connections(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call it on connections that work, and leave no transaction open: the next call here is another task's."""
+    connections = thread_connections()
+    connections.replace_dead()
+    try:
+        result = fn(*args, **kwargs)
+        if (alias := connections.open_transaction()) is not None:
+            raise TransactionLeftOpen(alias)
+        return result
+    finally:
+        connections.release()
+        connections.replace_broken()

@@ -130,6 +130,7 @@ class Settler:
                     return
                 self._stubborn.add(claim_id)
                 batch = [_without_poison(batch[0], error)]
+                promotes = True
             except Exception as error:
                 again = again or (isinstance(error, StoreError) and error.applied == "unknown")
                 await self._outage.wait(self.name, error)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import select
 import threading
-import weakref
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -20,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import DatabaseError, InterfaceError, connections
 from django.db.backends.signals import connection_created
+
+from steady_queue.aio.open_cursors import OpenCursors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,13 +43,12 @@ def thread_connections() -> ThreadConnections:
 
 
 class ThreadConnections:
-    """The connections of one thread, and used by it alone, but for `cursor_closed`."""
+    """The connections of one thread, used by it alone."""
 
-    def __init__(self, *, cursor_closed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, *, order: Callable[[Callable[[], None]], object] | None = None) -> None:
+        """`order` has the thread make a call. Without it, a task has the thread for itself and may keep its cursors."""
         self._connections: list[_Connection] = []
-        #: Called when a cursor was closed: in any thread, because the event loop or the garbage collector closes the
-        #: cursor of an iteration that is left early.
-        self._cursor_closed = cursor_closed
+        self._order = order
 
     def watch(self) -> None:
         """Learn of the connections that the running thread has, and of those that it opens from now on."""
@@ -60,8 +60,13 @@ class ThreadConnections:
 
     def opened(self, wrapper: BaseDatabaseWrapper) -> None:
         """Django has connected in this thread."""
-        known = next((known for known in self._connections if known.wrapper is wrapper), None)
-        (known or self._add(wrapper)).connected()
+        for known in self._connections:
+            if known.wrapper is wrapper:
+                known.connected()
+                return
+        # Another one, made with `connection.copy()` for example, is the task's own: no other can use it.
+        if wrapper.alias in connections and connections[wrapper.alias] is wrapper:
+            self._add(wrapper)
 
     def open_transaction(self) -> str | None:
         """The alias of a database on which a transaction is open, and should not be when a task ends."""
@@ -70,7 +75,7 @@ class ThreadConnections:
     def is_held(self) -> bool:
         """Whether a transaction or a cursor is open. Asked after every call, so it must cost very little."""
         for known in self._connections:
-            if known.is_in_transaction() or (known.cursors and known.has_open_cursor()):
+            if known.is_in_transaction() or (known.cursors is not None and known.cursors.are_open()):
                 return True
         return False
 
@@ -84,6 +89,7 @@ class ThreadConnections:
         """Close what the server has ended since the last call. Called while nothing is held."""
         for known in self._connections:
             if known.wrapper.connection is not None:
+                known.ensure_known()
                 if known.poll is not None and known.poll(0):
                     known.close_if_dead()
                 if known.wrapper.health_check_enabled:
@@ -92,8 +98,8 @@ class ThreadConnections:
     def release(self) -> None:
         """Roll back open transactions and close open cursors: their task has ended."""
         for known in self._connections:
-            if known.cursors:
-                known.close_cursors()
+            if known.cursors is not None:
+                known.cursors.close()
             if known.is_in_transaction():
                 roll_back(known.wrapper)
 
@@ -103,47 +109,39 @@ class ThreadConnections:
             if known.wrapper.connection is not None:
                 with suppress(DatabaseError, InterfaceError):
                     known.wrapper.close_if_unusable_or_obsolete()
-        if any(known.is_over for known in self._connections):
-            self._connections = [known for known in self._connections if not known.is_over]
 
     def close(self) -> None:
         """Close all connections: the thread ends."""
         self.release()
         for known in self._connections:
-            with suppress(DatabaseError, InterfaceError):
-                known.wrapper.close()
+            close(known.wrapper)
 
-    def _add(self, wrapper: BaseDatabaseWrapper) -> _Connection:
-        known = _Connection(wrapper, self._cursor_closed)
-        self._connections.append(known)
-        return known
+    def _add(self, wrapper: BaseDatabaseWrapper) -> None:
+        self._connections.append(_Connection(wrapper, self._order))
 
 
 class _Connection:
     """What is known of one connection of the thread, open or not."""
 
-    def __init__(self, wrapper: BaseDatabaseWrapper, cursor_closed: Callable[[], None]) -> None:
+    def __init__(self, wrapper: BaseDatabaseWrapper, order: Callable[[Callable[[], None]], object] | None) -> None:
         self.wrapper: Any = wrapper  # its stubs do not know of health checks
-        self.cursors: set[weakref.ref[Any]] = set()
+        self.cursors = None if order is None else OpenCursors(wrapper, order)
         #: A maximum age of 0 means "until the task ends" to Django: `close_unless_kept` sees to that.
         self.expires = bool(wrapper.settings_dict["CONN_MAX_AGE"])
-        self._is_djangos_own = wrapper.alias in connections and connections[wrapper.alias] is wrapper
-        self._cursor_closed = cursor_closed
         self._is_autocommit_usual = bool(wrapper.settings_dict["AUTOCOMMIT"])
-        # The ORM reads large results through this method only. A cursor that it returned may outlive the call.
-        vars(wrapper)["chunked_cursor"] = self._chunked_cursor
         self.connected()
 
     def connected(self) -> None:
         """The connection was opened, perhaps anew."""
+        self._examined = self.wrapper.connection
         self.poll = _poll_of(self.wrapper.connection)
         self._driver_is_in_transaction = _transaction_state_of(self.wrapper.connection)
         self._checked_at = monotonic()
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it was closed and will not be opened again: a task made it, with `connection.copy()` for example."""
-        return not self._is_djangos_own and self.wrapper.connection is None
+    def ensure_known(self) -> None:
+        """Look at a connection that Django has not announced, because another receiver of its signal failed."""
+        if self.wrapper.connection is not self._examined:
+            self.connected()
 
     def is_in_transaction(self) -> bool:
         wrapper = self.wrapper
@@ -151,6 +149,7 @@ class _Connection:
             return True
         if wrapper.connection is None:
             return False
+        self.ensure_known()
         state = self._driver_is_in_transaction
         if wrapper.autocommit:
             return state is not None and state()  # begun by hand
@@ -160,19 +159,6 @@ class _Connection:
     def has_open_transaction(self) -> bool:
         """Whether a task that ends now has forgotten it. Where autocommit is never on, Django itself rolls back."""
         return self.wrapper.in_atomic_block or (self._is_autocommit_usual and self.is_in_transaction())
-
-    def has_open_cursor(self) -> bool:
-        if self.wrapper.connection is None:
-            self.cursors.clear()
-        return bool(self.cursors)
-
-    def close_cursors(self) -> None:
-        for reference in list(self.cursors):
-            cursor = reference()
-            if cursor is not None:
-                with suppress(Exception):  # of the driver: the connection may be gone
-                    cursor.close()
-        self.cursors.clear()
 
     def close_if_broken_or_expired(self) -> None:
         wrapper = self.wrapper
@@ -199,29 +185,7 @@ class _Connection:
             self.wrapper.health_check_done = False
 
     def _close(self) -> None:
-        with suppress(DatabaseError, InterfaceError):
-            self.wrapper.close()
-
-    def _chunked_cursor(self) -> Any:
-        cursor: Any = type(self.wrapper).chunked_cursor(self.wrapper)
-        close = cursor.close
-        reference = weakref.ref(cursor, self._forget)
-
-        def close_and_forget() -> None:
-            if reference in self.cursors:  # an abandoned iteration closes it once more, when the connection may be gone
-                try:
-                    close()
-                finally:
-                    self._forget(reference)
-
-        cursor.close = close_and_forget
-        self.cursors.add(reference)
-        return cursor
-
-    def _forget(self, reference: weakref.ref[Any]) -> None:
-        if reference in self.cursors:
-            self.cursors.discard(reference)
-            self._cursor_closed()
+        close(self.wrapper)
 
 
 def roll_back(wrapper: Any) -> None:
@@ -231,14 +195,19 @@ def roll_back(wrapper: Any) -> None:
     wrapper.needs_rollback = False
     wrapper.run_on_commit = []
     wrapper.atomic_blocks = []
-    if wrapper.closed_in_transaction:
+    if not wrapper.closed_in_transaction:
+        with suppress(Exception):  # whatever it is: the connection is dropped
+            wrapper.rollback()
+    close(wrapper)
+
+
+def close(wrapper: Any) -> None:
+    """Close the connection, and forget it if that fails: nothing may keep the thread from going on."""
+    with suppress(Exception):
+        wrapper.close()
+    if wrapper.connection is not None:
         wrapper.closed_in_transaction = False
         wrapper.connection = None
-        return
-    with suppress(DatabaseError, InterfaceError):
-        wrapper.rollback()
-    with suppress(DatabaseError, InterfaceError):
-        wrapper.close()
 
 
 def _poll_of(connection: Any) -> Callable[[int], list[tuple[int, int]]] | None:

@@ -121,10 +121,10 @@ class OrmCallsWaiting(Event):
 
 
 class TransactionRolledBack(Event):
-    """A call that a task left behind opened a transaction after the task had ended."""
+    """A transaction was left open by a hook, by a receiver of a signal, or by a call that outlived its task."""
 
     level: ClassVar[int] = logging.ERROR
-    text: ClassVar[str] = "%(task)s had ended when it opened a transaction on '%(database)s': it was rolled back"
+    text: ClassVar[str] = "%(task)s: a transaction was left open on the database '%(database)s' and was rolled back"
     task: str
     database: str
 

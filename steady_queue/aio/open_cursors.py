@@ -1,0 +1,111 @@
+"""The cursors of one connection that outlive the call which opened them.
+
+Such a cursor belongs to its connection: what another task does on that connection would disturb it, and what it does
+itself would join the transaction of another task. The ORM opens one for `aiterator()`; a task may keep any other.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: After so many cursors in one call, those that are gone are forgotten.
+MANY = 100
+
+
+class OpenCursors:
+    """Follows the cursors of a connection. Made in the connection's thread."""
+
+    def __init__(self, wrapper: Any, order: Callable[[Callable[[], None]], object]) -> None:
+        self._wrapper = wrapper
+        #: Has the connection's thread make a call; may be used in any thread.
+        self._order = order
+        self._thread_id = threading.get_ident()
+        #: Cursors that were opened since the last look: mostly they are gone by then, and cost nothing more.
+        self._new: list[weakref.ref[Any]] = []
+        self._open: set[weakref.ref[Any]] = set()
+        self._is_closed = _CLOSED.get(wrapper.vendor)
+        vars(wrapper)["cursor"] = self._cursor
+        vars(wrapper)["chunked_cursor"] = self._chunked_cursor
+
+    def are_open(self) -> bool:
+        """Whether any cursor can still be used."""
+        if self._new:
+            new, self._new = self._new, []
+            for reference in new:
+                cursor = reference()
+                if cursor is not None and self._is_closed is not None and not self._is_closed(cursor):
+                    self._follow(cursor)
+        if self._open and self._wrapper.connection is None:
+            self.close()
+        return bool(self._open)
+
+    def close(self) -> None:
+        """Close all: their task has ended, or their connection was closed."""
+        for reference in list(self._open):
+            cursor = reference()
+            if cursor is not None:
+                with suppress(Exception):  # of the driver: the connection may be gone
+                    cursor.close()
+        self._open.clear()
+
+    def _cursor(self) -> Any:
+        cursor: Any = type(self._wrapper).cursor(self._wrapper)
+        if self._is_closed is None:
+            self._follow(cursor)
+        else:
+            if len(self._new) >= MANY:
+                self._new = [reference for reference in self._new if reference() is not None]
+            self._new.append(weakref.ref(cursor))
+        return cursor
+
+    def _chunked_cursor(self) -> Any:
+        cursor: Any = type(self._wrapper).chunked_cursor(self._wrapper)
+        self._follow(cursor)
+        return cursor
+
+    def _follow(self, cursor: Any) -> None:
+        """Learn when the cursor is closed, and close it in its connection's thread only."""
+        if "close" in vars(cursor):
+            return  # followed already
+        close = cursor.close
+        reference = weakref.ref(cursor, self._forget)
+
+        def close_in_thread() -> None:
+            if reference not in self._open:
+                return  # an abandoned iteration closes it once more, when the connection may be gone
+            if threading.get_ident() == self._thread_id:
+                try:
+                    close()
+                finally:
+                    self._forget(reference)
+            else:
+                # The event loop or the garbage collector closes an iteration that is left early. Drivers would wait
+                # there for the query that the thread makes meanwhile, or fail.
+                self._order(lambda: self._close_late(close, reference))
+
+        cursor.close = close_in_thread
+        self._open.add(reference)
+
+    def _close_late(self, close: Callable[[], None], reference: weakref.ref[Any]) -> None:
+        with suppress(Exception):  # of the driver: nobody can be told
+            close()
+        self._open.discard(reference)
+
+    def _forget(self, reference: weakref.ref[Any]) -> None:
+        if reference in self._open:
+            self._open.discard(reference)
+            if threading.get_ident() != self._thread_id:
+                self._order(lambda: None)  # the thread looks again whether anything is open
+
+
+#: How to tell whether a cursor was closed, by the vendor of its database. Others are followed from the beginning.
+_CLOSED: dict[str, Callable[[Any], bool]] = {
+    "postgresql": lambda cursor: bool(cursor.closed),
+    "mysql": lambda cursor: cursor.connection is None,
+}

@@ -3,15 +3,13 @@
 # package needs to run, .tests that and all of the tests' tools, .bench that and the peers that the benchmarks measure,
 # .examples a web server for the ASGI example.
 
-# For either, where no better one is found.
-PYTHON ?= python3
-export PYTHON
+# PYTHON, if set, is the Python of both; otherwise .ci/python looks for one.
 ARGS ?=
 # Sequences that `make machine` tries on each database.
 EXAMPLES ?= 300
 # Where the example projects are served.
 PORT ?= 8000
-# What the oldest Django is tested with: the contract of the backend, and a smoke of the runtime.
+# What the oldest Django is tested with: the contract of the backend, and smoke tests of the runtime.
 # Everything: make test OLDEST_TESTS=
 OLDEST_TESTS ?= -m "contract or smoke"
 

@@ -97,7 +97,7 @@ def _entry(backend: SteadyQueueBackend) -> Iterator[CheckMessage]:
         if reason or no_queue(name):
             yield Error(
                 f"{where}['QUEUES'] has a name that cannot be one: {name!r}.",
-                hint=f"A name is a text of 1 to {NAME_LENGTH} characters without a star, or blanks around it.",
+                hint=f"A name has 1 to {NAME_LENGTH} characters, no star, and no whitespace at its ends.",
                 id="steady_queue.E009",
             )
 

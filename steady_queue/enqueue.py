@@ -173,20 +173,29 @@ def store(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Results)
         after_commit(driver, tell)
 
 
-def _write(driver: DjangoDriver, jobs: Sequence[NewJob], **options: Any) -> Enqueued:
+def _write(driver: DjangoDriver, jobs: Sequence[NewJob], *, promoting: bool = True, **options: Any) -> Enqueued:
     """Store the jobs; without their slots where somebody keeps a key locked, which a vanished machine does for long."""
     sql = driver.sql
     try:
-        return driver.run(enqueue(sql, jobs, limits=limits_in_force, wait_seconds=KEY_WAIT_SECONDS, **options))
+        return driver.run(
+            enqueue(sql, jobs, promoting=promoting, limits=limits_in_force, wait_seconds=KEY_WAIT_SECONDS, **options)
+        )
     except StoreConflict as error:
-        if not (options.get("promoting", True) and is_lock_timeout(error)):
+        if not _may_store_blocked(error, promoting):
             raise
-        stored = driver.run(enqueue(sql, jobs, **{**options, "promoting": False}))
-        return _without_slots(stored)
+        return _without_slots(driver.run(enqueue(sql, jobs, promoting=False, **options)))
+
+
+def _may_store_blocked(error: StoreConflict, promoting: bool) -> bool:
+    """Whether the jobs can be stored without their slots: only those were missing, in a transaction of ours."""
+    return promoting and is_lock_timeout(error)
 
 
 def _without_slots(stored: Enqueued) -> Enqueued:
-    logger.warning("a concurrency key is locked by another: its promotion is left to maintenance")
+    logger.warning(
+        "a concurrency key was locked for more than %d s: its tasks are stored blocked, and maintenance promotes them",
+        KEY_WAIT_SECONDS,
+    )
     return replace(stored, blocked=())
 
 
@@ -260,11 +269,12 @@ async def astore(alias: str, driver: AsyncDriver, sender: type[BaseTaskBackend],
 
 
 async def _awrite(driver: AsyncDriver, jobs: Sequence[NewJob], **options: Any) -> Enqueued:
+    """The same on a connection of the running loop, whose transaction is always ours."""
     sql = driver.sql
     try:
         return await driver.run(enqueue(sql, jobs, limits=limits_in_force, wait_seconds=KEY_WAIT_SECONDS, **options))
     except StoreConflict as error:
-        if not is_lock_timeout(error):
+        if not _may_store_blocked(error, promoting=True):
             raise
         return _without_slots(await driver.run(enqueue(sql, jobs, promoting=False, **options)))
 

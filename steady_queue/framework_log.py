@@ -16,19 +16,19 @@ from django.conf import settings
 from django.utils.log import AdminEmailHandler, RequireDebugFalse, RequireDebugTrue
 
 from steady_queue.compat import FRAMEWORK
-from steady_queue.log_limits import LimitOfSome
+from steady_queue.log_limits import SelectedLengthLimit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 logger = logging.getLogger(FRAMEWORK)
 #: Where the standard library's own functions are, as opposed to those that a monitoring tool has put in their place.
-_LOGGING = logging.getLevelName.__code__.co_filename
+_LOGGING_FILE = logging.getLevelName.__code__.co_filename
 #: The functions that were last found to be its own.
 _handle: object = None
 _call_handlers: object = None
 #: Where Django's settings keep what was read, until it is changed or overridden.
-_settings_read = vars(settings)
+_settings_cache = vars(settings)
 
 
 def would_emit(level: int, *, surely: bool = False) -> bool:
@@ -71,12 +71,12 @@ def _passes(filters: Sequence[object]) -> bool | None:
     for one in filters:
         kind = type(one)
         if kind is RequireDebugTrue or kind is RequireDebugFalse:
-            # Every other access to a setting goes through a method of Django's that is written in Python.
-            if (is_debugging := _settings_read.get("DEBUG")) is None:
+            # Read from the cache of LazySettings: access by attribute would double the cost.
+            if (is_debugging := _settings_cache.get("DEBUG")) is None:
                 is_debugging = settings.DEBUG
             if bool(is_debugging) is (kind is RequireDebugFalse):
                 return False
-        elif kind is not LimitOfSome:
+        elif kind is not SelectedLengthLimit:
             return None
     return True
 
@@ -84,7 +84,7 @@ def _passes(filters: Sequence[object]) -> bool | None:
 def _is_standard(kind: type[logging.Logger]) -> bool:
     """Whether records go to handlers only. Tools for monitoring take them from these methods, which they replace."""
     pair = kind.handle, kind.callHandlers
-    if all(type(one) is FunctionType and one.__code__.co_filename == _LOGGING for one in pair):
+    if all(type(one) is FunctionType and one.__code__.co_filename == _LOGGING_FILE for one in pair):
         global _handle, _call_handlers
         _handle, _call_handlers = pair
         return True

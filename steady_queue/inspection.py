@@ -57,9 +57,6 @@ def check_schema(databases: Collection[str] | None = None, **kwargs: Any) -> lis
         return [_warning("W009", f"the schema of the database {alias!r} cannot be read: {error}", NO_START)]
 
 
-# No errors: other commands that migrate would refuse to begin.
-
-
 def _version(driver: DjangoDriver) -> list[CheckMessage]:
     known = known_migrations()
     if known is None:
@@ -78,6 +75,7 @@ def _text_columns(driver: DjangoDriver) -> list[CheckMessage]:
 
 
 def _warning(number: str, text: str, hint: str) -> CheckMessage:
+    """A warning, not an error: an error would make commands that migrate refuse to begin."""
     return Warning(f"{_sentence(text)}.", hint=_sentence(hint), id=f"steady_queue.{number}")
 
 

@@ -33,8 +33,8 @@ class LengthLimit(logging.Filter):
         return value
 
 
-class LimitOfSome(LengthLimit):
-    """The same for a logger that is not ours: only of the exceptions that it is told of."""
+class SelectedLengthLimit(LengthLimit):
+    """The same for the framework's logger: only exceptions registered in `stand_ins` are replaced."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -185,11 +185,12 @@ def _lines(text: str | None) -> list[str]:
 def _errors(text: str | None) -> list[TaskError]:
     """The errors of all attempts, one on each line. Lines in a row that hold none become one entry that shows them."""
     errors: list[TaskError] = []
-    for are_readable, lines in groupby(_lines(text), lambda line: _report(line) is not None):
+    reports = [(line, _report(line)) for line in _lines(text)]
+    for are_readable, group in groupby(reports, lambda pair: pair[1] is not None):
         if are_readable:
-            errors += [_error(line) for line in lines]
+            errors += [_error(line, report or {}) for line, report in group]
         else:
-            stored = "\n".join(lines)
+            stored = "\n".join(line for line, _ in group)
             errors.append(_unreadable(f"the column 'errors' of the task has a part that cannot be read: {stored:.500}"))
     return errors
 
@@ -202,8 +203,7 @@ def _report(line: str) -> dict[str, Any] | None:
     return report if isinstance(report, dict) else None
 
 
-def _error(line: str) -> TaskError:
-    report = _report(line) or {}
+def _error(line: str, report: dict[str, Any]) -> TaskError:
     path, traceback = report.get("exception_class_path"), report.get("traceback")
     if isinstance(path, str) and isinstance(traceback, str):
         return TaskError(exception_class_path=path, traceback=traceback)

@@ -20,7 +20,7 @@ from steady_queue.compat import signals as framework_signals
 from steady_queue.compat import task_enqueued, task_finished, task_started
 from steady_queue.errors import OrmThreadTimeout
 from steady_queue.events import RuntimeFault, tell
-from steady_queue.log_limits import LimitOfSome
+from steady_queue.log_limits import SelectedLengthLimit
 from steady_queue.tracebacks import is_oversized, stand_in, traceback_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ FAILURE = logging.ERROR
 
 
 class Receivers(NamedTuple):
-    """Who is connected to a signal with these entries: the user, the framework's own log."""
+    """Which kinds of receivers a signal has: the user's (`users`), the framework's log receiver (`own`)."""
 
     entries: list[Any]
     users: bool
@@ -50,8 +50,8 @@ class Receivers(NamedTuple):
 
 #: For each signal and sender, what was found when its receivers had last changed.
 _known: dict[tuple[Signal, type[BaseTaskBackend]], Receivers] = {}
-#: Put into the way of the framework's lines by the first oversized exception.
-_limit = LimitOfSome()
+#: Added to the framework's logger when the first oversized exception is logged.
+_limit = SelectedLengthLimit()
 
 
 def is_heard(signal: Signal, sender: type[BaseTaskBackend], level: int | None = None) -> bool:

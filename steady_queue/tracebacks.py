@@ -50,7 +50,10 @@ def is_oversized(error: BaseException) -> bool:
 
 
 def stand_in(error: BaseException, depth: int = 0) -> Exception:
-    """An exception to log instead of an oversized one: same name, same traceback, its text and its chain cut."""
+    """An exception to log instead of an oversized one.
+
+    Same name and traceback, text and chain cut, parts of a group left out.
+    """
     kind = type(error)
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
     stand: Exception = type(kind.__name__, (Exception,), names)(cut(message_of(error), MESSAGE_LENGTH))
@@ -81,4 +84,7 @@ def _together(error: BaseException) -> Iterator[BaseException]:
 
 def _notes(error: BaseException) -> list[str]:
     notes = getattr(error, "__notes__", None)
-    return [str(note) for note in notes] if isinstance(notes, list) else []
+    if not isinstance(notes, list):
+        return []
+    # The text of another object may be anything, and making it may fail.
+    return [note if isinstance(note, str) else "<note>" for note in notes]

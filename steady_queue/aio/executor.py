@@ -54,7 +54,7 @@ class Executor:
         try:
             task = self.registry.resolve(claim.task_path)
             args, kwargs = await arguments.aloads(claim.arguments)
-            result = self._result_if_wanted(claim, task)
+            result = self._result_for_start(claim, task)
             if result is not None:
                 await asend(task_started, self._sender(claim.backend), [result])
             if claim.headers is not None:
@@ -73,13 +73,13 @@ class Executor:
                 raise
             if session is not None:
                 await session.release_thread()  # what receivers of the signal write must not be rolled back with it
-            result = result or self._result_if_heard(claim, FAILURE)
-            ended = self._failed(claim, error, is_told=result is not None)
+            result = result or self._result_for_end(claim, FAILURE)
+            ended = self._failed(claim, error, is_signal_sent=result is not None)
             # Inside the handler: the framework logs the exception that is being handled.
             if result is not None:
                 await self._tell_finished(result, ended)
             return ended
-        result = result or self._result_if_heard(claim)
+        result = result or self._result_for_end(claim)
         if result is not None:
             await self._tell_finished(result, ended)
         return ended
@@ -106,7 +106,7 @@ class Executor:
         try:
             task = self.registry.resolve(claim.task_path)
             args, kwargs = arguments.loads(claim.arguments)
-            result = self._result_if_wanted(claim, task)
+            result = self._result_for_start(claim, task)
             if result is not None:
                 send(task_started, self._sender(claim.backend), [result])
             if claim.headers is not None:
@@ -122,24 +122,30 @@ class Executor:
         except BaseException as error:
             if connections is not None:
                 connections.release()  # what receivers of the signal write must not be rolled back with it
-            result = result or self._result_if_heard(claim, FAILURE)
-            ended = self._failed(claim, error, is_told=result is not None)
+            result = result or self._result_for_end(claim, FAILURE)
+            ended = self._failed(claim, error, is_signal_sent=result is not None)
             if result is not None:
                 send(task_finished, self._sender(claim.backend), [results.concluded(result, ended)], FAILURE)
             return ended
-        result = result or self._result_if_heard(claim)
+        result = result or self._result_for_end(claim)
         if result is not None:
             send(task_finished, self._sender(claim.backend), [results.concluded(result, ended)])
         return ended
 
-    def _result_if_wanted(self, claim: Claim, task: Task[..., Any]) -> TaskResult[Any] | None:
-        """The result, which costs as much as a small task, if the task takes it or its start is told to anybody."""
+    def _result_for_start(self, claim: Claim, task: Task[..., Any]) -> TaskResult[Any] | None:
+        """The result, if the task takes a context or `task_started` has a listener.
+
+        It costs as much as a small task.
+        """
         if task.takes_context or is_heard(task_started, self._sender(claim.backend)):
             return results.of_claim(claim, task, self.worker_id)
         return None
 
-    def _result_if_heard(self, claim: Claim, level: int | None = None) -> TaskResult[Any] | None:
-        """The result of a job that has ended, if anybody is told; none when its task or arguments are unknown."""
+    def _result_for_end(self, claim: Claim, level: int | None = None) -> TaskResult[Any] | None:
+        """The result of a job that has ended, if `task_finished` has a listener.
+
+        None if its task or arguments cannot be loaded.
+        """
         try:
             if is_heard(task_finished, self._sender(claim.backend), level):
                 return results.of_claim(claim, self.registry.resolve(claim.task_path), self.worker_id)
@@ -148,15 +154,16 @@ class Executor:
             return None
         return None
 
-    def _failed(self, claim: Claim, error: BaseException, *, is_told: bool) -> Failed:
-        """The failure, and whether the framework can be told of it and its log line is emitted."""
+    def _failed(self, claim: Claim, error: BaseException, *, is_signal_sent: bool) -> Failed:
+        """The failure, with whether the task could be loaded and whether the framework logs it."""
         try:
             self.registry.resolve(claim.task_path)
+            # Raises if the arguments cannot be loaded.
             arguments.view_text(claim.arguments)
-            is_logged = is_told and is_logged_by_framework(task_finished, self._sender(claim.backend), FAILURE)
+            is_logged = is_signal_sent and is_logged_by_framework(task_finished, self._sender(claim.backend), FAILURE)
         except BaseException:
             return Failed(claim, report_of(error))
-        return Failed(claim, report_of(error), is_runnable=True, is_logged=is_logged)
+        return Failed(claim, report_of(error), is_loadable=True, is_logged=is_logged)
 
     def _sender(self, alias: str) -> type[BaseTaskBackend]:
         sender = self._senders.get(alias)

@@ -1,8 +1,8 @@
-"""Forks: a process that a task forks, with multiprocessing say, ends by the first signal that tells it to.
+"""Forks: a process that a task forks, for example with multiprocessing, is ended by the first signal.
 
-It inherits our signal handlers, which are Python code: Python forgets a signal that comes before the fork is complete,
-and runs no handler while the fork is inside a call of C code. So these signals are held back during the fork, and in
-the child they get the default action before they are let in.
+It inherits our Python signal handlers: Python loses a signal that arrives before the fork is complete, and runs no
+handler during a call of C code. So the signals are blocked during the fork, and reset to the default action in the
+child before they are unblocked.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal
 
 #: Replaced, never changed: a fork may be made in any thread.
 _handlers: tuple[Callable[..., object], ...] = ()
+_is_registered = False
 
 
-class _Held(threading.local):
+class _SavedMask(threading.local):
     """The signal mask of a thread before its fork; None while it makes none."""
 
     mask: Any = None
 
 
-_held = _Held()
+_saved = _SavedMask()
 
 
 @contextmanager
@@ -43,29 +44,28 @@ def not_inherited(handler: Callable[..., object]) -> Iterator[None]:
         _handlers = tuple(known for known in _handlers if known is not handler)
 
 
-_is_registered = False
-
-
 def _register() -> None:
     global _is_registered
     if not _is_registered:
         _is_registered = True  # hooks cannot be removed
-        os.register_at_fork(before=_hold, after_in_parent=_let_in, after_in_child=_reset_and_let_in)
+        os.register_at_fork(
+            before=_block_signals, after_in_parent=_restore_mask, after_in_child=_reset_and_restore_mask
+        )
 
 
-def _hold() -> None:
+def _block_signals() -> None:
     if _handlers:
-        _held.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        _saved.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 
 
-def _let_in() -> None:
-    mask, _held.mask = _held.mask, None
+def _restore_mask() -> None:
+    mask, _saved.mask = _saved.mask, None
     if mask is not None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _reset_and_let_in() -> None:
+def _reset_and_restore_mask() -> None:
     for number in _SIGNALS:
         if signal.getsignal(number) in _handlers:
             signal.signal(number, signal.SIG_DFL)
-    _let_in()
+    _restore_mask()

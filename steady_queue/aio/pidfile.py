@@ -138,7 +138,7 @@ def _refused(file: Path, why: str) -> ConfigurationError:
 
 
 def _content(descriptor: int) -> bytes:
-    """The beginning of the file, and more than any pidfile has where there is more."""
+    """The first 64 bytes: more than any pidfile has, so a longer file does not match."""
     return os.pread(descriptor, 64, 0)
 
 

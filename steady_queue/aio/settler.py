@@ -183,7 +183,7 @@ def _failure(outcome: Failed) -> events.JobFailed:
     error = f"{outcome.error.exception_class}: {outcome.error.message}"
     if outcome.is_logged:
         return events.JobFailed(job_id=claim.job_id, task_path=claim.task_path, error=error)
-    if not outcome.is_runnable:
+    if not outcome.is_loadable:
         return events.JobUnrunnable(job_id=claim.job_id, task_path=claim.task_path, error=error)
     return events.JobFailedUnlogged(
         job_id=claim.job_id, task_path=claim.task_path, error=error, traceback=outcome.error.traceback

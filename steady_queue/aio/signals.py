@@ -45,7 +45,7 @@ def obeyed(
     def obey(number: int, _: object) -> None:
         nonlocal interrupted
         if os.getpid() != owner:
-            # A fork that C code has made, without the hooks of Python, has inherited this handler. It ends as ever.
+            # A fork made by C code, without Python's fork hooks, has inherited this handler: apply the default action.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         elif number == signal.SIGQUIT or (number == signal.SIGINT and interrupted):

@@ -39,7 +39,10 @@ class JobsSettled(Event):
 
 
 class JobFailed(Event):
-    """A task has raised. Logged by the framework already, with its traceback, unless it is one of the two below."""
+    """A task has raised.
+
+    The framework logs it with its traceback; the cases in which it does not are the two subclasses.
+    """
 
     text: ClassVar[str] = "%(task_path)s %(job_id)s failed: %(error)s"
     job_id: UUID
@@ -147,7 +150,7 @@ class NobodyServes(Event):
 
 
 class UnknownLane(Event):
-    """Ready tasks that no worker of this version has room for: of a newer version, or changed by a person."""
+    """Ready tasks in a lane that no worker of this version serves: written by a newer version, or by hand."""
 
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = (

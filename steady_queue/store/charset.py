@@ -45,6 +45,7 @@ def bytewise_collation(*, is_mariadb: bool) -> str:
 
 def unfit_text(sql: Dialect) -> Operation[UnfitText | None]:
     """The columns of the queue's tables that are not as they must be; None where all are, or where all always are."""
+    # Used by migration 0005: must keep working on the schema of 0004.
     return Operation("text columns", partial(_unfit_text, sql), transaction=False)
 
 

@@ -58,8 +58,8 @@ def enqueue(
 
     `promoting` belongs to callers that own the transaction; inside somebody else's the limited jobs stay blocked, and
     `Enqueued.blocked` must be admitted after its commit. `again` makes it safe after a lost reply: jobs that are there
-    already are left alone. `wait_seconds` bounds the wait for keys that others have locked: then it fails, and can be
-    done without `promoting`.
+    already are left alone. `wait_seconds` limits the wait for concurrency keys that others have locked; after it, the
+    operation fails with a lock timeout and can be repeated with `promoting=False`.
     `may_tell` is asked whether to notify listeners with the same statement, where that can be.
     """
     if sql.at_once is not None and not again and _all_ready(jobs) and len(_chunks(jobs)) == 1:
@@ -67,8 +67,8 @@ def enqueue(
             return Operation("enqueue", partial(_enqueue_and_tell, sql.at_once, jobs[0]), transaction=False)
         return Operation("enqueue", partial(_enqueue_at_once, sql.at_once, jobs), transaction=False)
     flow = partial(_enqueue, sql, jobs, promoting, again, limits or {}, wait_seconds)
-    needs_no_key = wait_seconds is None or all(job.concurrency_key is None for job in jobs)
-    return Operation("enqueue", flow, waits_again=needs_no_key)
+    retries = wait_seconds is None or all(job.concurrency_key is None for job in jobs)
+    return Operation("enqueue", flow, retries_lock_timeout=retries)
 
 
 def _enqueue_at_once(sql: AtOnce, jobs: Sequence[NewJob]) -> Flow[Enqueued]:
@@ -113,7 +113,7 @@ def admit(
 ) -> Operation[frozenset[UUID]]:
     """Give blocked jobs the slots that are free, now that they are committed; returns those discarded instead."""
     flow = partial(_admit, sql, blocked, limits or {}, wait_seconds)
-    return Operation("admit", flow, waits_again=wait_seconds is None)
+    return Operation("admit", flow, retries_lock_timeout=wait_seconds is None)
 
 
 def _admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits, wait_seconds: int | None) -> Flow[frozenset[UUID]]:

@@ -28,7 +28,7 @@ def unstorable(text: str, length: int) -> str | None:
 def no_queue(name: str) -> str | None:
     """Why no worker could be told to serve a queue of this name, or None."""
     if not name.strip():
-        return "has an empty name, by which no worker can be told to serve it"
+        return "has an empty name, which no worker can serve"
     if "*" in name:
         return "has a star in its name, which stands for other queues where workers are told theirs"
     if name != name.strip():

@@ -48,9 +48,9 @@ class Failed:
 
     claim: Claim
     error: ErrorReport
-    #: Whether the framework can be told of it: of what a task raises, and not of an unknown task.
-    is_runnable: bool = False
-    #: Whether a handler emits the framework's log line of it.
+    #: Whether the task and its arguments could be loaded. If not, the framework's signals cannot be sent.
+    is_loadable: bool = False
+    #: Whether a handler emits the framework's log line for it.
     is_logged: bool = False
 
 

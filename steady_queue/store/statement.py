@@ -44,8 +44,8 @@ class Operation(Generic[T]):
     name: str
     flow: Callable[[], Flow[T]]
     transaction: bool = True
-    #: Whether it is begun anew, too, when a lock was not free in time; otherwise the caller knows what to do instead.
-    waits_again: bool = True
+    #: Whether the driver retries it after a lock timeout. If not, the caller handles the timeout.
+    retries_lock_timeout: bool = True
 
 
 def only(statement: Statement) -> Flow[list[Row]]:

@@ -67,7 +67,7 @@ def test_an_enqueue_does_not_wait_until_the_key_is_unlocked(
         put(tasks.charge, "alan")  # another key is not concerned
         assert counts(database) == {"ready": 1, "blocked": 1}
     assert [record.getMessage() for record in caplog.records] == [
-        "a concurrency key is locked by another: its promotion is left to maintenance"
+        "a concurrency key was locked for more than 2 s: its tasks are stored blocked, and maintenance promotes them"
     ]
     promote(database)
     assert counts(database) == {"ready": 2}

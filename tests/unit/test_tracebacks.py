@@ -35,6 +35,11 @@ class Unspeakable(Exception):
         raise RuntimeError("no text")
 
 
+def with_notes(error: BaseException, *notes: object) -> BaseException:
+    error.__notes__ = list(notes)  # type: ignore[arg-type]  # `add_note` takes texts only
+    return error
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -82,6 +87,13 @@ def test_a_stand_in_keeps_the_cause_and_the_notes() -> None:
     assert "KeyError: 'the cause'" in text
     assert "The above exception was the direct cause" in text
     assert "a note" in text
+
+
+def test_a_note_that_is_no_text_has_a_placeholder() -> None:
+    error = raised(with_notes(ValueError(HUGE), "a note", Unspeakable()))
+    assert is_oversized(error)
+    assert stand_in(error).__notes__ == ["a note\n<note>"]
+    assert not is_oversized(raised(with_notes(ValueError("short"), Unspeakable())))
 
 
 def test_a_text_is_cut_in_the_middle() -> None:

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from steady_queue.errors import ConfigurationError, StoreConflict, StoreDataError, StoreError, StoreUnavailable
 from steady_queue.store.drivers.codes import answer_is_lost, made, mysql_error, postgres_error, sqlite_error
-from steady_queue.store.drivers.pool import TRIES, begins_anew
+from steady_queue.store.drivers.pool import TRIES, should_retry
 from steady_queue.store.sql import MySQL, Postgres, SQLite
 from steady_queue.store.sql.mysql import IDLE_LIMIT, check_size
 from steady_queue.store.statement import drive
@@ -85,7 +85,7 @@ class DjangoDriver:
                 self.connection.close()
                 raise
             except StoreConflict as error:
-                if attempt == TRIES or not begins_anew(operation, error):
+                if attempt == TRIES or not should_retry(operation, error):
                     raise
                 time.sleep(random.uniform(0, 0.005 * 2**attempt))
         raise AssertionError("unreachable")

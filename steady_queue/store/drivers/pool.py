@@ -27,9 +27,9 @@ C = TypeVar("C", bound="Link")
 TRIES = 5
 
 
-def begins_anew(operation: Operation[T], error: StoreConflict) -> bool:
+def should_retry(operation: Operation[T], error: StoreConflict) -> bool:
     """Whether an operation is worth another try after this conflict."""
-    return operation.waits_again or not is_lock_timeout(error)
+    return operation.retries_lock_timeout or not is_lock_timeout(error)
 
 
 class Link(Protocol):
@@ -70,7 +70,7 @@ class Pool(Generic[C]):
                 async with self._connection() as connection:
                     return await connection.run(operation)
             except StoreConflict as error:
-                if attempt == TRIES or not begins_anew(operation, error):
+                if attempt == TRIES or not should_retry(operation, error):
                     raise
                 await asyncio.sleep(random.uniform(0, 0.005 * 2**attempt))
         raise AssertionError("unreachable")

@@ -82,6 +82,9 @@ class OrmThread:
         while (order := self._orders.get()) is not None:
             self._take(order)
             del order  # what a call holds must not live until the next one
+            # The order may have been the last to keep an iteration alive, whose cursor is closed with it.
+            if self.holder is not None and not self.connections.is_held():
+                self._pool.release(self)
             if self.holder is None and self._pool.has_waiting:
                 self._pool.hand_over(self)
         while not self._orders.empty():

@@ -29,6 +29,9 @@ from tests.support.tables import query
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+# psycopg warns of a cursor that could not be closed properly, because its connection was ended before.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
 #: Examples to try; unless told, a few that are always the same.
 EXAMPLES = int(os.environ.get("STEADY_QUEUE_MACHINE_EXAMPLES", "0"))
 FEW = 40

@@ -40,7 +40,7 @@ def _names(alias: str) -> set[str]:
     return set(Customer.objects.using(alias).values_list("name", flat=True))
 
 
-async def _written(alias: str) -> set[str]:
+async def written(alias: str) -> set[str]:
     return await aside(_names, alias)
 
 
@@ -85,7 +85,7 @@ async def test_what_neighbours_of_an_open_transaction_write_is_kept(database: st
         await ended(*holders)
     assert {error_of(holder) for holder in holders} == {LEFT_OPEN}
     assert "on the database" in holders[0].errors[0].traceback
-    assert await _written(database) == set(neighbours)
+    assert await written(database) == set(neighbours)
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["commits", "rolls back"])
@@ -98,11 +98,11 @@ async def test_neighbours_wait_while_every_thread_is_held_and_lose_nothing(datab
         neighbours = [f"neighbour {number}" for number in range(120)]
         results = await enqueued(orm_tasks.writes, neighbours)
         await until(lambda: book.now["writes"] == len(neighbours))
-        assert not await _written(database)
+        assert not await written(database)
         book.gate.set()
         await values(*holders, *results)
     kept = {kind for name in names for kind in (name, f"{name} again")} if commits else set()
-    assert await _written(database) == kept | set(neighbours)
+    assert await written(database) == kept | set(neighbours)
 
 
 async def test_a_thread_goes_on_after_a_task_that_left_a_transaction_open(database: str) -> None:
@@ -112,7 +112,7 @@ async def test_a_thread_goes_on_after_a_task_that_left_a_transaction_open(databa
             (left,) = await ended(await orm_tasks.leaves_open.aenqueue("lost", way))
             assert error_of(left) == LEFT_OPEN
             await values(await orm_tasks.writes.aenqueue(f"after {way}"))
-    assert await _written(database) == {f"after {way}" for way in _ways(database)}
+    assert await written(database) == {f"after {way}" for way in _ways(database)}
 
 
 async def test_a_task_that_raises_inside_a_transaction_fails_with_its_own_error(database: str) -> None:
@@ -120,7 +120,7 @@ async def test_a_task_that_raises_inside_a_transaction_fails_with_its_own_error(
         (raised,) = await ended(await orm_tasks.raises_in_transaction.aenqueue("lost"))
         assert error_of(raised) == "builtins.LookupError"
         await values(await orm_tasks.writes.aenqueue("after"))
-    assert await _written(database) == {"after"}
+    assert await written(database) == {"after"}
 
 
 async def test_a_task_that_is_stopped_inside_a_transaction_leaves_nothing_of_it(
@@ -132,7 +132,7 @@ async def test_a_task_that_is_stopped_inside_a_transaction_leaves_nothing_of_it(
         await until(lambda: book.now["holds"] == 1)
     async with running(worker(coroutines=1, orm_lanes=1)):
         await values(result)
-    assert not await _written(database)
+    assert not await written(database)
 
 
 @pytest.mark.parametrize("how", ["atomic", "autocommit off"])
@@ -140,13 +140,13 @@ async def test_a_sync_task_that_leaves_a_transaction_open_fails(database: str, h
     async with running(worker(threads=1)):
         (left,) = await ended(await orm_tasks.leaves_open_in_thread.aenqueue(how))
         assert error_of(left) == LEFT_OPEN
-    assert not await _written(database)
+    assert not await written(database)
 
 
 async def test_child_tasks_of_a_holder_use_its_transaction(database: str) -> None:
     async with running(worker(coroutines=4, orm_lanes=2)):
         await values(await orm_tasks.gathers.aenqueue("child"))
-    assert await _written(database) == {f"child {number}" for number in range(5)}
+    assert await written(database) == {f"child {number}" for number in range(5)}
 
 
 @SERVERS
@@ -161,7 +161,7 @@ async def test_a_call_that_waits_too_long_fails_and_names_the_holder(database: s
             await values(holder, await orm_tasks.writes.aenqueue("after"))
     assert error_of(late) == "steady_queue.errors.OrmThreadTimeout"
     assert f"tests.runtime.orm_tasks.uses_atomic {UUID(holder.id)}" in late.errors[0].traceback
-    assert await _written(database) == {"holder", "holder again", "after"}
+    assert await written(database) == {"holder", "holder again", "after"}
 
 
 @SERVERS
@@ -189,7 +189,7 @@ async def test_a_transaction_that_is_opened_after_the_task_has_ended_is_rolled_b
         await values(await orm_tasks.writes.aenqueue("after"))
         await orm_tasks.children[0]
     assert heard.of(TransactionRolledBack)[0].task.startswith("tests.runtime.orm_tasks.leaves_child_behind")
-    assert await _written(database) == {"after"}
+    assert await written(database) == {"after"}
 
 
 # -- cursors ----------------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ async def test_neighbours_wait_for_an_iteration_that_has_the_only_thread(databas
         book.gate.set()
         assert await values(iterating) == [["one", "two"]]
         await values(*neighbours)
-    assert await _written(database) == {"one", "two", "three", "four"}
+    assert await written(database) == {"one", "two", "three", "four"}
 
 
 async def test_an_iteration_that_is_left_early_frees_its_thread_while_its_task_lives(database: str) -> None:
@@ -237,7 +237,7 @@ async def test_an_iteration_that_is_left_early_frees_its_thread_while_its_task_l
 # -- connections ------------------------------------------------------------------------------------------------------
 
 
-def _end_connections(alias: str, ids: list[Any]) -> None:
+def end_connections(alias: str, ids: list[Any]) -> None:
     """Have the server end these connections, and wait until it has."""
     if connections[alias].vendor == "postgresql":
         for number in ids:
@@ -268,14 +268,14 @@ async def test_connections_that_the_server_ends_are_replaced_while_tasks_live_on
         long = await _busy_threads(THREADS)
         ids = await _ids()
         assert len(ids) == THREADS
-        await aside(_end_connections, database, ids)
+        await aside(end_connections, database, ids)
         names = [f"after {number}" for number in range(100)]
         await values(*await enqueued(orm_tasks.writes, names))
         book.gate.set()
         pairs = await values(*long)
     assert {before for before, _ in pairs} == set(ids)
     assert not {after for _, after in pairs} & set(ids)
-    assert await _written(database) == set(names)
+    assert await written(database) == set(names)
 
 
 @SERVERS
@@ -340,7 +340,7 @@ def own_pool(database: str) -> Iterator[str]:
 async def test_connections_of_djangos_own_pool_are_replaced_too(database: str, own_pool: str) -> None:
     async with running(worker(coroutines=100, orm_lanes=4)):
         long = await _busy_threads(4)
-        await aside(_end_connections, database, await _ids())
+        await aside(end_connections, database, await _ids())
         await values(*await enqueued(orm_tasks.writes, [f"after {number}" for number in range(20)]))
         book.gate.set()
         await values(*long)

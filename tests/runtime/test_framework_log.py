@@ -6,9 +6,11 @@ import io
 import json
 import logging
 import logging.config
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.dispatch import Signal
 from django.test import override_settings
 from django.utils.log import AdminEmailHandler, RequireDebugFalse, RequireDebugTrue
 from hypothesis import HealthCheck, given, settings
@@ -262,6 +264,18 @@ def test_a_filter_that_is_not_known_counts_as_one_that_lets_pass() -> None:
         assert not would_emit(logging.INFO)
         logger.addFilter(Unknown())
         assert would_emit(logging.INFO)
+        assert not would_emit(logging.INFO, surely=True)
+
+
+def test_a_handler_whose_methods_were_replaced_may_emit() -> None:
+    with as_installed(FRAMEWORK):
+        logger.handlers[:] = [handler := logging.StreamHandler(io.StringIO())]
+        logger.propagate = False
+        handler.addFilter(RequireDebugTrue())
+        assert not would_emit(logging.ERROR)
+        vars(handler)["filter"] = lambda record: True
+        assert would_emit(logging.ERROR)
+        assert not would_emit(logging.ERROR, surely=True)
 
 
 def test_a_handler_of_admins_emits_if_there_are_any() -> None:
@@ -271,6 +285,7 @@ def test_a_handler_of_admins_emits_if_there_are_any() -> None:
         assert not would_emit(logging.ERROR)
         with override_settings(ADMINS=["ada@example.com"]):
             assert would_emit(logging.ERROR)
+            assert not would_emit(logging.ERROR, surely=True)
 
 
 def test_a_tool_that_takes_records_from_loggers_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,6 +342,41 @@ async def test_a_failure_that_the_framework_logs_is_not_logged_again(database: s
         await until(lambda: len(heard.of(JobFailed)) == 2)
     assert {event.level for event in heard.of(JobFailed)} == {logging.DEBUG}
     assert [level for level, _ in pages.lines] == [logging.ERROR] * 2
+
+
+async def test_a_failure_is_logged_once_where_a_tool_wraps_receivers(
+    database: str, pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = Signal._live_receivers
+
+    def wrapped(self: Signal, sender: Any) -> Any:
+        sync_receivers, async_receivers = live(self, sender)
+        return [wraps(one)(lambda *args, one=one, **kwargs: one(*args, **kwargs)) for one in sync_receivers], (
+            async_receivers
+        )
+
+    monkeypatch.setattr(Signal, "_live_receivers", wrapped)
+    heard = Heard()
+    async with running(worker(), events=heard):
+        await ended(await fail.aenqueue("boom"))
+        await until(lambda: len(heard.of(JobFailed)) == 1)
+    assert not heard.of(JobFailedUnlogged)
+    assert [level for level, _ in pages.lines].count(logging.ERROR) == 1
+
+
+async def test_a_log_handler_that_raises_changes_no_outcome(database: str) -> None:
+    class Raises(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise OSError("the log is full")
+
+    with as_installed(FRAMEWORK):
+        logger.setLevel(logging.INFO)
+        # Django's dispatcher logs the error of the first line, and so meets the second.
+        for name in (FRAMEWORK, "django.dispatch"):
+            logging.getLogger(name).addHandler(Raises())
+        async with running(worker()):
+            assert await values(await add.aenqueue(1, 2), await greet.aenqueue("Ada")) == [3, "Hello, Ada!"]
+        logging.getLogger("django.dispatch").handlers.clear()
 
 
 def test_as_installed_a_failure_is_seen(database: str) -> None:

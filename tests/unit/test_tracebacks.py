@@ -103,3 +103,28 @@ def test_a_text_is_cut_in_the_middle() -> None:
 
 def test_a_traceback_is_bounded() -> None:
     assert len(traceback_of(raised(ValueError(HUGE)))) < TRACEBACK_LENGTH + 100
+
+
+class Proxy(Exception):
+    def __getattr__(self, name: str) -> object:
+        raise KeyError(name)
+
+
+def test_an_exception_whose_attributes_cannot_be_read_is_measured_all_the_same() -> None:
+    assert not is_oversized(Proxy("small"))
+    assert is_oversized(Proxy("x" * 100_000))
+    assert len(str(stand_in(Proxy("x" * 100_000)))) < 10_000
+
+
+def test_a_group_of_many_small_exceptions_is_logged_itself() -> None:
+    assert not is_oversized(ExceptionGroup("many", [ValueError(str(number)) for number in range(150)]))
+
+
+def test_the_stand_in_of_a_group_keeps_some_of_its_parts() -> None:
+    group = ExceptionGroup("group", [ValueError("small"), ValueError("x" * 100_000), *[KeyError()] * 100])
+    stand = stand_in(group)
+    assert isinstance(stand, ExceptionGroup)
+    assert str(stand.exceptions[0]) == "small"
+    assert type(stand.exceptions[0]).__name__ == "ValueError"
+    assert len("".join(traceback.format_exception(stand))) < 50_000
+    assert stand.__notes__ == ["87 more sub-exceptions are left out"]

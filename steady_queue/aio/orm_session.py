@@ -47,7 +47,7 @@ class OrmSession:
         self.calls.add(future)
         future.add_done_callback(self.calls.discard)
 
-    async def calls_ended(self) -> None:
+    async def wait_for_calls(self) -> None:
         """Wait for the calls that the task, cancelled meanwhile, has left behind in threads."""
         # A task that its process has abandoned is not waited for any longer.
         while not self.pool.is_closed and (calls := list(self.calls or ())):
@@ -55,7 +55,7 @@ class OrmSession:
                 await asyncio.wait([asyncio.wrap_future(future) for future in calls])
 
     async def release_thread(self) -> None:
-        """Roll back what the task has left open, so that others can use its thread. The task makes no more calls."""
+        """Roll back what the task has left open, and make its thread free. The task's own code has ended."""
         if not self.is_holder or self.pool.is_closed:
             return
         released = asyncio.wrap_future(self.thread.order_release(self))

@@ -28,6 +28,7 @@ class Order(NamedTuple):
     future: Future[Any]
     call: Callable[[], Any]
     session: OrmSession | None
+    #: When the call began to wait, by `monotonic()`; None if it has not waited.
     waits_since: float | None = None
 
 
@@ -80,7 +81,7 @@ class OrmThread:
     def _serve(self) -> None:
         self.connections.watch()
         while (order := self._orders.get()) is not None:
-            self._take(order)
+            self._handle(order)
             del order  # what a call holds must not live until the next one
             # The order may have been the last to keep an iteration alive, whose cursor is closed with it.
             if self.holder is not None and not self.connections.is_held():
@@ -91,7 +92,7 @@ class OrmThread:
             if (order := self._orders.get()) is not None:
                 fail(order, RuntimeError(STOPPED))
 
-    def _take(self, order: Order) -> None:
+    def _handle(self, order: Order) -> None:
         session = order.session
         if session is not None and (session.thread is not self or self.holder not in (None, session)):
             self._pool.move(order, self)
@@ -109,7 +110,7 @@ class OrmThread:
             error = raised
         # Before the answer is known: what the task does next must find the thread held, or free.
         try:
-            self._look(session)
+            self._update_holder(session)
         except BaseException as raised:  # the driver's own; the call itself has ended
             error = error or raised
         if error is not None:
@@ -118,7 +119,7 @@ class OrmThread:
         else:
             order.future.set_result(result)
 
-    def _look(self, session: OrmSession | None) -> None:
+    def _update_holder(self, session: OrmSession | None) -> None:
         """Find out whether the call has left anything open, and whether its connections can still be used."""
         if self.connections.is_held():
             if self.holder is None:

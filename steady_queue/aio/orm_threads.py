@@ -57,6 +57,7 @@ class OrmThreads(Executor):
         self._reported: set[OrmSession | None] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
+        #: The session of calls that are made outside of any task.
         self._nobody = OrmSession(lambda: name, self, self.threads[0])
 
     async def open(self) -> None:

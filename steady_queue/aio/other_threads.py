@@ -21,7 +21,7 @@ class OtherThreads(ThreadPoolExecutor):
         self.calls: set[Future[Any]] = set()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future = super().submit(_on_sound_connections, fn, *args, **kwargs)
+        future = super().submit(_with_working_connections, fn, *args, **kwargs)
         self.calls.add(future)
         future.add_done_callback(self.calls.discard)
         session = current_session()
@@ -30,7 +30,7 @@ class OtherThreads(ThreadPoolExecutor):
         return future
 
 
-def _on_sound_connections(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def _with_working_connections(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call it on connections that work, and leave no transaction open: the next call here is another task's."""
     connections = thread_connections()
     connections.replace_dead()

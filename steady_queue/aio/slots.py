@@ -180,7 +180,7 @@ class Slots:
             outcome = await self._executor.run_async(claim, self.was_stopped, session)
         except asyncio.CancelledError:
             # Only when it has really stopped, and its transactions with it, may it run again.
-            await session.calls_ended()
+            await session.wait_for_calls()
             await session.release_thread()
             outcome = Released(claim, running.stopped or "")
         except BaseException as error:

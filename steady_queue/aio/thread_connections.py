@@ -1,11 +1,11 @@
 """The database connections that tasks use in one thread: which a task must keep, and which must be replaced.
 
 A connection with an open transaction or an open cursor belongs to the task that opened it. One on which an error
-occurred is tested, and closed if it is dead, so that the next use connects again. Between two calls it is found out,
-without a query, whether the server has ended a connection.
+occurred is tested, and closed if it is dead, so that the next use connects again. Before each call, a poll of its
+socket shows, without a query, whether the server has closed it.
 
-Django announces each connection that a thread opens. So to look at them costs a few attributes; to ask Django for all
-connections of the thread takes longer than a small task.
+Django signals each connection that a thread opens, so this module keeps its own list: asking Django for all connections
+of the thread takes longer than a small task.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class ThreadConnections:
 
     def opened(self, wrapper: BaseDatabaseWrapper) -> None:
         """Django has connected in this thread."""
-        for known in self._connections:
-            if known.wrapper is wrapper:
-                known.connected()
+        for connection in self._connections:
+            if connection.wrapper is wrapper:
+                connection.connected()
                 return
         # Another one, made with `connection.copy()` for example, is the task's own: no other can use it.
         if wrapper.alias in connections and connections[wrapper.alias] is wrapper:
@@ -70,51 +70,53 @@ class ThreadConnections:
 
     def open_transaction(self) -> str | None:
         """The alias of a database on which a transaction is open, and should not be when a task ends."""
-        return next((known.wrapper.alias for known in self._connections if known.has_open_transaction()), None)
+        return next(
+            (connection.wrapper.alias for connection in self._connections if connection.has_open_transaction()), None
+        )
 
     def is_held(self) -> bool:
         """Whether a transaction or a cursor is open. Asked after every call, so it must cost very little."""
-        for known in self._connections:
-            if known.is_in_transaction() or (known.cursors is not None and known.cursors.are_open()):
+        for connection in self._connections:
+            if connection.is_in_transaction() or (connection.cursors is not None and connection.cursors.are_open()):
                 return True
         return False
 
     def replace_broken(self) -> None:
         """Close what an error has broken, and what is older than CONN_MAX_AGE. Called while nothing is held."""
-        for known in self._connections:
-            if known.wrapper.errors_occurred or known.expires:
-                known.close_if_broken_or_expired()
+        for connection in self._connections:
+            if connection.wrapper.errors_occurred or connection.has_max_age:
+                connection.close_if_broken_or_expired()
 
     def replace_dead(self) -> None:
         """Close what the server has ended since the last call. Called while nothing is held."""
-        for known in self._connections:
-            if known.wrapper.connection is not None:
-                known.ensure_known()
-                if known.poll is not None and known.poll(0):
-                    known.close_if_dead()
-                if known.wrapper.health_check_enabled:
-                    known.renew_health_check()
+        for connection in self._connections:
+            if connection.wrapper.connection is not None:
+                connection.ensure_known()
+                if connection.poll is not None and connection.poll(0):
+                    connection.close_if_dead()
+                if connection.wrapper.health_check_enabled:
+                    connection.renew_health_check()
 
     def release(self) -> None:
         """Roll back open transactions and close open cursors: their task has ended."""
-        for known in self._connections:
-            if known.cursors is not None:
-                known.cursors.close()
-            if known.is_in_transaction():
-                roll_back(known.wrapper)
+        for connection in self._connections:
+            if connection.cursors is not None:
+                connection.cursors.close()
+            if connection.is_in_transaction():
+                _roll_back(connection.wrapper)
 
     def close_unless_kept(self) -> None:
         """No task uses the thread: close the connections that may not be kept (a CONN_MAX_AGE of 0) or cannot be."""
-        for known in self._connections:
-            if known.wrapper.connection is not None:
+        for connection in self._connections:
+            if connection.wrapper.connection is not None:
                 with suppress(DatabaseError, InterfaceError):
-                    known.wrapper.close_if_unusable_or_obsolete()
+                    connection.wrapper.close_if_unusable_or_obsolete()
 
     def close(self) -> None:
         """Close all connections: the thread ends."""
         self.release()
-        for known in self._connections:
-            close(known.wrapper)
+        for connection in self._connections:
+            _close(connection.wrapper)
 
     def _add(self, wrapper: BaseDatabaseWrapper) -> None:
         self._connections.append(_Connection(wrapper, self._order))
@@ -127,8 +129,8 @@ class _Connection:
         self.wrapper: Any = wrapper  # its stubs do not know of health checks
         self.cursors = None if order is None else OpenCursors(wrapper, order)
         #: A maximum age of 0 means "until the task ends" to Django: `close_unless_kept` sees to that.
-        self.expires = bool(wrapper.settings_dict["CONN_MAX_AGE"])
-        self._is_autocommit_usual = bool(wrapper.settings_dict["AUTOCOMMIT"])
+        self.has_max_age = bool(wrapper.settings_dict["CONN_MAX_AGE"])
+        self._has_autocommit = bool(wrapper.settings_dict["AUTOCOMMIT"])
         self.connected()
 
     def connected(self) -> None:
@@ -154,11 +156,11 @@ class _Connection:
         if wrapper.autocommit:
             return state is not None and state()  # begun by hand
         # Where the settings switch autocommit off, that alone says nothing.
-        return self._is_autocommit_usual or state is None or state()
+        return self._has_autocommit or state is None or state()
 
     def has_open_transaction(self) -> bool:
         """Whether a task that ends now has forgotten it. Where autocommit is never on, Django itself rolls back."""
-        return self.wrapper.in_atomic_block or (self._is_autocommit_usual and self.is_in_transaction())
+        return self.wrapper.in_atomic_block or (self._has_autocommit and self.is_in_transaction())
 
     def close_if_broken_or_expired(self) -> None:
         wrapper = self.wrapper
@@ -185,10 +187,10 @@ class _Connection:
             self.wrapper.health_check_done = False
 
     def _close(self) -> None:
-        close(self.wrapper)
+        _close(self.wrapper)
 
 
-def roll_back(wrapper: Any) -> None:
+def _roll_back(wrapper: Any) -> None:
     """Undo a transaction whose blocks cannot be left properly any more; the next use connects again."""
     wrapper.in_atomic_block = False
     wrapper.savepoint_ids = []
@@ -198,10 +200,10 @@ def roll_back(wrapper: Any) -> None:
     if not wrapper.closed_in_transaction:
         with suppress(Exception):  # whatever it is: the connection is dropped
             wrapper.rollback()
-    close(wrapper)
+    _close(wrapper)
 
 
-def close(wrapper: Any) -> None:
+def _close(wrapper: Any) -> None:
     """Close the connection, and forget it if that fails: nothing may keep the thread from going on."""
     with suppress(Exception):
         wrapper.close()

@@ -12,7 +12,7 @@ import pytest
 import steady_queue
 from steady_queue.aio import maintenance, running, steps
 from steady_queue.aio.reports import report
-from steady_queue.aio.splitting import Splitter
+from steady_queue.aio.splitting import ClaimSplitter
 from steady_queue.configuration import Options
 from steady_queue.databases import open_async
 from steady_queue.events import (
@@ -204,10 +204,11 @@ async def test_the_claims_of_an_ended_process_are_given_back_or_fail_but_for_the
     process_id, claims = await aside(claimed)
     heard = Heard()
     driver = open_async(database, size=1)
-    splitter = Splitter(run=driver.run, sql=driver.sql, events=heard)
+    splitter = ClaimSplitter(run=driver.run, sql=driver.sql, events=heard)
     async with refusing(database, "UPDATE", "job", jobs[2].id):
-        fates = await splitter.end_process(process_id, "child", report(ProcessExitError, "died"), claims[3:])
+        fates, refusal = await splitter.end_process(process_id, "child", report(ProcessExitError, "died"), claims[3:])
     await driver.close()
+    assert refusal is None
     assert set(fates.failed) == {job.id for job in jobs[:3]}
     assert set(fates.given_back) == {job.id for job in jobs[3:]}
     assert [event.job_id for event in heard.of(JobSetAside)] == [jobs[2].id]
@@ -435,7 +436,7 @@ async def test_a_step_that_fails_is_shown_as_what_it_is_and_keeps_no_other_from_
             assert len(lines) == 1
             assert f"{process.name}: maintenance: {step} has failed 2 times since 20" in lines[0]
             assert "refused by a test" in lines[0]
-            monkeypatch.setattr(steps, "AGAIN_SECONDS", 0)
+            monkeypatch.setattr(steps, "REPEAT_SECONDS", 0)
             await turn(process)
             assert [event.times for event in heard.of(MaintenanceStepFailed)] == [1, 3]
         await turn(process)

@@ -119,7 +119,7 @@ async def test_a_task_of_a_killed_worker_that_cannot_be_written_holds_up_no_othe
         assert "was killed by SIGKILL; its rows could not be changed as usual" in found["message"]
         assert await values(await add.aenqueue(1)) == [1]
         printed = await stopped(process)
-    assert f"the task {bad} was set aside as failed" in printed
+    assert f"the task {bad} was failed because its rows could not be changed" in printed
     assert "cannot be used" not in printed
     assert await aside(counts, database) == {"failed": 3}
 

@@ -250,6 +250,7 @@ class Process:
         try:
             await self.services.maintenance.reconcile()
         except REFUSED as error:
+            # What still runs must be signed off all the same.
             step: dict[str, Any] = {"step": "reconciling claims", "times": 1}
             self.events.tell(events.MaintenanceStepFailed(**step, error=str(error), exception=error))
 

@@ -18,6 +18,8 @@ from steady_queue.events import (
     UnknownLane,
 )
 from steady_queue.store import maintenance as store_maintenance
+from steady_queue.store.promote import LOCK_IDS
+from steady_queue.store.sql.postgres import LOCK_SPACE
 from tests.runtime import tasks
 from tests.shop.tasks import charge
 from tests.support.jobs import job, limited
@@ -26,6 +28,7 @@ from tests.support.refusals import refusing
 from tests.support.running import Heard, aside, values, worker
 from tests.support.stores import SyncStore
 from tests.support.tables import count, counts, query, row
+from tests.support.threads import held
 
 pytestmark = [
     pytest.mark.anyio,
@@ -156,6 +159,25 @@ async def test_more_tasks_than_a_turn_can_step_over_keep_no_others_from_being_cl
             assert heard.of(MaintenanceStepRecovered) == []
         await turn(process)
         assert await aside(count, database, "job") == 0
+
+
+@pytest.mark.only_on("postgres", "mariadb")  # SQLite has one writer at a time
+async def test_clearing_that_another_process_does_at_the_moment_has_not_recovered(database: str) -> None:
+    heard = Heard()
+    old = job()
+    await aside(finished, database, old)
+    lock = "SELECT pg_try_advisory_xact_lock(%s, %s)", [LOCK_SPACE, LOCK_IDS]
+    if database == "mariadb":
+        lock = "SELECT id FROM steady_queue_lockbucket WHERE id = %s FOR UPDATE", [LOCK_IDS]
+    async with running(IDLE, events=heard) as process:
+        async with refusing(database, "DELETE", "job", old.id):
+            await turn(process)
+            with held(database, lock):
+                await turn(process)
+            assert [event.step for event in heard.of(MaintenanceStepFailed)] == ["clearing finished tasks"]
+            assert heard.of(MaintenanceStepRecovered) == []
+        await turn(process)
+        assert [event.step for event in heard.of(MaintenanceStepRecovered)] == ["clearing finished tasks"]
 
 
 @pytest.mark.only_on("sqlite")  # others store no text as a time

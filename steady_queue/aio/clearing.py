@@ -1,12 +1,13 @@
 """Clearing by maintenance: jobs that ended long ago are deleted, a few batches in a turn.
 
 A batch that the database refuses to delete is halved until the bad job is alone. A foreign key of another table may
-hold it: it is stepped over, and what was said of it is raised when all others are gone.
+hold it: it is left out, and the error is raised after the others. A turn executes a limited number of statements; the
+next one continues at the same place.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.aio.splitting import REFUSED
 from steady_queue.store import cleanup, maintenance
@@ -25,56 +26,90 @@ if TYPE_CHECKING:
 #: Batches in one turn: one would fall behind under load, and the connection is free for a heartbeat between them.
 BATCHES = 20
 #: Statements in a turn in which some are refused.
-MOST_TRIES = 200
+MAX_STATEMENTS = 200
 
 
 class Kind(NamedTuple):
     """The operations for jobs that ended in one way."""
 
     name: str
-    #: Deletes the oldest, unless another process is just doing it.
-    clear: Callable[[Dialect, timedelta], Operation[int]]
-    #: Deletes some from a place on.
-    clear_from: Callable[[Dialect, Old, Place, int], Operation[Cleared]]
-    #: Tells the place of the next one.
+    #: Deletes some from a place on; None if another process does maintenance at this moment.
+    clear: Callable[[Dialect, timedelta, Place, int], Operation[Cleared | None]]
+    #: Returns the place of the next one.
     next: Callable[[Dialect, Old, Place], Operation[Place | None]]
 
 
-FINISHED = Kind("finished", maintenance.clear_finished, cleanup.clear_finished, cleanup.next_finished)
-FAILED = Kind("failed", maintenance.clear_failed, cleanup.clear_failed, cleanup.next_failed)
+FINISHED = Kind("finished", maintenance.clear_finished, cleanup.next_finished)
+FAILED = Kind("failed", maintenance.clear_failed, cleanup.next_failed)
 
 
-async def clear(run: Run, sql: Dialect, kind: Kind, keep: timedelta, tell: Callable[[int], Any]) -> None:
-    """Delete jobs that ended longer than `keep` ago; `tell` is called with the size of each batch."""
-    for _ in range(BATCHES):
-        try:
-            count = await run(kind.clear(sql, keep))
-        except REFUSED:
-            await _clear_apart(run, sql, kind, keep, tell)
-            return
-        if count:
-            tell(count)
-        if count < BATCH:
-            return
+class Walk(NamedTuple):
+    """How far jobs were deleted in parts, the size of the next part, and the last error before it, if any."""
+
+    place: Place = Place()
+    size: int = BATCH
+    refusal: Exception | None = None
 
 
-async def _clear_apart(run: Run, sql: Dialect, kind: Kind, keep: timedelta, tell: Callable[[int], Any]) -> None:
-    place, size, refusal = Place(), BATCH, None
-    for _ in range(MOST_TRIES):
-        try:
-            cleared = await run(kind.clear_from(sql, Old(keep), place, size))
-        except REFUSED as error:
-            if size > 1:
-                size //= 2
-                continue
-            refusal, after = error, await run(kind.next(sql, Old(keep), place))
-        else:
+class Clearing:
+    """Deletes jobs of one kind; `on_cleared` is called with the size of each batch."""
+
+    def __init__(self, kind: Kind, *, run: Run, sql: Dialect, on_cleared: Callable[[int], None]) -> None:
+        self._kind = kind
+        self._run = run
+        self._sql = sql
+        self._on_cleared = on_cleared
+        #: Kept between turns: jobs that cannot be deleted may be more than one turn can step over.
+        self._walk = Walk()
+
+    async def clear(self, keep: timedelta) -> bool:
+        """Delete jobs that ended longer than `keep` ago. False: another process does it at this moment."""
+        for _ in range(BATCHES):
+            try:
+                cleared = await self._run(self._kind.clear(self._sql, keep, Place(), BATCH))
+            except REFUSED:
+                return await self._clear_in_parts(keep)
+            if cleared is None:
+                return False
             if cleared.jobs:
-                tell(cleared.jobs)
-            # A good part may be followed by another.
-            size, after = min(BATCH, size * 2), cleared.next
-        if after is None:
-            break
-        place = after
-    if refusal is not None:
-        raise refusal
+                self._on_cleared(cleared.jobs)
+            if cleared.jobs < BATCH:
+                break
+        self._walk = Walk()
+        return True
+
+    async def _clear_in_parts(self, keep: timedelta) -> bool:
+        statements, refusal = 0, self._walk.refusal
+        while statements < MAX_STATEMENTS:
+            place, size, refusal = self._walk
+            after: Place | None
+            statements += 1
+            try:
+                cleared = await self._run(self._kind.clear(self._sql, keep, place, size))
+            except REFUSED as error:
+                if size > 1:
+                    self._walk = Walk(place, size // 2, refusal)
+                    continue
+                statements += 1
+                refusal, after = error, await self._step_over(keep, place)
+            else:
+                if cleared is None:
+                    return False
+                if cleared.jobs:
+                    self._on_cleared(cleared.jobs)
+                # A good part may be followed by another.
+                size, after = min(BATCH, size * 2), cleared.next
+            if after is None:
+                self._walk = Walk()
+                break
+            self._walk = Walk(after, size, refusal)
+        if refusal is not None:
+            raise refusal
+        return True
+
+    async def _step_over(self, keep: timedelta, place: Place) -> Place | None:
+        """The place of the job that is refused by itself; None if there is none, or it cannot be read either."""
+        try:
+            return await self._run(self._kind.next(self._sql, Old(keep), place))
+        except REFUSED:
+            return None

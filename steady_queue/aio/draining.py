@@ -60,10 +60,10 @@ class Draining:
                 continue
             self._outage.over(self.name)
             await asyncio.sleep(LOOK_EVERY if not empty else 0.05)
-        await self._tell_unserved()
+        await self._emit_unserved()
         self._drained()
 
-    async def _tell_unserved(self) -> None:
+    async def _emit_unserved(self) -> None:
         """Say what is left because no process of this version can run it: maintenance may not have had a turn."""
         try:
             left = await self._driver.run(unserved(self._driver.sql, self._patterns))

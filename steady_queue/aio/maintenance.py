@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import steady_queue
 from steady_queue import events
-from steady_queue.aio import clearing
+from steady_queue.aio.clearing import FAILED, FINISHED, Clearing
 from steady_queue.aio.promotion import promote_stranded
 from steady_queue.aio.pruning import Pruning
 from steady_queue.aio.queues import expand
-from steady_queue.aio.splitting import REFUSED, Splitter, split
-from steady_queue.aio.steps import Steps
+from steady_queue.aio.splitting import REFUSED, ClaimSplitter
+from steady_queue.aio.steps import Steps, StepSkipped
 from steady_queue.configuration import alive_threshold
 from steady_queue.errors import StoreUnavailable
 from steady_queue.registry import durations_in_force, limits_in_force
@@ -31,9 +31,10 @@ from steady_queue.store.overrun import let_go
 from steady_queue.store.set_aside import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping
     from uuid import UUID
 
+    from steady_queue.aio.clearing import Kind
     from steady_queue.aio.clock import Clock
     from steady_queue.aio.outage import Outage
     from steady_queue.events import Events
@@ -90,7 +91,7 @@ class Maintenance:
         self._events = events
         self._outage = outage
         self._turns = 0
-        self._splitter = Splitter(run=self._run, sql=self._sql, events=events)
+        self._splitter = ClaimSplitter(run=self._run, sql=self._sql, events=events)
         self._pruning = Pruning(
             process_id=process.id,
             run=self._run,
@@ -99,6 +100,8 @@ class Maintenance:
             made_ready=made_ready,
             events=events,
         )
+        self._clearing_finished = self._clearing(FINISHED)
+        self._clearing_failed = self._clearing(FAILED)
         self._steps = Steps(process_id=process.id, metadata=process.metadata, driver=driver, clock=clock, events=events)
 
     async def run(self) -> None:
@@ -125,25 +128,30 @@ class Maintenance:
         look = store.look(self._sql, alive=alive, keep=keep, keep_failed=keep_failed)
         work = await self._steps.run("looking for work", partial(self._run, look)) or ANYTHING
         due: list[tuple[str, bool, Callable[[], Awaitable[int | None]]]] = [
-            ("pruning", work.dead and self._may_bury(), partial(self._pruning.prune_silent, alive)),
+            ("pruning", work.dead, partial(self._prune_silent, alive)),
             ("failing orphans", work.orphans, self._pruning.fail_orphans),
             ("freeing ownerless slots", work.ownerless, self._free_ownerless),
             ("freeing overrun slots", work.overrun, self._let_go),
             ("promoting blocked tasks", work.blocked and self._promotes, self._promote),
-            ("clearing finished tasks", work.old, partial(self._clear, clearing.FINISHED, keep)),
-            ("clearing failed tasks", work.old_failed, partial(self._clear, clearing.FAILED, keep_failed)),
+            ("clearing finished tasks", work.old, partial(self._clear, self._clearing_finished, keep)),
+            ("clearing failed tasks", work.old_failed, partial(self._clear, self._clearing_failed, keep_failed)),
         ]
-        is_ready = work.dead or work.orphans or work.ownerless
+        has_made_ready = work.dead or work.orphans or work.ownerless
         for name, is_due, step in due:
             if is_due:
-                is_ready = bool(await self._steps.run(name, step)) or is_ready
+                has_made_ready = bool(await self._steps.run(name, step)) or has_made_ready
             else:
                 await self._steps.succeeded(name)
-        if is_ready:
+        if has_made_ready:
             await self._made_ready()
         self._turns += 1
         if self._turns % LOOK_AROUND == 1:
             await self._steps.run("looking for tasks that nobody serves", self.look_around)
+
+    async def _prune_silent(self, alive: timedelta) -> None:
+        if not self._may_bury():
+            raise StepSkipped
+        await self._pruning.prune_silent(alive)
 
     async def prune_gone(self) -> None:
         """Prune, at the start and in every turn, the processes of this machine that certainly no longer exist."""
@@ -154,11 +162,12 @@ class Maintenance:
 
         Only while no claim is on its way: its reply may still come. `buried`: others took this process for dead.
         """
+        me = Owner(self._process.name, self._process.id)
         async with self._claiming:
             known, running = self._known_claims(), self._running_claims()
             claims = await self._run(burial.own_claims(self._sql, self._process.id))
             unknown = {claim_id: job_id for claim_id, job_id in claims.items() if claim_id not in known}
-            count, refusal = await self._release(unknown) if unknown else (0, None)
+            count, refusal = await self._splitter.release_claims(me, unknown) if unknown else (0, None)
         # What ran before and still runs has not been settled by us.
         if taken := (running & self._running_claims()) - claims.keys():
             self._taken(taken, buried)
@@ -167,29 +176,6 @@ class Maintenance:
             await self._made_ready()
         if refusal is not None:
             raise refusal
-
-    async def _release(self, claims: Mapping[UUID, UUID]) -> tuple[int, Exception | None]:
-        """Release claims; one that the database refuses to release is set aside.
-
-        Returns how many are ended, and what was said of the last that could not even be set aside.
-        """
-        counts: list[int] = []
-        left: list[Exception] = []
-
-        async def write(part: Sequence[tuple[UUID, UUID]]) -> None:
-            release = burial.release(self._sql, dict(part), self._process.name, limits_in_force)
-            counts.append(await self._run(release))
-
-        async def alone(claim: tuple[UUID, UUID], refusal: Exception) -> None:
-            owner = Owner(self._process.name, self._process.id)
-            why = "this process did not know that it had claimed the task; "
-            try:
-                counts.append(await self._splitter.set_aside(owner, *claim, why, refusal))
-            except REFUSED as error:
-                left.append(error)
-
-        await split(list(claims.items())[: burial.BATCH], write, alone)
-        return sum(counts), left[-1] if left else None
 
     async def _free_ownerless(self) -> int:
         def operation(promoting: bool) -> Operation[int]:
@@ -214,24 +200,34 @@ class Maintenance:
         return len(overran)
 
     async def _promoting_if_possible(self, operation: Callable[[bool], Operation[T]]) -> T:
-        """A blocked job that is refused must keep no slot from being freed: the next step promotes, and finds it."""
+        """Run with promotion; if a blocked job is refused, free the slots without it.
+
+        The promotion step sets that job aside.
+        """
         try:
             return await self._run(operation(True))
         except REFUSED:
             return await self._run(operation(False))
 
     async def _promote(self) -> int:
-        total = await promote_stranded(self._run, self._sql, self._splitter)
+        total, refusal = await promote_stranded(self._run, self._sql, self._splitter)
         if total:
             self._events.tell(events.JobsPromoted(by="maintenance", count=total))
+        if refusal is not None:
+            if total:
+                await self._made_ready()
+            raise refusal
         return total
 
-    async def _clear(self, kind: clearing.Kind, keep: timedelta | None) -> None:
-        def tell(count: int) -> None:
+    def _clearing(self, kind: Kind) -> Clearing:
+        def on_cleared(count: int) -> None:
             self._events.tell(events.JobsCleared(count=count, which=kind.name))
 
-        if keep is not None:
-            await clearing.clear(self._run, self._sql, kind, keep, tell)
+        return Clearing(kind, run=self._run, sql=self._sql, on_cleared=on_cleared)
+
+    async def _clear(self, clearing: Clearing, keep: timedelta | None) -> None:
+        if keep is not None and not await clearing.clear(keep):
+            raise StepSkipped
 
     async def look_around(self) -> None:
         """Warn of ready jobs in queues or lanes that no live process serves, or no process of this version could."""

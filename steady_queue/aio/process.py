@@ -25,7 +25,7 @@ from steady_queue.aio.lifecycle import Lifecycle
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.reports import report
 from steady_queue.aio.services import Services
-from steady_queue.aio.splitting import Splitter
+from steady_queue.aio.splitting import REFUSED, ClaimSplitter
 from steady_queue.aio.starting import admit, unless_stopped
 from steady_queue.databases import is_in_memory, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError
@@ -230,7 +230,7 @@ class Process:
             await self.services.settler.drained.wait()
             await self.services.limited_settler.drained.wait()
             try:
-                await self.services.maintenance.reconcile()
+                await self._reconcile()
                 await self._sign_off()
             except StoreError as error:
                 # Nothing is lost: without a heartbeat others will find what is left.
@@ -246,6 +246,14 @@ class Process:
         await self.lifecycle.exit()
         self.at_last()
 
+    async def _reconcile(self) -> None:
+        try:
+            await self.services.maintenance.reconcile()
+        except REFUSED as error:
+            # What still runs must be signed off all the same.
+            step: dict[str, Any] = {"step": "reconciling claims", "times": 1}
+            self.events.tell(events.MaintenanceStepFailed(**step, error=str(error), exception=error))
+
     async def _sign_off(self) -> None:
         """The last statement: whatever still runs has failed, its slot is free, and this process is no more.
 
@@ -256,12 +264,15 @@ class Process:
             await self.services.heartbeat.rest()
             error = report(ProcessExitError, f"{self.name} stopped before the task did")
             upkeep = self.services.upkeep
-            splitter = Splitter(run=upkeep.run, sql=upkeep.sql, events=self.events)
-            failed = list((await splitter.end_process(self.id, self.name, error)).failed)
+            splitter = ClaimSplitter(run=upkeep.run, sql=upkeep.sql, events=self.events)
+            fates, refusal = await splitter.end_process(self.id, self.name, error)
+            failed = list(fates.failed)
             if failed:
                 self.events.tell(
                     events.JobsFailed(process_id=self.id, job_ids=failed, count=len(failed), error=error.message)
                 )
+            if refusal is not None:
+                raise refusal
             self.events.tell(events.ProcessDeregistered(process_id=self.id, name=self.name, claims=len(failed)))
 
     @property

@@ -12,74 +12,68 @@ from steady_queue.aio.splitting import REFUSED, split
 from steady_queue.registry import limits_in_force
 from steady_queue.store.burial import BATCH
 from steady_queue.store.maintenance import promote_stranded as stranded_promoted
-from steady_queue.store.promote import promotion
-from steady_queue.store.set_aside import blocked_keys, first_blocked, promote_one, set_blocked_aside
+from steady_queue.store.promote import blocked_keys, next_blocked_job, promote_one, promotion
+from steady_queue.store.set_aside import set_blocked_aside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from uuid import UUID
 
-    from steady_queue.aio.splitting import Run, Splitter
-    from steady_queue.store.outcome import ErrorReport
+    from steady_queue.aio.splitting import ClaimSplitter, Run
     from steady_queue.store.sql import Dialect
-    from steady_queue.store.statement import Operation
 
 #: Jobs of one key that are promoted one by one in a turn, or set aside.
-MOST_ALONE = 100
+MAX_JOBS_PER_KEY = 100
 
 
-async def promote_stranded(run: Run, sql: Dialect, splitter: Splitter) -> int:
-    """Promote every key that has blocked jobs; returns how many jobs that made ready."""
-    total, after = 0, ""
+async def promote_stranded(run: Run, sql: Dialect, splitter: ClaimSplitter) -> tuple[int, Exception | None]:
+    """Promote every key that has blocked jobs.
+
+    Returns how many jobs that made ready, and the last error of a job that could not be set aside, if any.
+    """
+    total, refusal, after = 0, None, ""
     while True:
         try:
             count, next_key = await run(stranded_promoted(sql, after, limits_in_force))
         except REFUSED:
             keys = await run(blocked_keys(sql, after, BATCH))
-            count = await _promote_apart(run, sql, splitter, keys)
+            count, refused = await _promote_in_parts(run, sql, splitter, keys)
+            refusal = refused or refusal
             next_key = keys[-1] if len(keys) == BATCH else None
         total += count
         if next_key is None:
-            return total
+            return total, refusal
         after = next_key
 
 
-async def _promote_apart(run: Run, sql: Dialect, splitter: Splitter, keys: Sequence[str]) -> int:
+async def _promote_in_parts(
+    run: Run, sql: Dialect, splitter: ClaimSplitter, keys: Sequence[str]
+) -> tuple[int, Exception | None]:
     counts: list[int] = []
-    left: list[Exception] = []
 
     async def write(part: Sequence[str]) -> None:
         promoted = await run(promotion(sql, dict.fromkeys(part, 1), limits_in_force))
         counts.append(len(promoted))
 
     async def alone(key: str, _refusal: Exception) -> None:
-        try:
-            counts.append(await _promote_one_by_one(run, sql, splitter, key))
-        except REFUSED as error:
-            left.append(error)
-
-    await split(keys, write, alone)
-    if left:
-        raise left[-1]
-    return sum(counts)
-
-
-async def _promote_one_by_one(run: Run, sql: Dialect, splitter: Splitter, key: str) -> int:
-    """Until the key is full or has no blocked job, or for a while: the next turn goes on."""
-    promoted = 0
-    for _ in range(MOST_ALONE):
-        job_id = await run(first_blocked(sql, key))
-        if job_id is None:
-            break
-        try:
-            if not await run(promote_one(sql, key, job_id, limits_in_force)):
+        # Until the key is full or has no blocked job, or for a while: the next turn continues.
+        for _ in range(MAX_JOBS_PER_KEY):
+            promoted = await _promote_next(run, sql, splitter, key)
+            if promoted is None:
                 break
-            promoted += 1
-        except REFUSED as refusal:
-            why = "the task could not be made ready; "
-            await splitter.put_aside(job_id, why, refusal, partial(_set_aside, sql, job_id))
-    return promoted
+            counts.append(promoted)
+
+    refusals = await split(keys, write, alone)
+    return sum(counts), refusals[-1] if refusals else None
 
 
-def _set_aside(sql: Dialect, job_id: UUID, error: ErrorReport, writes_errors: bool) -> Operation[bool]:
-    return set_blocked_aside(sql, job_id, error, writes_errors=writes_errors)
+async def _promote_next(run: Run, sql: Dialect, splitter: ClaimSplitter, key: str) -> int | None:
+    """How many jobs were made ready; None if the key is full or has no blocked job."""
+    job_id = await run(next_blocked_job(sql, key))
+    if job_id is None:
+        return None
+    try:
+        return 1 if await run(promote_one(sql, key, job_id, limits_in_force)) else None
+    except REFUSED as refusal:
+        why = "the task could not be made ready; "
+        await splitter.fail_with_refusal(job_id, why, refusal, partial(set_blocked_aside, sql, job_id))
+        return 0

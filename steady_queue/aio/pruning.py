@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
-    from steady_queue.aio.splitting import Run, Splitter
+    from steady_queue.aio.splitting import ClaimSplitter, Run
     from steady_queue.events import Events
     from steady_queue.store.burial import Buried, Registered
     from steady_queue.store.outcome import ErrorReport
@@ -35,7 +35,7 @@ class Pruning:
         process_id: UUID,
         run: Run,
         sql: Dialect,
-        splitter: Splitter,
+        splitter: ClaimSplitter,
         made_ready: Callable[[], Awaitable[None]],
         events: Events,
     ) -> None:
@@ -70,18 +70,18 @@ class Pruning:
         error = report(ProcessMissingError, "the process that claimed the task is not registered")
         try:
             while jobs := await self._run(burial.fail_orphans(self._sql, error, limits_in_force)):
-                self._tell_orphans(jobs, error)
+                self._emit_orphans(jobs, error)
         except REFUSED:
             claims = await self._run(burial.find_orphans(self._sql))
             fates, refusal = await self._splitter.end_claims(Owner("unknown"), claims, error)
-            self._tell_orphans(fates.failed, error)
+            self._emit_orphans(fates.failed, error)
             if refusal is not None:
                 raise refusal from None
 
     async def _prune(self, alive: timedelta | None, only: list[UUID] | None) -> None:
         try:
             while (buried := await self._run(self._bury(alive, only))) is not None:
-                self._tell_pruned(buried.process, buried.jobs, alive)
+                self._emit_pruned(buried.process, buried.jobs, alive)
         except REFUSED:
             await self._prune_each(alive, only)
 
@@ -92,7 +92,7 @@ class Pruning:
             why = _why(dead, alive)
             claims = await self._run(burial.own_claims(self._sql, dead.id))
             fates, refusal = await self._splitter.end_claims(Owner(dead.name, dead.id, alive), claims, why)
-            self._tell_failed(dead.id, fates.failed, why)
+            self._emit_failed(dead.id, fates.failed, why)
             try:
                 buried = await self._run(self._bury(alive, [dead.id])) if refusal is None else None
             except REFUSED as error:
@@ -100,7 +100,7 @@ class Pruning:
             if refusal is not None:
                 left.append(refusal)
             elif buried is not None:
-                self._tell_pruned(dead, buried.jobs, alive, len(fates.failed))
+                self._emit_pruned(dead, buried.jobs, alive, len(fates.failed))
         if left:
             raise left[-1]
 
@@ -114,19 +114,19 @@ class Pruning:
             limits=limits_in_force,
         )
 
-    def _tell_pruned(
-        self, dead: Registered, jobs: Sequence[UUID], alive: timedelta | None, told_before: int = 0
+    def _emit_pruned(
+        self, dead: Registered, jobs: Sequence[UUID], alive: timedelta | None, already_failed: int = 0
     ) -> None:
-        reason, count = "it no longer exists" if alive is None else "no heartbeat", told_before + len(jobs)
+        reason, count = "it no longer exists" if alive is None else "no heartbeat", already_failed + len(jobs)
         self._events.tell(events.ProcessPruned(process_id=dead.id, name=dead.name, reason=reason, jobs=count))
-        self._tell_failed(dead.id, jobs, _why(dead, alive))
+        self._emit_failed(dead.id, jobs, _why(dead, alive))
 
-    def _tell_orphans(self, jobs: Sequence[UUID], error: ErrorReport) -> None:
+    def _emit_orphans(self, jobs: Sequence[UUID], error: ErrorReport) -> None:
         if jobs:
             self._events.tell(events.OrphansFailed(jobs=len(jobs)))
-            self._tell_failed(None, jobs, error)
+            self._emit_failed(None, jobs, error)
 
-    def _tell_failed(self, process_id: UUID | None, jobs: Sequence[UUID], error: ErrorReport) -> None:
+    def _emit_failed(self, process_id: UUID | None, jobs: Sequence[UUID], error: ErrorReport) -> None:
         if jobs:
             self._events.tell(
                 events.JobsFailed(process_id=process_id, job_ids=jobs, count=len(jobs), error=error.message)

@@ -5,13 +5,15 @@ The bad one is set aside: its job fails with a plain reason. All others are writ
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from steady_queue import events
 from steady_queue.aio.reports import report
 from steady_queue.errors import StoreDataError
 from steady_queue.registry import limits_in_force
-from steady_queue.store.burial import BATCH, Fates, end, own_claims
+from steady_queue.store import burial
+from steady_queue.store.burial import BATCH, Fates
 from steady_queue.store.promote import parts
 from steady_queue.store.set_aside import Owner, end_some, set_aside
 
@@ -26,8 +28,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Values that cannot be stored, or that are stored and cannot be read: SQLite stores a text as a time.
-REFUSED = (StoreDataError, ValueError, TypeError, OverflowError)
+#: Values that cannot be stored, or that are stored and cannot be read. An error of our own code is neither: it must set
+#: no job aside.
+REFUSED = StoreDataError
 
 
 class Run(Protocol):
@@ -40,29 +43,34 @@ async def split(
     rows: Sequence[T],
     write: Callable[[Sequence[T]], Awaitable[None]],
     alone: Callable[[T, Exception], Awaitable[None]],
-) -> None:
-    """Write the rows; those of a part that is refused in halves, and what is refused by itself in its own way."""
+) -> list[Exception]:
+    """Write the rows; a part that is refused is halved, and `alone` handles a row that is refused by itself.
+
+    Returns the errors of the rows for which `alone` was refused as well.
+    """
     if not rows:
-        return
+        return []
     try:
         await write(rows)
     except REFUSED as error:
-        if len(rows) == 1:
+        if len(rows) > 1:
+            middle = len(rows) // 2
+            return [*await split(rows[:middle], write, alone), *await split(rows[middle:], write, alone)]
+        try:
             await alone(rows[0], error)
-            return
-        middle = len(rows) // 2
-        await split(rows[:middle], write, alone)
-        await split(rows[middle:], write, alone)
+        except REFUSED as refusal:
+            return [refusal]
+    return []
 
 
-class Ended(NamedTuple):
-    """What became of claims, and what was said of the last that could not even be set aside, if there was one."""
+class EndedClaims(NamedTuple):
+    """The claims that were ended, and the last error of a claim that could not be set aside, if any."""
 
     fates: Fates
     refusal: Exception | None
 
 
-class Splitter:
+class ClaimSplitter:
     """Ends claims that were refused together."""
 
     def __init__(self, *, run: Run, sql: Dialect, events: Events) -> None:
@@ -71,58 +79,84 @@ class Splitter:
         self._events = events
 
     async def end_process(
-        self, process_id: UUID, name: str, error: ErrorReport, give_back: Collection[UUID] = ()
-    ) -> Fates:
-        """Fail the claims of a process that has ended, but for some that are given back, and remove its row."""
-        operation = end(self._sql, process_id, name, error, give_back=give_back, limits=limits_in_force)
+        self, process_id: UUID, name: str, error: ErrorReport, release: Collection[UUID] = ()
+    ) -> EndedClaims:
+        """Fail the claims of a process that has ended, except some that are released, and remove its row.
+
+        The row stays if there is a refusal.
+        """
+        operation = burial.end(self._sql, process_id, name, error, give_back=release, limits=limits_in_force)
         try:
-            return await self._run(operation)
+            return EndedClaims(await self._run(operation), None)
         except REFUSED:
-            claims = await self._run(own_claims(self._sql, process_id))
-            (failed, given_back), refusal = await self.end_claims(Owner(name, process_id), claims, error, give_back)
-            if refusal is not None:
-                raise refusal from None
-            rest = await self._run(operation)
-            return Fates([*failed, *rest.failed], [*given_back, *rest.given_back])
+            pass
+        failed: list[UUID] = []
+        released: list[UUID] = []
+        refusal: Exception | None
+        try:
+            claims = await self._run(burial.own_claims(self._sql, process_id))
+            fates, refusal = await self.end_claims(Owner(name, process_id), claims, error, release)
+            failed.extend(fates.failed)
+            released.extend(fates.given_back)
+            if refusal is None:
+                rest = await self._run(operation)
+                failed.extend(rest.failed)
+                released.extend(rest.given_back)
+        except REFUSED as again:
+            refusal = again
+        return EndedClaims(Fates(failed, released), refusal)
 
     async def end_claims(
-        self, owner: Owner, claims: Mapping[UUID, UUID], error: ErrorReport, give_back: Collection[UUID] = ()
-    ) -> Ended:
-        """Fail claims, each given with its job's id, but for some that are given back."""
+        self, owner: Owner, claims: Mapping[UUID, UUID], error: ErrorReport, release: Collection[UUID] = ()
+    ) -> EndedClaims:
+        """Fail claims, each given with its job's id, except some that are released."""
         failed: list[UUID] = []
-        given_back: list[UUID] = []
-        left: list[Exception] = []
+        released: list[UUID] = []
+        refusals: list[Exception] = []
 
         async def write(part: Sequence[tuple[UUID, UUID]]) -> None:
-            fates = await self._run(
-                end_some(self._sql, owner, dict(part), error, give_back=give_back, limits=limits_in_force)
-            )
+            operation = end_some(self._sql, owner, dict(part), error, release=release, limits=limits_in_force)
+            fates = await self._run(operation)
             failed.extend(fates.failed)
-            given_back.extend(fates.given_back)
+            released.extend(fates.given_back)
 
         async def alone(claim: tuple[UUID, UUID], refusal: Exception) -> None:
-            try:
-                if await self.set_aside(owner, *claim, f"{error.message}; ", refusal):
-                    failed.append(claim[1])
-            except REFUSED as again:
-                left.append(again)
+            if await self.set_aside(owner, *claim, f"{error.message}; ", refusal):
+                failed.append(claim[1])
 
         for part in parts(list(claims.items()), BATCH):
-            await split(part, write, alone)
-        return Ended(Fates(failed, given_back), left[-1] if left else None)
+            refusals += await split(part, write, alone)
+        return EndedClaims(Fates(failed, released), refusals[-1] if refusals else None)
+
+    async def release_claims(self, owner: Owner, claims: Mapping[UUID, UUID]) -> tuple[int, Exception | None]:
+        """Release claims, and set aside those that the database refuses to release.
+
+        Returns how many were ended, and the last error of a claim that could not be set aside.
+        """
+        counts: list[int] = []
+
+        async def write(part: Sequence[tuple[UUID, UUID]]) -> None:
+            counts.append(await self._run(burial.release(self._sql, dict(part), owner.name, limits_in_force)))
+
+        async def alone(claim: tuple[UUID, UUID], refusal: Exception) -> None:
+            why = "this process did not know that it had claimed the task; "
+            counts.append(await self.set_aside(owner, *claim, why, refusal))
+
+        refusals = await split(list(claims.items())[:BATCH], write, alone)
+        return sum(counts), refusals[-1] if refusals else None
 
     async def set_aside(self, owner: Owner, claim_id: UUID, job_id: UUID, why: str, refusal: Exception) -> bool:
         """End a claim that is refused by itself; False when it is no longer there."""
+        operation = partial(set_aside, self._sql, owner, claim_id, job_id)
+        return await self.fail_with_refusal(job_id, why, refusal, operation)
 
-        def operation(error: ErrorReport, writes_errors: bool) -> Operation[bool]:
-            return set_aside(self._sql, owner, claim_id, job_id, error, writes_errors=writes_errors)
-
-        return await self.put_aside(job_id, why, refusal, operation)
-
-    async def put_aside(
+    async def fail_with_refusal(
         self, job_id: UUID, why: str, refusal: Exception, operation: Callable[[ErrorReport, bool], Operation[bool]]
     ) -> bool:
-        """Let a job fail with a reason that any database can store; at last without a word in the job's own row."""
+        """Fail the job with the refusal as its reason.
+
+        If its own row is refused too, write only the failed execution.
+        """
         error = report(StoreDataError, f"{why}its rows could not be changed as usual: {ascii(str(refusal))[:500]}")
         try:
             is_done = await self._run(operation(error, True))

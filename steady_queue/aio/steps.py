@@ -1,6 +1,6 @@
-"""Steps: the parts of a maintenance turn. Each fails alone, and one that keeps failing is shown as what it is.
+"""Steps of a maintenance turn: each fails alone.
 
-By an event, which is a line of the log, and by the row of this process, where `health` finds it from any other.
+A failing step is reported by an event, and in the row of this process, which `health` reads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from steady_queue import events
 from steady_queue.aio.reports import report_of
 from steady_queue.errors import StoreError, StoreUnavailable
-from steady_queue.store.process import note
+from steady_queue.store.process import write_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,12 +26,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: How long it is not told again that the same step fails, in seconds.
-AGAIN_SECONDS = 60.0
+#: Seconds between two events for the same failing step.
+REPEAT_SECONDS = 60.0
 #: How long the database may take to note a failure before it counts as lost, in seconds.
 NOTE_WITHIN_SECONDS = 2.0
 #: How much of an error is noted.
 NOTED_CHARACTERS = 300
+
+
+class StepSkipped(Exception):
+    """Raised by a step that has done nothing for now: it has neither failed nor recovered."""
 
 
 @dataclass(slots=True)
@@ -39,7 +43,7 @@ class Failing:
     """A step whose last tries failed: how many, and since when by our clock and by the database's."""
 
     began: float
-    told: float | None = None
+    emitted_at: float | None = None
     times: int = 0
     since: str = ""
     error: str = ""
@@ -57,9 +61,11 @@ class Steps:
         self._failing: dict[str, Failing] = {}
 
     async def run(self, name: str, step: Callable[[], Awaitable[T]]) -> T | None:
-        """What the step returns, or None if it failed. An error is raised only if the database is lost."""
+        """What the step returns, or None if it failed or was skipped. It raises only if the database is lost."""
         try:
             result = await step()
+        except StepSkipped:
+            return None
         except Exception as error:
             await self._failed(name, error)
             return None
@@ -72,7 +78,7 @@ class Steps:
         if failing is None:
             return
         try:
-            await self._note()
+            await self._write_failing_steps()
         except StoreError:
             self._failing[name] = failing  # its row still tells it
             raise
@@ -86,23 +92,23 @@ class Steps:
         failing.error = _short(error)
         failing.times += 1
         try:
-            # Also tells whether the step failed or the whole database: that one is not told here, but by the outage.
-            await self._note()
+            # If this write fails as well, the database is lost: then the outage is reported, not this step.
+            await self._write_failing_steps()
         except StoreError:
             failing.times -= 1
             if before is None:
                 del self._failing[name]
             raise error from None
-        if failing.told is None or now - failing.told >= AGAIN_SECONDS:
-            failing.told = now
+        if failing.emitted_at is None or now - failing.emitted_at >= REPEAT_SECONDS:
+            failing.emitted_at = now
             text = str(error) if isinstance(error, StoreError) else report_of(error).traceback
             self._events.tell(events.MaintenanceStepFailed(step=name, error=text, times=failing.times, exception=error))
 
-    async def _note(self) -> None:
+    async def _write_failing_steps(self) -> None:
         """Write into this process's row which steps fail."""
         try:
             async with asyncio.timeout(NOTE_WITHIN_SECONDS):
-                await self._driver.run(note(self._driver.sql, self._process_id, self._described))
+                await self._driver.run(write_metadata(self._driver.sql, self._process_id, self._described))
         except TimeoutError:
             raise StoreUnavailable(f"no answer within {NOTE_WITHIN_SECONDS:.0f} s") from None
 

@@ -13,7 +13,7 @@ from steady_queue import events
 from steady_queue.aio.child import what
 from steady_queue.aio.identity import process_name
 from steady_queue.aio.reports import report
-from steady_queue.aio.splitting import REFUSED, Splitter
+from steady_queue.aio.splitting import ClaimSplitter
 from steady_queue.processes import ProcessExitError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Undertaker:
         events: Events,
         outage: Outage,
     ) -> None:
-        self._splitter = Splitter(run=driver.run, sql=driver.sql, events=events)
+        self._splitter = ClaimSplitter(run=driver.run, sql=driver.sql, events=events)
         self._made_ready = made_ready
         self._events = events
         self._outage = outage
@@ -65,14 +65,8 @@ class Undertaker:
         error = report(ProcessExitError, f"{name} ({what(child.options)}) {told}{ended.how}")
         while True:
             try:
-                fates = await self._splitter.end_process(child.id, name, error, ended.cut_off)
+                fates, refusal = await self._splitter.end_process(child.id, name, error, ended.cut_off)
                 break
-            except REFUSED as refusal:
-                # Nothing of it can be written: the others must not wait. Maintenance will find it without a heartbeat.
-                self._events.tell(
-                    events.MaintenanceStepFailed(step=f"ending {name}", error=str(refusal), times=1, exception=refusal)
-                )
-                return
             except Exception as failure:
                 await self._outage.wait(self.name, failure)
         self._outage.over(self.name)
@@ -84,3 +78,8 @@ class Undertaker:
                     events.JobsFailed(process_id=child.id, job_ids=fates.failed, count=failed, error=error.message)
                 )
             await self._made_ready()
+        if refusal is not None:
+            # Others must not wait for what cannot be written. Maintenance will find the process without a heartbeat.
+            self._events.tell(
+                events.MaintenanceStepFailed(step=f"ending {name}", error=str(refusal), times=1, exception=refusal)
+            )

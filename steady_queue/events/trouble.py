@@ -24,9 +24,12 @@ class RuntimeFault(Fault):
 
 
 class MaintenanceStepFailed(Fault):
-    """One step of a maintenance turn; the others go on. Told at the first failure, and at most every minute again."""
+    """A step of a maintenance turn failed; the others continue.
 
-    text: ClassVar[str] = "maintenance: %(step)s has failed, %(times)d in a row: %(error)s; the other steps go on"
+    Emitted at the first failure, then at most once a minute.
+    """
+
+    text: ClassVar[str] = "maintenance: %(step)s failed (%(times)d in succession); the other steps continue: %(error)s"
     step: str
     error: str
     times: int
@@ -48,7 +51,7 @@ class JobSetAside(Event):
     """The database refused what maintenance had to write about a job, so it failed with that as its reason."""
 
     level: ClassVar[int] = logging.ERROR
-    text: ClassVar[str] = "the task %(job_id)s was set aside as failed, for its rows could not be changed: %(error)s"
+    text: ClassVar[str] = "the task %(job_id)s was failed because its rows could not be changed: %(error)s"
     job_id: UUID
     error: str
 

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 BATCH = 500
 
 _CLAIM_COLUMNS = "c.job_id, c.claim_id, c.claimed_at, " + ", ".join(f"j.{name}" for name in Claim._fields[3:])
-_CLAIM_TYPES = "uut" + "".join("t" if name.endswith("_at") else "." for name in Claim._fields[3:])
+_CLAIM_TYPES = "uut" + "".join(
+    "t" if name.endswith("_at") else "i" if name == "concurrency_limit" else "." for name in Claim._fields[3:]
+)
 
 
 class Registered(NamedTuple):
@@ -86,7 +88,7 @@ def bury(
 def find_dead(
     sql: Dialect, *, me: UUID, alive: timedelta | None = None, only: Collection[UUID] | None = None
 ) -> Operation[list[Registered]]:
-    """All that are dead, in the same sense."""
+    """All dead processes, as `bury` defines them."""
     return Operation("find dead", partial(_dead, sql, me, alive, only), transaction=False)
 
 
@@ -123,10 +125,8 @@ def release(sql: Dialect, claims: Mapping[UUID, UUID], worker_id: str, limits: L
     return Operation("release", partial(_release, sql, claims, worker_id, limits or {}))
 
 
-ORPHANED = (
-    " FROM steady_queue_claimedexecution c WHERE NOT EXISTS"
-    " (SELECT 1 FROM steady_queue_process p WHERE p.id = c.process_id)"
-)
+WITHOUT_PROCESS = "NOT EXISTS (SELECT 1 FROM steady_queue_process p WHERE p.id = c.process_id)"
+ORPHANED = f" FROM steady_queue_claimedexecution c WHERE {WITHOUT_PROCESS}"
 
 
 def _find_processes(sql: Dialect) -> Flow[list[Registered]]:
@@ -153,7 +153,7 @@ def _bury(
 
 
 def _dead(
-    sql: Dialect, me: UUID, alive: timedelta | None, only: Collection[UUID] | None, which: str = ""
+    sql: Dialect, me: UUID, alive: timedelta | None, only: Collection[UUID] | None, suffix: str = ""
 ) -> Flow[list[Registered]]:
     text = f"SELECT {', '.join(Registered._fields)} FROM steady_queue_process WHERE id <> ?"
     values: list[object] = [me]
@@ -162,7 +162,7 @@ def _dead(
         values.append(list(only))
     if alive is not None or only is None:
         text += f" AND last_heartbeat_at < {sql.ago((alive or timedelta(0)).total_seconds())}"
-    rows = yield sql.say(f"{text}{which}", *values, returns=_REGISTERED_TYPES)
+    rows = yield sql.say(f"{text}{suffix}", *values, returns=_REGISTERED_TYPES)
     return [Registered._make(row) for row in rows]
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steady_queue.store.sql import Dialect
-    from steady_queue.store.statement import Flow
+    from steady_queue.store.statement import Flow, Row
 
 #: Rows in one window.
 WINDOW = 500
@@ -35,9 +35,9 @@ class Old(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The last job of a window, and when it ended."""
+    """The last job of a window, and when it ended: a text if it is stored as one that is no time (SQLite)."""
 
-    ended_at: datetime = BEGINNING
+    ended_at: datetime | str = BEGINNING
     job_id: UUID = UUID(int=0)
 
 
@@ -129,21 +129,26 @@ def failed_cleared(sql: Dialect, old: Old, place: Place, size: int) -> Flow[Clea
 def _window(sql: Dialect, old: Old, kind: _Kind, place: Place, size: int) -> Flow[tuple[list[UUID], Place | None]]:
     """The next jobs of this kind before the moment, only those that are to go; and where the window ends."""
     size = min(size, JOBS_AT_ONCE)
+    rows = yield from _read(sql, old, kind, place, size, "ut..")
+    ids = [id_ for id_, _, queue, path in rows if old.queue in (None, queue) and old.task_path in (None, path)]
+    return ids, Place(rows[-1][1], rows[-1][0]) if len(rows) == size else None
+
+
+def _read(sql: Dialect, old: Old, kind: _Kind, place: Place, size: int, returns: str) -> Flow[list[Row]]:
     before = yield from _moment(sql, old.before)
     columns = f"{kind.id}, {kind.ended_at}, j.queue_name, j.task_path"
     rows = yield sql.say(
         f"SELECT {columns} FROM {kind.source} {kind.ended_at} >= ? AND {kind.ended_at} < ?"
         f" AND ({kind.ended_at} > ? OR {kind.id} > ?) ORDER BY {kind.ended_at}, {kind.id} LIMIT ?",
         *(place.ended_at, before, place.ended_at, place.job_id, size),
-        returns="ut..",
+        returns=returns,
     )
-    ids = [id_ for id_, _, queue, path in rows if old.queue in (None, queue) and old.task_path in (None, path)]
-    return ids, Place(rows[-1][1], rows[-1][0]) if len(rows) == size else None
+    return rows
 
 
 def _next(sql: Dialect, old: Old, kind: _Kind, place: Place) -> Flow[Place | None]:
-    _, after = yield from _window(sql, old, kind, place, 1)
-    return after
+    rows = yield from _read(sql, old, kind, place, 1, "um..")
+    return Place(rows[0][1], rows[0][0]) if rows else None
 
 
 def _count(sql: Dialect, old: Old, kind: _Kind) -> Flow[int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from steady_queue.store.burial import BATCH, ORPHANED
 from steady_queue.store.cleanup import Old, Place, failed_cleared, finished_cleared
 from steady_queue.store.overrun import overrun
-from steady_queue.store.promote import promote
+from steady_queue.store.promote import find_blocked_keys, promote
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from steady_queue.store.promote import InForce, Limits
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
+
+#: Where clearing begins.
+FIRST = Place()
 
 
 class Work(NamedTuple):
@@ -63,14 +66,16 @@ def promote_stranded(sql: Dialect, after: str = "", limits: Limits | None = None
     return Operation("promote stranded", partial(_promote_stranded, sql, after, limits or {}))
 
 
-def clear_finished(sql: Dialect, keep: timedelta, batch: int = BATCH) -> Operation[int]:
-    """Delete jobs that finished longer than `keep` ago."""
-    return Operation("clear finished", partial(_clear, sql, finished_cleared, keep, batch))
+def clear_finished(
+    sql: Dialect, keep: timedelta, place: Place = FIRST, batch: int = BATCH
+) -> Operation[Cleared | None]:
+    """Delete jobs that finished longer than `keep` ago, from a place on; None: another process is maintaining."""
+    return Operation("clear finished", partial(_clear, sql, finished_cleared, keep, place, batch))
 
 
-def clear_failed(sql: Dialect, keep: timedelta, batch: int = BATCH) -> Operation[int]:
-    """Delete jobs that failed longer than `keep` ago."""
-    return Operation("clear failed", partial(_clear, sql, failed_cleared, keep, batch))
+def clear_failed(sql: Dialect, keep: timedelta, place: Place = FIRST, batch: int = BATCH) -> Operation[Cleared | None]:
+    """Delete jobs that failed longer than `keep` ago, from a place on; None: another process is maintaining."""
+    return Operation("clear failed", partial(_clear, sql, failed_cleared, keep, place, batch))
 
 
 def find_waiting(sql: Dialect) -> Operation[list[tuple[str, int]]]:
@@ -127,20 +132,22 @@ def _free_ownerless(
 def _promote_stranded(sql: Dialect, after: str, limits: Limits) -> Flow[tuple[int, str | None]]:
     if not (yield from sql.try_maintenance()):
         return 0, None
-    # One step down the index for each key: the number of jobs behind a key does not matter.
-    rows = yield sql.say(sql.blocked_keys, after, BATCH, returns=".")
-    keys = [str(row[0]) for row in rows]
+    keys = yield from find_blocked_keys(sql, after, BATCH)
     # Most keys are full, and their next job is refused at once; the others ask for more until they are full as well.
     promoted = yield from promote(sql, dict.fromkeys(keys, 1), limits)
     return len(promoted), keys[-1] if len(keys) == BATCH else None
 
 
 def _clear(
-    sql: Dialect, cleared: Callable[[Dialect, Old, Place, int], Flow[Cleared]], keep: timedelta, batch: int
-) -> Flow[int]:
+    sql: Dialect,
+    cleared: Callable[[Dialect, Old, Place, int], Flow[Cleared]],
+    keep: timedelta,
+    place: Place,
+    batch: int,
+) -> Flow[Cleared | None]:
     if not (yield from sql.try_maintenance()):
-        return 0
-    return (yield from cleared(sql, Old(keep), Place(), batch)).jobs
+        return None
+    return (yield from cleared(sql, Old(keep), place, batch))
 
 
 def _find_waiting(sql: Dialect) -> Flow[list[tuple[str, int]]]:

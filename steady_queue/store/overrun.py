@@ -60,7 +60,7 @@ def _let_go(sql: Dialect, limits: Limits, promoting: bool) -> Flow[list[Overran]
     rows = yield sql.say(
         f"SELECT s.job_id, j.task_path, s.concurrency_key, j.concurrency_limit{overrun(sql)} AND s.job_id IN ?*",
         [row[0] for row in rows],
-        returns="u...",
+        returns="u..i",
     )
     if not rows:
         return []

@@ -43,9 +43,9 @@ def heartbeat(sql: Dialect, process_id: UUID, polled_ago: float | None = None) -
     return Operation("heartbeat", partial(_heartbeat, sql, process_id, polled_ago), transaction=False)
 
 
-def note(sql: Dialect, process_id: UUID, metadata: Callable[[datetime], str]) -> Operation[None]:
-    """Replace the metadata of the process's row by what is made with the database's time."""
-    return Operation("note", partial(_note, sql, process_id, metadata))
+def write_metadata(sql: Dialect, process_id: UUID, metadata: Callable[[datetime], str]) -> Operation[None]:
+    """Replace the metadata of the process's row; `metadata` is called with the database's time."""
+    return Operation("write metadata", partial(_write_metadata, sql, process_id, metadata))
 
 
 def deregister(sql: Dialect, process_id: UUID) -> Operation[None]:
@@ -74,7 +74,7 @@ def _heartbeat(sql: Dialect, process_id: UUID, polled_ago: float | None) -> Flow
     return bool((yield sql.say("SELECT id FROM steady_queue_process WHERE id = ?", process_id, returns="u")))
 
 
-def _note(sql: Dialect, process_id: UUID, metadata: Callable[[datetime], str]) -> Flow[None]:
+def _write_metadata(sql: Dialect, process_id: UUID, metadata: Callable[[datetime], str]) -> Flow[None]:
     rows = yield sql.say(f"SELECT {sql.now}", returns="t")
     yield sql.say("UPDATE steady_queue_process SET metadata = ? WHERE id = ?", metadata(rows[0][0]), process_id)
 

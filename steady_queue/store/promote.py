@@ -76,6 +76,50 @@ def promote(sql: Dialect, keys: Mapping[str, int], limits: Limits, wait_seconds:
     return promoted
 
 
+def blocked_keys(sql: Dialect, after: str, most: int) -> Operation[list[str]]:
+    """The next keys that have blocked jobs, in order."""
+    return Operation("blocked keys", partial(find_blocked_keys, sql, after, most), transaction=False)
+
+
+def next_blocked_job(sql: Dialect, key: str) -> Operation[UUID | None]:
+    """The blocked job that is the next of its key."""
+    return Operation("next blocked job", partial(_next_blocked_job, sql, key), transaction=False)
+
+
+def promote_one(sql: Dialect, key: str, job_id: UUID, limits: Limits | None = None) -> Operation[bool]:
+    """Make one blocked job ready if its key has a free slot for it."""
+    return Operation("promote one", partial(_promote_one, sql, key, job_id, limits or {}))
+
+
+def find_blocked_keys(sql: Dialect, after: str, most: int) -> Flow[list[str]]:
+    """One step down the index for each key: the number of jobs behind a key does not matter."""
+    rows = yield sql.say(sql.blocked_keys, after, most, returns=".")
+    return [str(row[0]) for row in rows]
+
+
+def _next_blocked_job(sql: Dialect, key: str) -> Flow[UUID | None]:
+    rows = yield sql.say(
+        f"SELECT job_id FROM {sql.blocked_by_key} WHERE concurrency_key = ? ORDER BY priority DESC, job_id LIMIT 1",
+        key,
+        returns="u",
+    )
+    return rows[0][0] if rows else None
+
+
+def _promote_one(sql: Dialect, key: str, job_id: UUID, limits: Limits) -> Flow[bool]:
+    yield from sql.lock_keys([lock_id(key)])
+    slots = yield sql.say("SELECT slot FROM steady_queue_semaphore WHERE concurrency_key = ?", key, returns=".")
+    held = yield sql.say(
+        f"SELECT job_id FROM steady_queue_blockedexecution WHERE job_id IN ?*{sql.take_free}", [job_id], returns="u"
+    )
+    jobs = yield sql.say("SELECT concurrency_limit, task_path FROM steady_queue_job WHERE id = ?", job_id, returns="i.")
+    candidates = [(key, job_id, stored, path) for stored, path in jobs] if held else []
+    grants = allot({key: {row[0] for row in slots}}, candidates, limits)
+    if grants:
+        yield from give(sql, grants)
+    return bool(grants)
+
+
 def _promote(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list[UUID]]:
     rows = yield sql.say(
         "SELECT concurrency_key, slot FROM steady_queue_semaphore WHERE concurrency_key IN ?*", list(keys), returns=".."
@@ -133,7 +177,7 @@ def _first_blocked(sql: Dialect, wants: Mapping[str, int]) -> Flow[Sequence[Row]
     jobs: dict[UUID, Row] = {}
     for part in parts([job_id for _, job_id in found], JOBS_AT_ONCE):
         rows = yield sql.say(
-            "SELECT id, concurrency_limit, task_path FROM steady_queue_job WHERE id IN ?*", list(part), returns="u.."
+            "SELECT id, concurrency_limit, task_path FROM steady_queue_job WHERE id IN ?*", list(part), returns="ui."
         )
         jobs.update((row[0], row) for row in rows)
     return [(key, job_id, jobs[job_id][1], jobs[job_id][2]) for key, job_id in found if job_id in jobs]

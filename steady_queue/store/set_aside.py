@@ -9,9 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from steady_queue.store.burial import Fates, find_claims, forget_jobless
+from steady_queue.store.burial import WITHOUT_PROCESS, Fates, find_claims, forget_jobless
 from steady_queue.store.outcome import Failed, Released, Verdict
-from steady_queue.store.promote import allot, give, lock_id
 from steady_queue.store.settle import settle
 from steady_queue.store.statement import Operation
 
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
-#: Where a job may stand.
-_STANDS = ("ready", "claimed", "blocked", "scheduled", "failed")
+#: The execution tables that may hold a job.
+_EXECUTIONS = ("ready", "claimed", "blocked", "scheduled", "failed")
 
 
 class Owner(NamedTuple):
@@ -46,41 +45,27 @@ def end_some(
     claims: Mapping[UUID, UUID],
     report: ErrorReport,
     *,
-    give_back: Collection[UUID] = (),
+    release: Collection[UUID] = (),
     limits: Limits | None = None,
 ) -> Operation[Fates]:
-    """Fail these claims, each given with its job's id, but for some that are given back."""
-    return Operation("end claims", partial(_end_some, sql, owner, claims, report, set(give_back), limits or {}))
+    """Fail these claims, each given with its job's id, except some that are released."""
+    return Operation("end claims", partial(_end_some, sql, owner, claims, report, set(release), limits or {}))
 
 
 def set_aside(
-    sql: Dialect, owner: Owner, claim_id: UUID, job_id: UUID, report: ErrorReport, *, writes_errors: bool
+    sql: Dialect, owner: Owner, claim_id: UUID, job_id: UUID, report: ErrorReport, writes_errors: bool
 ) -> Operation[bool]:
-    """End one claim without counting an attempt: its job fails, unless it stands elsewhere. False: it is not there.
+    """End one claim without counting an attempt: its job fails, unless it has another execution row.
 
+    Returns False if the claim does not exist any more.
     `writes_errors`: the reason is also added to the errors of the job. Its key is not promoted.
     """
     return Operation("set aside", partial(_set_aside, sql, owner, claim_id, job_id, report, writes_errors))
 
 
-def set_blocked_aside(sql: Dialect, job_id: UUID, report: ErrorReport, *, writes_errors: bool) -> Operation[bool]:
+def set_blocked_aside(sql: Dialect, job_id: UUID, report: ErrorReport, writes_errors: bool) -> Operation[bool]:
     """The same for a job that is blocked."""
     return Operation("set aside", partial(_set_blocked_aside, sql, job_id, report, writes_errors))
-
-
-def blocked_keys(sql: Dialect, after: str, most: int) -> Operation[list[str]]:
-    """The next keys that have blocked jobs, in order."""
-    return Operation("blocked keys", partial(_blocked_keys, sql, after, most), transaction=False)
-
-
-def first_blocked(sql: Dialect, key: str) -> Operation[UUID | None]:
-    """The job that is the next of its key."""
-    return Operation("first blocked", partial(_first_blocked, sql, key), transaction=False)
-
-
-def promote_one(sql: Dialect, key: str, job_id: UUID, limits: Limits | None = None) -> Operation[bool]:
-    """Make one blocked job ready if its key has a free slot for it."""
-    return Operation("promote one", partial(_promote_one, sql, key, job_id, limits or {}))
 
 
 def _end_some(
@@ -88,17 +73,17 @@ def _end_some(
     owner: Owner,
     claims: Mapping[UUID, UUID],
     report: ErrorReport,
-    give_back: set[UUID],
+    release: set[UUID],
     limits: Limits,
 ) -> Flow[Fates]:
     if not (yield from _is_still_silent(sql, owner)):
         return Fates([], [])
     where = "c.job_id IN ?*"
     if owner.process_id is None:
-        where += " AND NOT EXISTS (SELECT 1 FROM steady_queue_process p WHERE p.id = c.process_id)"
+        where += f" AND {WITHOUT_PROCESS}"
     found = yield from find_claims(sql, where, list(claims.values()))
     outcomes = [
-        Released(claim) if claim.claim_id in give_back else Failed(claim, report)
+        Released(claim) if claim.claim_id in release else Failed(claim, report)
         for claim in found
         if claim.claim_id in claims
     ]
@@ -158,16 +143,19 @@ def _set_blocked_aside(sql: Dialect, job_id: UUID, report: ErrorReport, writes_e
 
 
 def _fail_unless_elsewhere(sql: Dialect, job_id: UUID, report: ErrorReport, writes_errors: bool) -> Flow[None]:
-    """Let a job fail that stands nowhere, and free its slot; a row too many was perhaps all that was wrong with it."""
-    exists = [f"EXISTS (SELECT 1 FROM steady_queue_{name}execution WHERE job_id = ?)" for name in _STANDS]
-    rows = yield sql.say(f"SELECT {', '.join(exists)}", *[job_id] * len(_STANDS), returns="." * len(_STANDS))
-    stands = dict(zip(_STANDS, map(bool, rows[0]), strict=True))
-    if not (stands["ready"] or stands["claimed"]):
+    """Fail the job if no execution row is left, and free its slot.
+
+    If another execution row exists, the job keeps it.
+    """
+    exists = [f"EXISTS (SELECT 1 FROM steady_queue_{name}execution WHERE job_id = ?)" for name in _EXECUTIONS]
+    rows = yield sql.say(f"SELECT {', '.join(exists)}", *[job_id] * len(exists), returns="." * len(exists))
+    is_in = dict(zip(_EXECUTIONS, map(bool, rows[0]), strict=True))
+    if not (is_in["ready"] or is_in["claimed"]):
         yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", [job_id])
     rows = yield sql.say(
         f"SELECT {sql.now} FROM steady_queue_job WHERE id = ? AND finished_at IS NULL", job_id, returns="t"
     )
-    if any(stands.values()) or not rows:
+    if any(is_in.values()) or not rows:
         return
     if writes_errors:
         yield sql.say(f"UPDATE steady_queue_job SET errors = {sql.errors_and} WHERE id = ?", report.as_line(), job_id)
@@ -175,31 +163,3 @@ def _fail_unless_elsewhere(sql: Dialect, job_id: UUID, report: ErrorReport, writ
         "INSERT INTO steady_queue_failedexecution (job_id, failed_at, exception_class, message) VALUES (?, ?, ?, ?)",
         *(job_id, rows[0][0], report.exception_class, report.message),
     )
-
-
-def _blocked_keys(sql: Dialect, after: str, most: int) -> Flow[list[str]]:
-    rows = yield sql.say(sql.blocked_keys, after, most, returns=".")
-    return [str(row[0]) for row in rows]
-
-
-def _first_blocked(sql: Dialect, key: str) -> Flow[UUID | None]:
-    rows = yield sql.say(
-        f"SELECT job_id FROM {sql.blocked_by_key} WHERE concurrency_key = ? ORDER BY priority DESC, job_id LIMIT 1",
-        key,
-        returns="u",
-    )
-    return rows[0][0] if rows else None
-
-
-def _promote_one(sql: Dialect, key: str, job_id: UUID, limits: Limits) -> Flow[bool]:
-    yield from sql.lock_keys([lock_id(key)])
-    slots = yield sql.say("SELECT slot FROM steady_queue_semaphore WHERE concurrency_key = ?", key, returns=".")
-    held = yield sql.say(
-        f"SELECT job_id FROM steady_queue_blockedexecution WHERE job_id IN ?*{sql.take_free}", [job_id], returns="u"
-    )
-    jobs = yield sql.say("SELECT concurrency_limit, task_path FROM steady_queue_job WHERE id = ?", job_id, returns="..")
-    candidates = [(key, job_id, stored, path) for stored, path in jobs] if held else []
-    grants = allot({key: {row[0] for row in slots}}, candidates, limits)
-    if grants:
-        yield from give(sql, grants)
-    return bool(grants)

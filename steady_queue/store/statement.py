@@ -20,8 +20,8 @@ Row = Sequence[Any]
 class Statement:
     """One SQL statement in its dialect's own placeholder style.
 
-    `returns` has a letter for each column of its rows: `u` UUID, `t` instant, `m` instant if it can be read, `.` as it
-    comes. Empty: no rows.
+    `returns` has a letter for each column of its rows: `u` UUID, `t` instant, `m` instant if it can be read, `i`
+    integer, `.` as it comes. Empty: no rows.
     With `many`, `params` is a sequence of rows of parameters and the statement runs once for each.
     """
 

@@ -118,9 +118,12 @@ def test_retention_finds_and_clears_what_is_old(store: SyncStore) -> None:
     look = maintenance.look(store.sql, alive=DAY, keep=DAY, keep_failed=DAY)
     work = store.run(look)
     assert (work.old, work.old_failed) == (True, True)
-    assert store.run(maintenance.clear_finished(store.sql, DAY)) == 10
-    assert store.run(maintenance.clear_failed(store.sql, DAY, 5)) == 5
-    assert store.run(maintenance.clear_failed(store.sql, DAY, 5)) == 3
+    assert store.run(maintenance.clear_finished(store.sql, DAY)) == (10, None)
+    some = store.run(maintenance.clear_failed(store.sql, DAY, batch=5))
+    assert some is not None
+    assert some.jobs == 5
+    assert some.next is not None
+    assert store.run(maintenance.clear_failed(store.sql, DAY, some.next, batch=5)) == (3, None)
     work = store.run(look)
     assert (work.old, work.old_failed) == (False, False)
 

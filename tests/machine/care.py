@@ -113,7 +113,9 @@ class Care(Work):
     def clear(self) -> None:
         """Delete what ended in an earlier hour, and the records of old ticks."""
         for clear, status in ((clear_finished, Status.FINISHED), (clear_failed, Status.FAILED)):
-            assert self.store.run(clear(self.sql, HALF)) == len(self.model.clear(status))
+            cleared = self.store.run(clear(self.sql, HALF))
+            assert cleared is not None
+            assert cleared.jobs == len(self.model.clear(status))
         now = self.store.now() + self.model.hour * HOUR
         assert self.store.run(clear_ticks(self.sql, now, HALF)) == self.model.clear_ticks()
 

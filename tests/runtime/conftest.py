@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,3 +17,13 @@ def _empty_book() -> Iterator[None]:
     book.clear()
     yield
     book.clear()
+
+
+@pytest.fixture
+def only_our_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may prune others soon after its start, and takes no turns of its own, however slow the machine."""
+    import steady_queue
+    from steady_queue.aio import maintenance
+
+    monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(milliseconds=20))
+    monkeypatch.setattr(maintenance, "INTERVAL", 300.0)

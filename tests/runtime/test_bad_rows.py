@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
 import pytest
@@ -12,70 +13,45 @@ import pytest
 import steady_queue
 from steady_queue.aio import maintenance, running, steps
 from steady_queue.aio.reports import report
-from steady_queue.aio.splitting import Splitter
-from steady_queue.configuration import Options
+from steady_queue.aio.splitting import ClaimSplitter
 from steady_queue.databases import open_async
 from steady_queue.events import (
     ClaimsReconciled,
     DatabaseLost,
-    JobsCleared,
     JobSetAside,
     JobsFailed,
     MaintenanceStepFailed,
     MaintenanceStepRecovered,
     OrphansFailed,
+    ProcessDeregistered,
+    ProcessDeregistrationFailed,
     ProcessPruned,
-    UnknownLane,
 )
 from steady_queue.health import judge
 from steady_queue.processes import ProcessExitError
+from steady_queue.store import burial
+from steady_queue.store import set_aside as set_aside_module
 from steady_queue.store.job import Lane
 from tests.runtime import tasks
+from tests.runtime.tasks import book
 from tests.shop.tasks import charge
 from tests.support.jobs import job, limited
+from tests.support.maintaining import IDLE, LONG_AGO, PRUNED, REFUSED, errors_of, silent, turn
 from tests.support.refusals import refusing
-from tests.support.running import Heard, aside, ended, enqueued, error_of, until, values, worker
+from tests.support.running import Heard, aside, enqueued, until, values, worker
 from tests.support.stores import SyncStore
 from tests.support.tables import count, counts, query, row
 
 if TYPE_CHECKING:
-    from steady_queue.aio import Process
-    from steady_queue.compat import TaskResult
     from steady_queue.store.job import NewJob
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "sqlite")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usefixtures("only_our_turns"),
+    pytest.mark.usually_on("postgres", "mariadb", "sqlite"),
+]
 
-#: Runs nothing by itself but maintenance, which a test calls when it wants it.
-IDLE = Options(workers=[], dispatchers=worker().dispatchers)
-LONG_AGO = "2020-01-01 00:00:00"
 MOST = 2_147_483_647
-REFUSED, PRUNED = "steady_queue.errors.StoreDataError", "steady_queue.processes.ProcessPrunedError"
-
-
-@pytest.fixture(autouse=True)
-def _only_our_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process may prune others soon after its start, and takes no turns of its own, however slow the machine."""
-    monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(milliseconds=20))
-    monkeypatch.setattr(maintenance, "INTERVAL", 300.0)
-
-
-def silent(alias: str, limit: int = 100, name: str = "other") -> UUID:
-    """A process that has claimed what there is, and has not beaten since long."""
-    store = SyncStore(alias)
-    process_id = store.worker(name)
-    assert store.claim(process_id, limit, lane=Lane.THREAD)
-    query(alias, f"UPDATE steady_queue_process SET last_heartbeat_at = '{LONG_AGO}' WHERE name = %s", name)
-    return process_id
-
-
-async def turn(process: Process) -> None:
-    """One turn of maintenance in a process that may prune others."""
-    await until(lambda: process.services.heartbeat.is_steady)
-    await process.services.maintenance.turn()
-
-
-async def errors_of(*results: TaskResult[Any]) -> list[str]:
-    return [error_of(result) for result in await ended(*results)]
 
 
 # -- bad claims -------------------------------------------------------------------------------------------------------
@@ -204,15 +180,84 @@ async def test_the_claims_of_an_ended_process_are_given_back_or_fail_but_for_the
     process_id, claims = await aside(claimed)
     heard = Heard()
     driver = open_async(database, size=1)
-    splitter = Splitter(run=driver.run, sql=driver.sql, events=heard)
+    splitter = ClaimSplitter(run=driver.run, sql=driver.sql, events=heard)
     async with refusing(database, "UPDATE", "job", jobs[2].id):
-        fates = await splitter.end_process(process_id, "child", report(ProcessExitError, "died"), claims[3:])
+        fates, refusal = await splitter.end_process(process_id, "child", report(ProcessExitError, "died"), claims[3:])
     await driver.close()
+    assert refusal is None
     assert set(fates.failed) == {job.id for job in jobs[:3]}
     assert set(fates.given_back) == {job.id for job in jobs[3:]}
     assert [event.job_id for event in heard.of(JobSetAside)] == [jobs[2].id]
     assert await aside(counts, database) == {"failed": 3, "ready": 2}
     assert await aside(count, database, "process") == 0
+
+
+async def test_what_else_a_process_had_is_ended_although_one_claim_cannot_even_be_set_aside(database: str) -> None:
+    jobs = [job(lane=Lane.THREAD) for _ in range(5)]
+
+    def claimed() -> tuple[UUID, list[UUID]]:
+        store = SyncStore(database)
+        process_id = store.worker()
+        store.enqueue(*jobs)
+        return process_id, [claim.claim_id for claim in store.claim(process_id, 5, lane=Lane.THREAD)]
+
+    process_id, claims = await aside(claimed)
+    driver = open_async(database, size=1)
+    splitter = ClaimSplitter(run=driver.run, sql=driver.sql, events=Heard())
+    async with refusing(database, "DELETE", "claimedexecution", jobs[2].id):
+        fates, refusal = await splitter.end_process(process_id, "child", report(ProcessExitError, "died"), claims[3:])
+    await driver.close()
+    assert "refused by a test" in str(refusal)
+    assert set(fates.failed) == {job.id for job in jobs[:2]}
+    assert set(fates.given_back) == {job.id for job in jobs[3:]}
+    assert await aside(counts, database) == {"failed": 2, "ready": 2, "claimed": 1}
+    assert await aside(count, database, "process") == 1
+
+
+async def test_a_process_that_stops_fails_what_still_runs_although_another_claim_cannot_be_released(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=0.3))
+    heard = Heard()
+    unknown = job(lane=Lane.THREAD, queue_name="mail")
+
+    def claim_unknown(process_id: UUID) -> None:
+        store = SyncStore(database)
+        store.enqueue(unknown)
+        assert store.claim(process_id, 1, lane=Lane.THREAD, queues=["mail"])
+
+    async with refusing(database, "DELETE", "claimedexecution", unknown.id):
+        async with running(worker(queues=["default"]), events=heard) as process:
+            runs = await tasks.blocks.aenqueue("never ends")
+            await until(lambda: sum(book.now.values()) == 1)
+            await aside(claim_unknown, process.id)
+        assert await errors_of(runs) == ["steady_queue.processes.ProcessExitError"]
+        assert await aside(counts, database) == {"failed": 1, "claimed": 1}
+    assert [list(event.job_ids) for event in heard.of(JobsFailed)] == [[UUID(runs.id)]]
+    assert [event.step for event in heard.of(MaintenanceStepFailed)] == ["reconciling claims"]
+    (failure,) = heard.of(ProcessDeregistrationFailed)
+    assert "refused by a test" in failure.error
+    assert heard.of(ProcessDeregistered) == []
+
+
+@pytest.mark.parametrize("is_orphaned", [False, True], ids=["pruned", "orphaned"])
+async def test_an_error_of_our_own_code_sets_no_task_aside(
+    database: str, is_orphaned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = Heard()
+    await enqueued(tasks.works, range(3))
+    await aside(silent, database)
+    if is_orphaned:
+        await aside(query, database, "DELETE FROM steady_queue_process")
+    async with running(IDLE, events=heard) as process:
+        with monkeypatch.context() as patch:
+            for module in (burial, set_aside_module):
+                patch.setattr(module, "settle", lambda: None)  # it takes more arguments: a TypeError
+            await turn(process)
+        assert heard.of(JobSetAside) == []
+        assert await aside(counts, database) == {"claimed": 3}
+        step = "failing orphans" if is_orphaned else "pruning"
+        assert [event.step for event in heard.of(MaintenanceStepFailed)] == [step]
 
 
 async def test_a_process_that_beats_again_keeps_what_was_not_taken_yet(database: str) -> None:
@@ -240,95 +285,6 @@ async def test_a_process_that_beats_again_keeps_what_was_not_taken_yet(database:
         assert counts(database) == {"claimed": 2}
 
     await aside(check)
-
-
-# -- bad blocked tasks ------------------------------------------------------------------------------------------------
-
-
-async def test_a_blocked_task_that_cannot_be_made_ready_is_set_aside_and_the_next_of_its_key_runs(
-    database: str,
-) -> None:
-    heard = Heard()
-    holder, bad, waits = [await charge.aenqueue("ada") for _ in range(3)]
-    others = [await charge.aenqueue("alan") for _ in range(2)]
-    # Their slots have gone without a word.
-    for lost in (holder, others[0]):
-        await aside(_vanish, database, UUID(lost.id))
-    refused = refusing(database, "INSERT", "readyexecution", UUID(bad.id))
-    async with refused, running(worker(), events=heard) as process:
-        await turn(process)
-        assert await values(waits, others[1]) == [None, None]
-        assert await errors_of(bad) == [REFUSED]
-    assert [event.job_id for event in heard.of(JobSetAside)] == [UUID(bad.id)]
-    assert heard.of(MaintenanceStepFailed) == []
-
-
-async def test_a_blocked_task_that_cannot_be_made_ready_spoils_no_outcome_of_the_task_before_it(database: str) -> None:
-    holder, bad, waits = [await charge.aenqueue("ada") for _ in range(3)]
-    refused = refusing(database, "INSERT", "readyexecution", UUID(bad.id))
-    async with refused, running(worker()) as process:
-        assert await values(holder) == [None]
-        await turn(process)
-        assert await values(waits) == [None]
-        assert await errors_of(bad) == [REFUSED]
-
-
-@pytest.mark.parametrize("is_owned", [False, True], ids=["ownerless", "overrun"])
-async def test_a_blocked_task_that_cannot_be_made_ready_keeps_no_slot_from_being_freed(
-    database: str, is_owned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(steady_queue, "default_concurrency_control_period", timedelta(microseconds=1))
-    heard = Heard()
-    first, bad, waits = limited(overrun_after=1), limited(), limited()
-
-    def prepare() -> None:
-        store = SyncStore(database)
-        store.enqueue(first, bad, waits)
-        if is_owned:
-            store.claim(store.worker())
-        else:
-            query(database, "DELETE FROM steady_queue_readyexecution")
-            store.ask("DELETE FROM steady_queue_job WHERE id = ?", first.id)
-
-    await aside(prepare)
-    async with refusing(database, "INSERT", "readyexecution", bad.id), running(IDLE, events=heard) as process:
-        await turn(process)
-    assert await aside(counts, database) == {"ready": 1, "failed": 1, **({"claimed": 1} if is_owned else {})}
-    assert [event.job_id for event in heard.of(JobSetAside)] == [bad.id]
-    assert heard.of(MaintenanceStepFailed) == []
-    assert await aside(row, database, "readyexecution", waits.id)
-
-
-def _vanish(alias: str, job_id: UUID) -> None:
-    store = SyncStore(alias)
-    for table, column in (("readyexecution", "job_id"), ("semaphore", "job_id"), ("job", "id")):
-        store.ask(f"DELETE FROM steady_queue_{table} WHERE {column} = ?", job_id)
-
-
-# -- old tasks that cannot be deleted ---------------------------------------------------------------------------------
-
-
-async def test_old_tasks_that_cannot_be_deleted_keep_no_others_from_being_cleared(database: str) -> None:
-    heard = Heard()
-    jobs = [job() for _ in range(23)]
-    bad = [jobs[0].id, jobs[7].id, jobs[22].id]
-
-    def prepare() -> None:
-        store = SyncStore(database)
-        store.enqueue(*jobs)
-        query(database, "DELETE FROM steady_queue_readyexecution")
-        query(database, f"UPDATE steady_queue_job SET finished_at = '{LONG_AGO}.000000'")
-
-    await aside(prepare)
-    async with running(IDLE, events=heard) as process:
-        async with refusing(database, "DELETE", "job", *bad):
-            await turn(process)
-        assert await aside(count, database, "job") == 3
-        assert sum(event.count for event in heard.of(JobsCleared)) == 20
-        assert [event.step for event in heard.of(MaintenanceStepFailed)] == ["clearing finished tasks"]
-        await turn(process)
-        assert await aside(count, database, "job") == 0
-        assert [event.step for event in heard.of(MaintenanceStepRecovered)] == ["clearing finished tasks"]
 
 
 # -- each step by itself ----------------------------------------------------------------------------------------------
@@ -435,7 +391,7 @@ async def test_a_step_that_fails_is_shown_as_what_it_is_and_keeps_no_other_from_
             assert len(lines) == 1
             assert f"{process.name}: maintenance: {step} has failed 2 times since 20" in lines[0]
             assert "refused by a test" in lines[0]
-            monkeypatch.setattr(steps, "AGAIN_SECONDS", 0)
+            monkeypatch.setattr(steps, "REPEAT_SECONDS", 0)
             await turn(process)
             assert [event.times for event in heard.of(MaintenanceStepFailed)] == [1, 3]
         await turn(process)
@@ -464,6 +420,24 @@ async def test_a_step_that_takes_too_long_is_no_lost_database_while_others_are_a
         recovered = {event.step for event in heard.of(MaintenanceStepRecovered)}
         assert recovered == {event.step for event in failed} - {now_and_then}
     assert heard.of(DatabaseLost) == []
+
+
+async def test_a_step_that_is_skipped_has_not_recovered(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = Heard()
+    (bad,) = await enqueued(tasks.works, range(1))
+    await aside(silent, database)
+    async with running(IDLE, events=heard) as process:
+        async with refusing(database, "DELETE", "claimedexecution", UUID(bad.id)):
+            await turn(process)
+            assert [event.step for event in heard.of(MaintenanceStepFailed)] == ["pruning"]
+            with monkeypatch.context() as patch:
+                # As after a late heartbeat: this process may prune no others for a while.
+                patch.setattr(process.services.heartbeat, "_steady_since", math.inf)
+                await process.services.maintenance.turn()
+            assert heard.of(MaintenanceStepRecovered) == []
+            assert [line for line in (await aside(judge)).lines if "maintenance: pruning has failed" in line]
+        await turn(process)
+        assert [event.step for event in heard.of(MaintenanceStepRecovered)] == ["pruning"]
 
 
 async def test_a_failing_step_changes_no_judgement_of_health(database: str) -> None:
@@ -504,21 +478,3 @@ async def test_a_number_that_no_time_can_be_made_of_keeps_maintenance_from_nothi
         await turn(process)
     assert await errors_of(result) == ["steady_queue.processes.ProcessMissingError"]
     assert heard.of(MaintenanceStepFailed) == []
-
-
-# -- lanes of another version -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("queues", [["*"], ["de*", "mail"]], ids=["all", "some"])
-@pytest.mark.parametrize("lane", [2, 7, -3])
-async def test_ready_tasks_of_an_unknown_lane_are_told_of_and_hold_up_no_others(
-    database: str, queues: list[str], lane: int
-) -> None:
-    heard = Heard()
-    odd = job(lane=lane, queue_name="default")
-    await aside(lambda: SyncStore(database).enqueue(odd))
-    async with running(worker(queues=queues), events=heard) as process:
-        assert await values(await tasks.works.aenqueue("other")) == ["other"]
-        await turn(process)
-    assert [(event.queue_name, event.lane) for event in heard.of(UnknownLane)] == [("default", lane)]
-    assert await aside(counts, database) == {"ready": 1}

@@ -7,6 +7,7 @@ import re
 import threading
 import warnings
 from contextlib import ExitStack
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -157,6 +158,25 @@ def test_a_number_that_does_not_fit_is_a_data_error(store: Store) -> None:
     for number in (2**15, 2**63, 2**70):
         with pytest.raises(StoreDataError):
             store.enqueue(job(), job(priority=number, lane=Lane.ASYNC))
+    assert count(store.alias, "job") == 0
+
+
+@pytest.mark.only_on("mariadb", "sqlite")  # PostgreSQL stores no such values
+@pytest.mark.parametrize("in_transaction", [True, False])
+@pytest.mark.parametrize("kind", ["t", "u", "i"])
+def test_a_stored_value_that_cannot_be_read_is_a_data_error(store: Store, kind: str, in_transaction: bool) -> None:
+    with pytest.raises(StoreDataError, match="a stored value cannot be read") as caught:
+        store.run(asking(store, "SELECT 'yesterday'", returns=kind, in_transaction=in_transaction))
+    assert caught.value.applied == "no"
+    store.enqueue(job())
+    assert counts(store.alias) == {"ready": 1}
+
+
+@pytest.mark.only_on("sqlite")
+def test_a_time_that_cannot_be_written_is_a_data_error(store: Store) -> None:
+    too_early = datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))
+    with pytest.raises(StoreDataError, match="a value cannot be converted"):
+        store.enqueue(job(), job(scheduled_at=too_early))
     assert count(store.alias, "job") == 0
 
 

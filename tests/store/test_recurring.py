@@ -346,5 +346,5 @@ def test_records_and_jobs_may_be_kept_for_any_time(store: Store, keep: timedelta
     assert store.run(clear_ticks(store.sql, store.now(), keep)) == 0
     work = store.run(maintenance.look(store.sql, alive=keep, keep=keep, keep_failed=keep))
     assert (work.dead, work.old, work.old_failed) == (False, False, False)
-    assert store.run(maintenance.clear_finished(store.sql, keep)) == 0
-    assert store.run(maintenance.clear_failed(store.sql, keep)) == 0
+    assert store.run(maintenance.clear_finished(store.sql, keep)) == (0, None)
+    assert store.run(maintenance.clear_failed(store.sql, keep)) == (0, None)

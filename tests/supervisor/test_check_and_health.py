@@ -97,7 +97,7 @@ async def test_health_shows_from_another_process_what_maintenance_cannot_do(data
     await aside(prepare)
     async with refusing(database, "DELETE", "job", old.id):
         with command(database, "--only-work", alive=10) as process:
-            await prints(process, "maintenance: clearing finished tasks has failed, 1 in a row: ")
+            await prints(process, "maintenance: clearing finished tasks failed (1 in succession); ")
             status, out, err = await aside(run, database, "health")
             assert (status, err) == (0, "")
             assert ": maintenance: clearing finished tasks has failed " in out

@@ -119,9 +119,26 @@ async def test_a_task_of_a_killed_worker_that_cannot_be_written_holds_up_no_othe
         assert "was killed by SIGKILL; its rows could not be changed as usual" in found["message"]
         assert await values(await add.aenqueue(1)) == [1]
         printed = await stopped(process)
-    assert f"the task {bad} was set aside as failed" in printed
+    assert f"the task {bad} was failed because its rows could not be changed" in printed
     assert "cannot be used" not in printed
     assert await aside(counts, database) == {"failed": 3}
+
+
+async def test_a_task_of_a_killed_worker_that_cannot_be_ended_keeps_the_supervisor_from_nothing_else(
+    database: str, tmp_path: Path
+) -> None:
+    lost = await waiting_for(tmp_path / "never")
+    with command(database, "--only-work") as process:
+        await all_began(process)
+        victim = await working(database)
+        async with refusing(database, "DELETE", "claimedexecution", UUID(lost[1].id)):
+            os.kill(victim, signal.SIGKILL)
+            await ended(lost[0], lost[2])
+            await prints(process, f"tasks of process {victim}: 2 failed, 0 given back")
+            await prints(process, "maintenance: ending ")
+            assert await values(await add.aenqueue(1)) == [1]
+        printed = await stopped(process)
+    assert "cannot be used" not in printed
 
 
 async def test_a_worker_that_is_told_to_stop_finishes_its_tasks_and_is_replaced(database: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+from steady_queue.errors import StoreDataError
 from steady_queue.store.identity import uuid_of
 from steady_queue.store.statement import Statement
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 _PLACEHOLDER = re.compile(r"\?\*?")
 #: Values of these types, most of all, are the same for every driver.
 _PLAIN = frozenset((str, int, bytes, type(None)))
+
+#: Characters of an error about a value, which may quote it.
+WORDS = 500
 
 #: Longer ago than anything was stored, in seconds.
 CENTURIES = 500 * 365.25 * 86_400.0
@@ -175,9 +179,12 @@ class Dialect:
     def params(self, statement: Statement) -> Sequence[Any]:
         """The parameters of a statement as the server's drivers take them."""
         encode, plain = self.encode, _PLAIN
-        if statement.many:
-            return [[v if v.__class__ in plain else encode(v) for v in row] for row in statement.params]
-        return [v if v.__class__ in plain else encode(v) for v in statement.params]
+        try:
+            if statement.many:
+                return [[v if v.__class__ in plain else encode(v) for v in row] for row in statement.params]
+            return [v if v.__class__ in plain else encode(v) for v in statement.params]
+        except (ValueError, OverflowError) as error:
+            raise StoreDataError(f"a value cannot be converted: {error}"[:WORDS]) from error
 
     def rows(self, statement: Statement, rows: Iterable[Row]) -> list[Row]:
         """Rows from a driver, with the columns named in `returns` restored to their types."""
@@ -185,12 +192,16 @@ class Dialect:
         if not places:
             return list(rows)
         restored: list[Row] = []
-        for row in rows:
-            values = list(row)
-            for at, restore in places:
-                if values[at] is not None:
-                    values[at] = restore(values[at])
-            restored.append(values)
+        try:
+            for row in rows:
+                values = list(row)
+                for at, restore in places:
+                    if values[at] is not None:
+                        values[at] = restore(values[at])
+                restored.append(values)
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            # SQLite stores any text in a column of another type, and MySQL zeros as a time.
+            raise StoreDataError(f"a stored value cannot be read: {error}"[:WORDS]) from error
         return restored
 
 
@@ -229,4 +240,9 @@ def _parsed(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-_RESTORE: dict[str, Callable[[Any], Any]] = {"u": _restore_uuid, "t": _restore_time, "m": _restore_moment}
+_RESTORE: dict[str, Callable[[Any], Any]] = {
+    "u": _restore_uuid,
+    "t": _restore_time,
+    "m": _restore_moment,
+    "i": int,
+}

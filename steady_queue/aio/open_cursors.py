@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: After so many cursors in one call, those that are gone are forgotten.
-MANY = 100
+#: So many cursors that one call opens are looked at when it ends, the last ones.
+MANY = 1_000
 
 
 class OpenCursors:
@@ -27,20 +28,21 @@ class OpenCursors:
         self._order = order
         self._thread_id = threading.get_ident()
         #: Cursors that were opened since the last look: mostly they are gone by then, and cost nothing more.
-        self._new: list[weakref.ref[Any]] = []
+        self._new: deque[weakref.ref[Any]] = deque(maxlen=MANY)
         self._open: set[weakref.ref[Any]] = set()
         self._is_closed = _CLOSED.get(wrapper.vendor)
+        self._make_cursor = type(wrapper).cursor
         vars(wrapper)["cursor"] = self._cursor
         vars(wrapper)["chunked_cursor"] = self._chunked_cursor
 
     def are_open(self) -> bool:
         """Whether any cursor can still be used."""
         if self._new:
-            new, self._new = self._new, []
-            for reference in new:
+            for reference in self._new:
                 cursor = reference()
                 if cursor is not None and self._is_closed is not None and not self._is_closed(cursor):
                     self._follow(cursor)
+            self._new.clear()
         if self._open and self._wrapper.connection is None:
             self.close()
         return bool(self._open)
@@ -55,12 +57,10 @@ class OpenCursors:
         self._open.clear()
 
     def _cursor(self) -> Any:
-        cursor: Any = type(self._wrapper).cursor(self._wrapper)
+        cursor: Any = self._make_cursor(self._wrapper)
         if self._is_closed is None:
             self._follow(cursor)
         else:
-            if len(self._new) >= MANY:
-                self._new = [reference for reference in self._new if reference() is not None]
             self._new.append(weakref.ref(cursor))
         return cursor
 

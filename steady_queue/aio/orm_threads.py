@@ -53,7 +53,7 @@ class OrmThreads(Executor):
         self._loop = asyncio.get_running_loop()
         self._next = 0
         #: Calls that wait because all threads are held by other tasks; in the order of their arrival.
-        self._waiting: list[Order] = []
+        self.waiting: list[Order] = []
         self._reported: set[OrmSession | None] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -111,7 +111,7 @@ class OrmThreads(Executor):
         """Close the connections and let the threads end, without waiting for calls that are stuck."""
         with self.lock:
             self.is_closed = True
-            waiting, self._waiting = self._waiting, []
+            waiting, self.waiting = self.waiting, []
         for order in waiting:
             fail(order, RuntimeError(STOPPED))
         for timer in (self._watch, self._idle_timer):
@@ -144,18 +144,14 @@ class OrmThreads(Executor):
         with self.lock:
             thread.holder = None
 
-    @property
-    def has_waiting(self) -> bool:
-        return bool(self._waiting)
-
     def hand_over(self, thread: OrmThread) -> None:
         """Give a free thread the calls of the task that waits longest. Not those of others: this one may hold it."""
         with self.lock:
-            session = self._waiting[0].session if self._waiting else None
+            session = self.waiting[0].session if self.waiting else None
             if session is None:
                 return
-            orders = [order for order in self._waiting if order.session is session]
-            self._waiting = [order for order in self._waiting if order.session is not session]
+            orders = [order for order in self.waiting if order.session is session]
+            self.waiting = [order for order in self.waiting if order.session is not session]
             _assign(session, thread)
         for order in orders:
             thread.put(order)
@@ -165,8 +161,8 @@ class OrmThreads(Executor):
             self._loop.call_soon_threadsafe(self._events.tell, event)
 
     def _wait(self, order: Order) -> None:
-        is_first = not self._waiting
-        self._waiting.append(order._replace(waits_since=order.waits_since or monotonic()))
+        is_first = not self.waiting
+        self.waiting.append(order._replace(waits_since=order.waits_since or monotonic()))
         if is_first:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._watch_waiting)
@@ -183,13 +179,13 @@ class OrmThreads(Executor):
         self._watch = None
         now, timeout_seconds = monotonic(), steady_queue.orm_thread_timeout.total_seconds()
         with self.lock:
-            self._waiting = [order for order in self._waiting if not order.future.cancelled()]
-            late = [order for order in self._waiting if _waits(order, now) >= timeout_seconds]
-            self._waiting = [order for order in self._waiting if _waits(order, now) < timeout_seconds]
-            self._reported &= {order.session for order in self._waiting}
-            waiting = [order for order in self._waiting if _waits(order, now) >= REPORT_SECONDS]
+            self.waiting = [order for order in self.waiting if not order.future.cancelled()]
+            late = [order for order in self.waiting if _waits(order, now) >= timeout_seconds]
+            self.waiting = [order for order in self.waiting if _waits(order, now) < timeout_seconds]
+            self._reported &= {order.session for order in self.waiting}
+            waiting = [order for order in self.waiting if _waits(order, now) >= REPORT_SECONDS]
             holders = sorted(thread.holder.name() for thread in self.threads if thread.holder is not None)
-            is_anything_left = bool(self._waiting)
+            is_anything_left = bool(self.waiting)
         for order in late:
             fail(order, OrmThreadTimeout(_timed_out(timeout_seconds, holders)))
         for order in waiting:

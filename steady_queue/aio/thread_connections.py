@@ -1,8 +1,8 @@
 """The database connections that tasks use in one thread: which a task must keep, and which must be replaced.
 
 A connection with an open transaction or an open cursor belongs to the task that opened it. One on which an error
-occurred is tested, and closed if it is dead, so that the next use connects again. Before each call, a poll of its
-socket shows, without a query, whether the server has closed it.
+occurred is tested, and closed if it is dead, so that the next use connects again. After a pause, a poll of its socket
+shows, without a query, whether the server has closed it.
 
 Django signals each connection that a thread opens, so this module keeps its own list: asking Django for all connections
 of the thread takes longer than a small task.
@@ -86,16 +86,14 @@ class ThreadConnections:
         for connection in self._connections:
             if connection.wrapper.errors_occurred or connection.has_max_age:
                 connection.close_if_broken_or_expired()
+            if connection.wrapper.health_check_enabled:
+                connection.renew_health_check()
 
     def replace_dead(self) -> None:
         """Close what the server has ended since the last call. Called while nothing is held."""
         for connection in self._connections:
-            if connection.wrapper.connection is not None:
-                connection.ensure_known()
-                if connection.poll is not None and connection.poll(0):
-                    connection.close_if_dead()
-                if connection.wrapper.health_check_enabled:
-                    connection.renew_health_check()
+            if connection.wrapper.connection is not None and connection.poll is not None and connection.poll(0):
+                connection.close_if_dead()
 
     def release(self) -> None:
         """Roll back open transactions and close open cursors: their task has ended."""
@@ -140,18 +138,14 @@ class _Connection:
         self._driver_is_in_transaction = _transaction_state_of(self.wrapper.connection)
         self._checked_at = monotonic()
 
-    def ensure_known(self) -> None:
-        """Look at a connection that Django has not announced, because another receiver of its signal failed."""
-        if self.wrapper.connection is not self._examined:
-            self.connected()
-
     def is_in_transaction(self) -> bool:
         wrapper = self.wrapper
         if wrapper.in_atomic_block:
             return True
         if wrapper.connection is None:
             return False
-        self.ensure_known()
+        if wrapper.connection is not self._examined:  # not announced: another receiver of Django's signal has failed
+            self.connected()
         state = self._driver_is_in_transaction
         if wrapper.autocommit:
             return state is not None and state()  # begun by hand

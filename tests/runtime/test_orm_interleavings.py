@@ -18,6 +18,7 @@ from django.db import DatabaseError, Error, InterfaceError, connections, transac
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from steady_queue.aio import orm_thread
 from steady_queue.aio.orm_threads import OrmThreads
 from steady_queue.aio.thread_connections import ThreadConnections
 from steady_queue.events import Events
@@ -69,7 +70,7 @@ class Player:
     @property
     def has_stopped(self) -> bool:
         """Whether nothing can happen before it is permitted its next step, or before another task goes on."""
-        is_waiting = any(order.session is self.session for order in self.play.pool._waiting)
+        is_waiting = any(order.session is self.session for order in self.play.pool.waiting)
         return self.is_at_rest or is_waiting or self.task.done()
 
     async def _run(self) -> None:
@@ -232,6 +233,12 @@ def _end_connection(alias: str, number: Any) -> None:
         pass
 
 
+@pytest.fixture
+def _polls_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps follow each other faster than a thread that is polled after a pause can notice."""
+    monkeypatch.setattr(orm_thread, "PAUSE_SECONDS", 0.0)
+
+
 chosen = settings(
     max_examples=EXAMPLES or FEW,
     derandomize=not EXAMPLES,
@@ -245,6 +252,7 @@ chosen = settings(
 
 @pytest.mark.only_on("postgres", "mariadb")
 @pytest.mark.usually_on("postgres", "mariadb")
+@pytest.mark.usefixtures("_polls_always")
 def test_in_any_order_of_steps_no_task_notices_what_others_do_to_their_connections(database: str) -> None:
     @chosen
     @given(threads=st.integers(1, 3), scripts=some_scripts([*STEPS, "end a connection"]), order=orders)
@@ -270,6 +278,7 @@ async def _play(alias: str, threads: int, scripts: list[list[str]], order: list[
 
 
 @pytest.mark.only_on("postgres")
+@pytest.mark.usefixtures("_polls_always")
 @pytest.mark.parametrize("mistake", ["is_held", "replace_dead", "replace_broken"])
 def test_a_thread_that_looked_after_its_connections_less_well_would_be_found_out(
     database: str, mistake: str, monkeypatch: pytest.MonkeyPatch

@@ -180,7 +180,7 @@ async def test_waiting_tasks_are_spread_over_the_threads_that_become_free(databa
         holders = [begin(pool, holds) for _ in range(4)]
         await until(lambda: holding == 4)
         waiting = [begin(pool, waits) for _ in range(40)]
-        await until(lambda: len(pool._waiting) == 40)
+        await until(lambda: len(pool.waiting) == 40)
         free.set()
         await asyncio.gather(*holders, *waiting)
     assert len(threads) == 4

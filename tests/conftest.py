@@ -31,7 +31,7 @@ USUALLY_ON = {
 }
 ALWAYS = {
     *("test_worker.py", "test_maintenance.py", "test_outage.py", "test_limits.py", "test_scheduler.py"),
-    "test_supervisor.py",
+    *("test_supervisor.py", "test_orm_threads.py", "test_orm_pool.py"),
 }
 _servers: dict[str, Postgres | MariaDB] = {}
 

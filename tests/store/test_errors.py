@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import re
 import threading
 import warnings
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -503,3 +504,32 @@ async def test_a_connection_that_is_given_up_while_it_opens_is_closed(database: 
 
 def _one(driver: AsyncDriver) -> Flow[Any]:
     return (yield driver.sql.say("SELECT 1", returns="."))
+
+
+@pytest.mark.only_on("sqlite")
+def test_a_call_that_outlasts_its_event_loop_does_not_end_its_thread(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, inside = threading.Event(), threading.Event()
+    failed: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    before = set(threading.enumerate())
+
+    def waits() -> Flow[None]:
+        inside.set()
+        gate.wait(30)
+        yield from ()
+
+    async def leave() -> None:
+        driver = open_async(database)
+        task = asyncio.create_task(driver.run(Operation("wait", waits, transaction=False)))
+        await asyncio.to_thread(inside.wait, 30)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(leave())
+    gate.set()
+    # The call was cancelled, so its connection is closed as soon as it ends.
+    wait_until(lambda: set(threading.enumerate()) <= before, "the connection's thread ends")
+    assert not failed

@@ -22,4 +22,4 @@ def open_connections(alias: str) -> int:
     vendor = connections[alias].vendor
     if vendor in _COUNT:
         return int(query(alias, _COUNT[vendor])[0][0])
-    return sum("_connection_worker_thread" in thread.name for thread in threading.enumerate())
+    return sum("steady-queue-sqlite" in thread.name for thread in threading.enumerate())

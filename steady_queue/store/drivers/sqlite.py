@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiosqlite
@@ -19,7 +21,7 @@ from steady_queue.store.statement import drive
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
-    from threading import Thread
+    from queue import SimpleQueue
 
     from steady_queue.store.statement import Operation, Row, Statement
 
@@ -120,8 +122,8 @@ def open_pool(parameters: Mapping[str, Any], *, size: int = 1) -> Pool[SQLiteLin
 
     async def connect() -> SQLiteLink:
         connection = aiosqlite.connect(path, **{**options, "isolation_level": None})
-        # A program that ends without closing its loop must not wait for this thread for ever.
-        connection._thread.daemon = True
+        # Daemon: a program that ends without closing its loop must not wait for this thread for ever.
+        connection._thread = Thread(target=_serve, args=(connection._tx,), name="steady-queue-sqlite", daemon=True)
         link = SQLiteLink(connection, sql)
         try:
             await link.open()
@@ -138,6 +140,30 @@ def open_pool(parameters: Mapping[str, Any], *, size: int = 1) -> Pool[SQLiteLin
         return link
 
     return Pool(sql, connect, size)
+
+
+def _serve(calls: SimpleQueue[tuple[asyncio.Future[Any] | None, Callable[[], Any]]]) -> None:
+    """Make the calls of a connection. aiosqlite's own loop ends with a traceback if an event loop was closed meanwhile.
+
+    A call that was cancelled may still run when its event loop is closed.
+    """
+    result: Any = None
+    while result is not aiosqlite.core._STOP_RUNNING_SENTINEL:
+        future, call = calls.get()
+        try:
+            result = call()
+        except BaseException as error:
+            result = None
+            _answer(future, aiosqlite.core.set_exception, error)
+        else:
+            _answer(future, aiosqlite.core.set_result, result)
+        del future, call  # what a call holds must not live until the next one
+
+
+def _answer(future: asyncio.Future[Any] | None, answer: Callable[..., None], value: Any) -> None:
+    if future is not None:
+        with suppress(RuntimeError):  # the event loop is closed: nobody waits for the answer
+            future.get_loop().call_soon_threadsafe(answer, future, value)
 
 
 async def _ended(thread: Thread) -> None:

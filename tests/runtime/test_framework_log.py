@@ -43,7 +43,7 @@ logger = logging.getLogger(FRAMEWORK)
 
 #: Counts what is made while tasks run: nothing is replaced, each part is called as before.
 COUNTING = """
-import json, logging
+import json, logging, threading
 from collections import Counter
 from django.conf import settings
 from django.dispatch import Signal
@@ -55,10 +55,12 @@ from tests.runtime.tasks import tells_context, tells_context_in_thread
 from tests.support.running import Heard, until, worker
 
 made = Counter()
+counter = threading.Lock()
 
 def counting(what, function, counts=lambda *args: True):
     def call(*args, **kwargs):
-        made[what] += counts(*args)
+        with counter:  # a task in a thread and one in the loop may count at the same moment
+            made[what] += counts(*args)
         return function(*args, **kwargs)
     return call
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 INSTALLED_BAR = 0.9
 INSTALLED, QUIET, DEBUG = "as installed", f"{FRAMEWORK} at WARNING", "with DEBUG"
-#: How the process that works is told to differ from a project as installed.
+#: How the settings of the worker process differ from those of a new project.
 ORDERS = {INSTALLED: {}, QUIET: {"is_quiet": True}, DEBUG: {"is_debugging": True}}
 
 

@@ -68,7 +68,7 @@ class Draining:
         try:
             left = await self._driver.run(unserved(self._driver.sql, self._patterns))
         except StoreError:
-            return  # it is told again by whoever works next
+            return  # the next process with this queue emits it again
         for queue, lane in left:
             self._events.tell(events.UnknownLane(queue_name=queue, lane=lane))
 

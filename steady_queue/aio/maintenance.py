@@ -51,7 +51,7 @@ INTERVAL = 5.0
 DEADLINE = 10.0
 #: Turns between two looks for queues that nobody serves.
 LOOK_AROUND = 12
-#: What there is to do as far as anybody knows, if nobody could look.
+#: The work of a turn whose look has failed: every step is tried.
 ANYTHING = store.Work(*[True] * len(store.Work._fields))
 
 

@@ -167,17 +167,19 @@ async def test_a_claim_that_cannot_be_read_is_set_aside(database: str) -> None:
     assert heard.of(MaintenanceStepFailed) == []
 
 
+def _claimed(alias: str, jobs: list[NewJob]) -> tuple[UUID, list[UUID]]:
+    """A process, and its claims of these jobs."""
+    store = SyncStore(alias)
+    process_id = store.worker()
+    store.enqueue(*jobs)
+    return process_id, [claim.claim_id for claim in store.claim(process_id, len(jobs), lane=Lane.THREAD)]
+
+
 async def test_the_claims_of_an_ended_process_are_given_back_or_fail_but_for_the_bad_one(database: str) -> None:
     """What a supervisor does with those of its children, and a process that stops with its own."""
     jobs = [job(lane=Lane.THREAD) for _ in range(5)]
 
-    def claimed() -> tuple[UUID, list[UUID]]:
-        store = SyncStore(database)
-        process_id = store.worker()
-        store.enqueue(*jobs)
-        return process_id, [claim.claim_id for claim in store.claim(process_id, 5, lane=Lane.THREAD)]
-
-    process_id, claims = await aside(claimed)
+    process_id, claims = await aside(_claimed, database, jobs)
     heard = Heard()
     driver = open_async(database, size=1)
     splitter = ClaimSplitter(run=driver.run, sql=driver.sql, events=heard)
@@ -195,13 +197,7 @@ async def test_the_claims_of_an_ended_process_are_given_back_or_fail_but_for_the
 async def test_what_else_a_process_had_is_ended_although_one_claim_cannot_even_be_set_aside(database: str) -> None:
     jobs = [job(lane=Lane.THREAD) for _ in range(5)]
 
-    def claimed() -> tuple[UUID, list[UUID]]:
-        store = SyncStore(database)
-        process_id = store.worker()
-        store.enqueue(*jobs)
-        return process_id, [claim.claim_id for claim in store.claim(process_id, 5, lane=Lane.THREAD)]
-
-    process_id, claims = await aside(claimed)
+    process_id, claims = await aside(_claimed, database, jobs)
     driver = open_async(database, size=1)
     splitter = ClaimSplitter(run=driver.run, sql=driver.sql, events=Heard())
     async with refusing(database, "DELETE", "claimedexecution", jobs[2].id):

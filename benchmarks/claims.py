@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from benchmarks.figures import Figures
-    from steady_queue.aio.queues import QueuePlan
+    from steady_queue.aio.worker.queues import QueuePlan
     from steady_queue.store.drivers.pool import AsyncDriver
 
 #: How many rows of each kind: ready, finished, scheduled for another day.
@@ -79,16 +79,16 @@ class Side:
         self.taken: list[float] = []
 
     async def register(self) -> None:
-        from steady_queue.store.process import NewProcess, register
+        from steady_queue.store.operations.processes import NewProcess, register
 
         process = NewProcess(id=self.process_id, kind="worker", name="claims", pid=1, hostname="here")
         await self.driver.run(register(self.driver.sql, process))
 
     async def turn(self) -> None:
-        from steady_queue.store.claim import Wanted, claim, claim_from_all
         from steady_queue.store.job import Lane
+        from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
+        from steady_queue.store.operations.settle import settle
         from steady_queue.store.outcome import Released
-        from steady_queue.store.settle import settle
 
         began = time.perf_counter()
         lane, sql = Lane.ASYNC, self.driver.sql
@@ -117,9 +117,9 @@ def _compare(figures: Figures, what: str, large: str, small: str, claims: int) -
 
 
 async def _turns(aliases: Sequence[str], claims: int) -> list[list[float]]:
-    from steady_queue.aio.clock import SystemClock
-    from steady_queue.aio.queues import QueuePlan
-    from steady_queue.databases import open_async
+    from steady_queue.aio.timing import SystemClock
+    from steady_queue.aio.worker.queues import QueuePlan
+    from steady_queue.db.aliases import open_async
 
     sides = []
     for alias in aliases:

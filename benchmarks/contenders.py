@@ -20,7 +20,7 @@ from tests.support.tables import EXECUTIONS, query
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steady_queue.definition import SteadyQueueTask
+    from steady_queue.jobs.task import SteadyQueueTask
     from tests.servers import Postgres
 
 #: What ours runs at once when nothing else is measured than the rate.

@@ -12,11 +12,11 @@ from benchmarks.rounds import turns
 from benchmarks.servers import version
 from benchmarks.tasks import anothing, nothing
 from benchmarks.throughput import THREADS, record
-from steady_queue.compat import FRAMEWORK
+from steady_queue.jobs.compat import FRAMEWORK
 
 if TYPE_CHECKING:
     from benchmarks.scene import Scene
-    from steady_queue.definition import SteadyQueueTask
+    from steady_queue.jobs.task import SteadyQueueTask
 
 INSTALLED_BAR = 0.9
 INSTALLED, QUIET, DEBUG = "as installed", f"{FRAMEWORK} at WARNING", "with DEBUG"

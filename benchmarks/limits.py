@@ -87,7 +87,7 @@ def releases(alias: str, figures: Figures, *, many: int) -> None:
 def _releases(alias: str, blocked: int) -> list[float]:
     """Seconds of each release."""
     from steady_queue import enqueue_all
-    from steady_queue.databases import open_async
+    from steady_queue.db.aliases import open_async
     from tests.shop.tasks import charge
 
     _empty(alias)
@@ -105,11 +105,11 @@ def _releases(alias: str, blocked: int) -> list[float]:
 
 
 async def _settled(driver: AsyncDriver) -> list[float]:
-    from steady_queue.store.claim import Wanted, claim_from_all
     from steady_queue.store.job import Lane
+    from steady_queue.store.operations.claim import Wanted, claim_from_all
+    from steady_queue.store.operations.processes import NewProcess, register
+    from steady_queue.store.operations.settle import settle
     from steady_queue.store.outcome import Finished
-    from steady_queue.store.process import NewProcess, register
-    from steady_queue.store.settle import settle
 
     process = NewProcess(id=uuid4(), kind="worker", name="worker", pid=1, hostname="here")
     await driver.run(register(driver.sql, process))

@@ -70,16 +70,16 @@ _committed: int | None = None
 
 
 def _note_commits() -> None:
-    from steady_queue import wake
+    from steady_queue.db import notify
 
-    tell_others = wake.atell
+    tell_others = notify.atell
 
     async def atell(alias: str, driver: AsyncDriver, *, told: bool = False) -> None:
         global _committed
         _committed = time.monotonic_ns()
         await tell_others(alias, driver, told=told)
 
-    wake.atell = atell
+    notify.atell = atell
 
 
 async def together(given: dict[str, Any]) -> None:
@@ -107,14 +107,14 @@ def main() -> None:
     settings.DEBUG = given.get("is_debugging", False)
     django.setup()
     import steady_queue
-    from steady_queue import wake
-    from steady_queue.compat import FRAMEWORK
+    from steady_queue.db import notify
+    from steady_queue.jobs.compat import FRAMEWORK
 
     if given.get("is_quiet"):
         logging.getLogger(FRAMEWORK).setLevel(logging.WARNING)
 
     steady_queue.database = given["alias"]
-    wake.is_notifying = given.get("notify", True)
+    notify.is_notifying = given.get("notify", True)
     if given["role"] == "feed":
         _note_commits()
         run(feed(store, given["numbers"], given["every"]))

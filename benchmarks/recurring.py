@@ -44,7 +44,7 @@ class Seen(NamedTuple):
 
 def measure(alias: str, figures: Figures, *, quick: bool = False) -> None:
     """Measure on the database of this alias, which has the schema; what was stored for it is deleted afterwards."""
-    from steady_queue.aio import loop
+    from steady_queue.aio.command import loop
 
     count = QUICK_ENTRIES if quick else ENTRIES
     try:

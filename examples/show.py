@@ -18,9 +18,9 @@ from report import print_summary, print_table, print_verdict
 from witness import Connections, Witness
 
 from steady_queue.aio import running
-from steady_queue.compat import FRAMEWORK
-from steady_queue.databases import django_driver, queue_alias
-from steady_queue.store.result import find_jobs
+from steady_queue.db.aliases import django_driver, queue_alias
+from steady_queue.jobs.compat import FRAMEWORK
+from steady_queue.store.operations.results import find_jobs
 
 if TYPE_CHECKING:
     from steady_queue.store.job import JobRecord

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.backends.signals import connection_created
 
-from steady_queue.compat import task_finished, task_started
+from steady_queue.jobs.compat import task_finished, task_started
 
 if TYPE_CHECKING:
-    from steady_queue.compat import TaskResult
+    from steady_queue.jobs.compat import TaskResult
 
 
 class Witness:

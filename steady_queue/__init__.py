@@ -16,9 +16,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from steady_queue.bulk import aenqueue_all, enqueue_all
-    from steady_queue.definition import SteadyQueueTask, task
-    from steady_queue.dynamic import (
+    from steady_queue.jobs.bulk import aenqueue_all, enqueue_all
+    from steady_queue.jobs.task import SteadyQueueTask, task
+    from steady_queue.recurring.entries import (
         adisable_recurring_task,
         aenable_recurring_task,
         aschedule_recurring_task,
@@ -74,18 +74,18 @@ except OSError:
     STARTED_IN = ""
 
 _HOMES = {
-    "task": "steady_queue.definition",
-    "SteadyQueueTask": "steady_queue.definition",
-    "enqueue_all": "steady_queue.bulk",
-    "aenqueue_all": "steady_queue.bulk",
-    "schedule_recurring_task": "steady_queue.dynamic",
-    "aschedule_recurring_task": "steady_queue.dynamic",
-    "unschedule_recurring_task": "steady_queue.dynamic",
-    "aunschedule_recurring_task": "steady_queue.dynamic",
-    "enable_recurring_task": "steady_queue.dynamic",
-    "aenable_recurring_task": "steady_queue.dynamic",
-    "disable_recurring_task": "steady_queue.dynamic",
-    "adisable_recurring_task": "steady_queue.dynamic",
+    "task": "steady_queue.jobs.task",
+    "SteadyQueueTask": "steady_queue.jobs.task",
+    "enqueue_all": "steady_queue.jobs.bulk",
+    "aenqueue_all": "steady_queue.jobs.bulk",
+    "schedule_recurring_task": "steady_queue.recurring.entries",
+    "aschedule_recurring_task": "steady_queue.recurring.entries",
+    "unschedule_recurring_task": "steady_queue.recurring.entries",
+    "aunschedule_recurring_task": "steady_queue.recurring.entries",
+    "enable_recurring_task": "steady_queue.recurring.entries",
+    "aenable_recurring_task": "steady_queue.recurring.entries",
+    "disable_recurring_task": "steady_queue.recurring.entries",
+    "adisable_recurring_task": "steady_queue.recurring.entries",
 }
 
 

@@ -17,7 +17,7 @@ class SteadyQueueConfig(AppConfig):
 
     def ready(self) -> None:
         # Registers the framework's own system checks, which ask each backend for its own.
-        import_module("steady_queue.compat")
+        import_module("steady_queue.jobs.compat")
         register(_check_project)
         register(_check_schema, Tags.database)
 
@@ -26,12 +26,12 @@ class SteadyQueueConfig(AppConfig):
 
 
 def _check_project(**kwargs: Any) -> list[CheckMessage]:
-    from steady_queue.inspection import check_project
+    from steady_queue.checks.project import check_project
 
     return check_project(**kwargs)
 
 
 def _check_schema(**kwargs: Any) -> list[CheckMessage]:
-    from steady_queue.inspection import check_schema
+    from steady_queue.checks.project import check_schema
 
     return check_schema(**kwargs)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from anyio import CancelScope, create_task_group, move_on_after
 
 from steady_queue.aio.embedding import prepared
-from steady_queue.aio.lifecycle import alone
-from steady_queue.aio.watchdog import EXIT_UNTRUSTED
+from steady_queue.aio.process.lifecycle import alone
+from steady_queue.aio.process.watchdog import EXIT_UNTRUSTED
 from steady_queue.errors import ConfigurationError, SteadyQueueError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from steady_queue.aio.process import Process
+    from steady_queue.aio.process.process import Process
     from steady_queue.configuration import Options
 
     Message: TypeAlias = dict[str, Any]

@@ -8,21 +8,24 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.utils import timezone
 
-from steady_queue import arguments, checks, enqueue, native, results
-from steady_queue.compat import DEFAULT_TASK_QUEUE_NAME, BaseTaskBackend, InvalidTask, TaskResultDoesNotExist
-from steady_queue.databases import django_driver, queue_alias
-from steady_queue.definition import SteadyQueueTask, TaskCall
+from steady_queue import arguments
+from steady_queue.checks import installation
+from steady_queue.db import loop_connections
+from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.errors import ConfigurationError
-from steady_queue.results import Results
-from steady_queue.store.limits import NAME_LENGTH, no_queue, unstorable
-from steady_queue.store.result import find_jobs
+from steady_queue.jobs import enqueue, results
+from steady_queue.jobs.compat import DEFAULT_TASK_QUEUE_NAME, BaseTaskBackend, InvalidTask, TaskResultDoesNotExist
+from steady_queue.jobs.results import Results
+from steady_queue.jobs.task import SteadyQueueTask, TaskCall
+from steady_queue.store.names import NAME_LENGTH, no_queue, unstorable
+from steady_queue.store.operations.results import find_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from django.core.checks import CheckMessage
 
-    from steady_queue.compat import Task, TaskResult
+    from steady_queue.jobs.compat import Task, TaskResult
     from steady_queue.store.job import JobRecord
 
 P = ParamSpec("P")
@@ -106,10 +109,10 @@ class SteadyQueueBackend(BaseTaskBackend):
     async def aenqueue_calls(self, calls: Sequence[TaskCall]) -> Results:
         """The same from async code."""
         alias = queue_alias()
-        if native.prefers_django(alias, self.async_connection):
+        if loop_connections.prefers_django(alias, self.async_connection):
             return await sync_to_async(self.enqueue_calls, thread_sensitive=True)(calls)
         made = Results(calls, self._new_jobs(calls))
-        await enqueue.astore(alias, await native.driver(alias), type(self), made)
+        await enqueue.astore(alias, await loop_connections.driver(alias), type(self), made)
         return made
 
     def _new_jobs(self, calls: Sequence[TaskCall]) -> list[Any]:
@@ -127,9 +130,9 @@ class SteadyQueueBackend(BaseTaskBackend):
     async def aget_result(self, result_id: str) -> TaskResult[Any]:
         job_id = results.parse_id(result_id)
         alias = queue_alias()
-        if native.prefers_django(alias, self.async_connection):
+        if loop_connections.prefers_django(alias, self.async_connection):
             return await sync_to_async(self.get_result, thread_sensitive=True)(result_id)
-        driver = await native.driver(alias)
+        driver = await loop_connections.driver(alias)
         return self._result(result_id, await driver.run(find_jobs(driver.sql, [job_id])))
 
     def _result(self, result_id: str, found: list[JobRecord]) -> TaskResult[Any]:
@@ -138,7 +141,7 @@ class SteadyQueueBackend(BaseTaskBackend):
         return results.of_record(found[0])
 
     def check(self, **kwargs: Any) -> Iterable[CheckMessage]:
-        return checks.check_backend(self)
+        return installation.check_backend(self)
 
 
 def _all_on_commit(calls: Sequence[TaskCall]) -> bool:

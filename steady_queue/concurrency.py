@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 import steady_queue
 from steady_queue.errors import ConcurrencyKeyError, ConfigurationError
 from steady_queue.store.job import OnConflict
-from steady_queue.store.limits import KEY_LENGTH, LONGEST, unstorable
+from steady_queue.store.names import KEY_LENGTH, LONGEST, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from steady_queue.definition import SteadyQueueTask
+    from steady_queue.jobs.task import SteadyQueueTask
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,8 +85,8 @@ def limits_concurrency(
     limit = Limit(key, to, duration, group, OnConflict[on_conflict.upper()], on_overrun == "release")
 
     def limited(task: SteadyQueueTask[P, T]) -> SteadyQueueTask[P, T]:
-        from steady_queue.compat import Task
-        from steady_queue.definition import SteadyQueueTask
+        from steady_queue.jobs.compat import Task
+        from steady_queue.jobs.task import SteadyQueueTask
 
         if not isinstance(task, Task):
             raise ConfigurationError(f"limits_concurrency goes above @task(); it was given {type(task).__name__}")

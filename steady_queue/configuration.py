@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import steady_queue
 from steady_queue.errors import ConfigurationError
-from steady_queue.store.limits import LONGEST, NAME_LENGTH, unstorable
+from steady_queue.store.names import LONGEST, NAME_LENGTH, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,12 +10,12 @@ from django.utils import timezone
 from django.utils.timesince import timesince
 
 from steady_queue import actions
-from steady_queue.descriptions import a_queue
-from steady_queue.errands import arun, run
-from steady_queue.store import queues
+from steady_queue.actions.filters import a_queue
+from steady_queue.db.transactions import arun, run
+from steady_queue.store.operations import queues
 
 if TYPE_CHECKING:
-    from steady_queue.errands import Desk, Errand, Steps
+    from steady_queue.db.transactions import Desk, Errand, Steps
 
 
 @dataclass(frozen=True, slots=True, order=True)

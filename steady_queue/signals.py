@@ -20,7 +20,7 @@ from django.dispatch import Signal
 
 from steady_queue.events import QueuePaused, QueueResumed, RuntimeFault, tell
 from steady_queue.events.names import name_of
-from steady_queue.tracebacks import traceback_of
+from steady_queue.events.tracebacks import traceback_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

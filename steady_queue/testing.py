@@ -21,35 +21,36 @@ from django.db import DatabaseError, connections
 from django.utils import timezone, translation
 
 import steady_queue
-from steady_queue import arguments, results
-from steady_queue.aio.executor import Executor
+from steady_queue import arguments
 from steady_queue.aio.identity import hostname
-from steady_queue.aio.queues import expand
 from steady_queue.aio.reports import report_of
+from steady_queue.aio.worker.executor import Executor
+from steady_queue.aio.worker.queues import expand
 from steady_queue.backend import SteadyQueueBackend
-from steady_queue.compat import task_backends, task_finished
-from steady_queue.databases import django_driver, queue_alias
-from steady_queue.enqueue import defers_to
+from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.errors import ConfigurationError, DeserializationError
+from steady_queue.jobs import results
+from steady_queue.jobs.compat import task_backends, task_finished
+from steady_queue.jobs.enqueue import defers_to
+from steady_queue.jobs.registry import limits_in_force, registry
 from steady_queue.models import BlockedExecution, Job, Pause, ReadyExecution, ScheduledExecution
-from steady_queue.registry import limits_in_force, registry
-from steady_queue.store.burial import BATCH, own_claims, release
-from steady_queue.store.claim import Wanted, claim
-from steady_queue.store.dispatch import dispatch
-from steady_queue.store.enqueue import admit
 from steady_queue.store.job import Lane, NewJob
+from steady_queue.store.operations.claim import Wanted, claim
+from steady_queue.store.operations.dispatch import dispatch
+from steady_queue.store.operations.enqueue import admit
+from steady_queue.store.operations.processes import NewProcess, deregister, register
+from steady_queue.store.operations.prune import BATCH, own_claims, release
+from steady_queue.store.operations.queues import queue_names
+from steady_queue.store.operations.results import find_jobs
+from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Failed, Finished
-from steady_queue.store.process import NewProcess, deregister, register
-from steady_queue.store.queues import queue_names
-from steady_queue.store.result import find_jobs
-from steady_queue.store.settle import settle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-    from steady_queue.compat import Task, TaskResult
+    from steady_queue.jobs.compat import Task, TaskResult
     from steady_queue.store.job import Claim, JobRecord
 
     AnyTask = Task[..., Any]

@@ -36,11 +36,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from steady_queue.aio.embedding import running
-    from steady_queue.aio.process import Process
+    from steady_queue.aio.process.process import Process
 
 __all__ = ["Process", "running"]
 
-_HOMES = {"Process": "steady_queue.aio.process", "running": "steady_queue.aio.embedding"}
+_HOMES = {"Process": "steady_queue.aio.process.process", "running": "steady_queue.aio.embedding"}
 
 
 def __getattr__(name: str) -> object:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from steady_queue.aio.clock import Clock
+    from steady_queue.aio.timing import Clock
 
 #: After so much computing others may go on, in seconds.
 SLICE = 0.005

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from steady_queue import events
 from steady_queue.errors import StoreDataError
-from steady_queue.registry import limits_in_force
-from steady_queue.store.dispatch import dispatch, next_due
+from steady_queue.jobs.registry import limits_in_force
+from steady_queue.store.operations.dispatch import dispatch, next_due
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from steady_queue.aio.bell import Bell
-    from steady_queue.aio.clock import Clock
     from steady_queue.aio.outage import Outage
+    from steady_queue.aio.timing import Clock
     from steady_queue.events import Events
-    from steady_queue.store.dispatch import Dispatched
     from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.operations.dispatch import Dispatched
 
 #: How long to wait for a job that is due while somebody else holds it, in seconds.
 HELD = 0.1

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from anyio import CancelScope, create_task_group
 from django.utils.module_loading import autodiscover_modules
 
-from steady_queue.aio.process import Process
+from steady_queue.aio.process.process import Process
 from steady_queue.configuration import configured, problems
 from steady_queue.errors import ConfigurationError
-from steady_queue.recurring_task import wanted
+from steady_queue.recurring.definitions import wanted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

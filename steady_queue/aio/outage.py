@@ -11,7 +11,7 @@ from steady_queue.aio.reports import report_of
 from steady_queue.errors import StoreBug, StoreError
 
 if TYPE_CHECKING:
-    from steady_queue.aio.clock import Clock
+    from steady_queue.aio.timing import Clock
     from steady_queue.events import Events
 
 #: Pauses between tries grow from the first to the second, in seconds.

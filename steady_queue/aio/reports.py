@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from steady_queue.events.tracebacks import MESSAGE_LENGTH, cut, message_of, traceback_of
 from steady_queue.store.outcome import ErrorReport
-from steady_queue.tracebacks import MESSAGE_LENGTH, cut, message_of, traceback_of
 
 
 def report_of(error: BaseException) -> ErrorReport:

@@ -8,7 +8,23 @@ def count(event): ...
 
 from __future__ import annotations
 
-from steady_queue.events.event import POLLING, Event, Fault
+from steady_queue.events.base import POLLING, Event, Fault
+from steady_queue.events.faults import (
+    ClaimsTaken,
+    DatabaseBack,
+    DatabaseLost,
+    JobSetAside,
+    ListenerLost,
+    LoopBlocked,
+    MaintenanceStepFailed,
+    MaintenanceStepRecovered,
+    OrmCallsWaiting,
+    OutcomesUnwritten,
+    RuntimeFault,
+    SlotsRepaired,
+    TransactionRolledBack,
+    TrustLost,
+)
 from steady_queue.events.jobs import (
     ClaimsReconciled,
     JobFailed,
@@ -64,23 +80,7 @@ from steady_queue.events.processes import (
     SupervisorStopped,
     UnhandledSignal,
 )
-from steady_queue.events.telling import Events, Subscription, log, subscribe, tell, unsubscribe
-from steady_queue.events.trouble import (
-    ClaimsTaken,
-    DatabaseBack,
-    DatabaseLost,
-    JobSetAside,
-    ListenerLost,
-    LoopBlocked,
-    MaintenanceStepFailed,
-    MaintenanceStepRecovered,
-    OrmCallsWaiting,
-    OutcomesUnwritten,
-    RuntimeFault,
-    SlotsRepaired,
-    TransactionRolledBack,
-    TrustLost,
-)
+from steady_queue.events.subscriptions import Events, Subscription, log, subscribe, tell, unsubscribe
 
 __all__ = [
     "POLLING",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, ClassVar
 
-from steady_queue.events.event import Event, Fault
+from steady_queue.events.base import Event, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

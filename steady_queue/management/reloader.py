@@ -20,7 +20,7 @@ from django.utils.autoreload import StatReloader
 from django.utils.module_loading import autodiscover_modules
 
 import steady_queue
-from steady_queue.aio.child import command_line
+from steady_queue.aio.supervisor.child import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping

@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from steady_queue.store.charset import unfit_text
+from steady_queue.store.operations.charset import unfit_text
 from steady_queue.store.drivers.django import DjangoDriver
 
 

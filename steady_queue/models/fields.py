@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 
-from steady_queue.store import charset
-from steady_queue.store.limits import KEY_LENGTH, NAME_LENGTH
+from steady_queue.store.names import KEY_LENGTH, NAME_LENGTH
+from steady_queue.store.operations import charset
 
 __all__ = ["KEY_LENGTH", "NAME_LENGTH", "NameField"]
 

@@ -37,7 +37,7 @@ class JobManager(models.Manager["Job"]):
 
         `class_name` is a task or its path.
         """
-        from steady_queue.cleanup import clear_finished, old
+        from steady_queue.actions.cleanup import clear_finished, old
 
         before = steady_queue.clear_finished_jobs_after if finished_before is None else finished_before
         if before is None:

@@ -13,12 +13,12 @@ from django.core.management.base import CommandError
 from django.db import connections
 
 import steady_queue
-from steady_queue import cleanup
+from steady_queue.actions import cleanup
+from steady_queue.actions.spans import before
 from steady_queue.errors import ConfigurationError
 from steady_queue.models import FailedExecution, Job
-from steady_queue.spans import before
-from steady_queue.store import cleanup as store_cleanup
-from steady_queue.store import maintenance
+from steady_queue.store.operations import cleanup as store_cleanup
+from steady_queue.store.operations import maintenance
 from steady_queue.store.outcome import Finished
 from tests.actions.conftest import broken
 from tests.shop import tasks
@@ -99,7 +99,7 @@ def test_only_a_queue_or_a_task_is_cleared(store: SyncStore) -> None:
 def test_the_manager_clears_in_batches(store: SyncStore, monkeypatch: pytest.MonkeyPatch) -> None:
     everything(store)
     slept: list[float] = []
-    monkeypatch.setattr("steady_queue.errands.time.sleep", slept.append)
+    monkeypatch.setattr("steady_queue.db.transactions.time.sleep", slept.append)
     moment = store.now() - 9 * DAY
     assert Job.objects.clear_finished_in_batches(finished_before=moment, class_name="no.such.task") == 0
     assert Job.objects.clear_finished_in_batches(2, moment, sleep_between_batches=0.5) == 5
@@ -178,7 +178,7 @@ def test_on_a_terminal_a_bar_grows(store: SyncStore, monkeypatch: pytest.MonkeyP
     everything(store)
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr("steady_queue.management.bar.PACE", 0)
+    monkeypatch.setattr("steady_queue.management.progress_bar.PACE", 0)
     clear("--finished-before", "2d", "--batch", "5")
     assert f"finished [{'#' * 15}{'.' * 15}] 5 of 10" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")

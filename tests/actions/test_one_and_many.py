@@ -9,10 +9,11 @@ import pytest
 from django.db import transaction
 from django.db.transaction import TransactionManagementError
 
-from steady_queue import actions, wake
-from steady_queue.compat import TaskResultDoesNotExist
+from steady_queue import actions
+from steady_queue.db import notify
 from steady_queue.errors import JobIsRunning
-from steady_queue.store.hurry import BY_HAND
+from steady_queue.jobs.compat import TaskResultDoesNotExist
+from steady_queue.store.operations.hurry import BY_HAND
 from steady_queue.store.outcome import Finished
 from tests.actions.conftest import broken
 from tests.shop import tasks
@@ -150,7 +151,7 @@ def test_workers_are_woken_when_something_became_ready_and_only_then(store: Sync
     store.enqueue(holder, blocked, soon, plain)
     rung: list[str] = []
     now = ""
-    end = wake.listen_locally(store.alias, lambda: rung.append(now))
+    end = notify.listen_locally(store.alias, lambda: rung.append(now))
     try:
         for now, name in (
             ("retry", bad),

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import transaction
 
-from steady_queue import actions, cleanup
-from steady_queue.compat import TaskResultDoesNotExist
+from steady_queue import actions
+from steady_queue.actions import cleanup
 from steady_queue.errors import JobIsRunning
-from steady_queue.store import revision, sweep
-from steady_queue.store.cleanup import Old, Place, failed_cleared
+from steady_queue.jobs.compat import TaskResultDoesNotExist
+from steady_queue.store.operations import actions as revision
+from steady_queue.store.operations import bulk_actions
+from steady_queue.store.operations.cleanup import Old, Place, failed_cleared
 from steady_queue.store.outcome import ErrorReport, Failed, Finished
 from steady_queue.store.statement import Operation
 from tests.actions.conftest import broken
@@ -266,7 +268,9 @@ def test_a_failure_of_this_moment_is_not_cleared_as_an_old_one(store: SyncStore,
 def test_a_task_that_meanwhile_failed_in_another_way_is_not_retried(store: SyncStore, other: Session) -> None:
     one = job()
     broken(store, one)
-    some = sweep.retry_some(store.sql, sweep.Which(exception_class="builtins.ValueError"), sweep.Place())
+    some = bulk_actions.retry_some(
+        store.sql, bulk_actions.Which(exception_class="builtins.ValueError"), bulk_actions.Place()
+    )
     flow = interrupted(some.flow(), "FOR UPDATE", lambda: other.do(lambda theirs: fails_again(theirs, one)))
     assert store.run(replace(some, flow=lambda: flow)).revised.ids == []
     assert store.status(one) == ["failed"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from steady_queue import actions
-from steady_queue.store import sweep
+from steady_queue.store.operations import bulk_actions
 from steady_queue.store.outcome import ErrorReport, Failed
 from tests.actions.conftest import broken
 from tests.shop import tasks
@@ -30,7 +30,7 @@ def failed_with(store: SyncStore, error: str, *jobs: NewJob) -> None:
 @pytest.fixture(params=[500, 3])
 def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """The rows in one transaction: all at once, and a few."""
-    for function in (sweep.retry_some, sweep.discard_some):
+    for function in (bulk_actions.retry_some, bulk_actions.discard_some):
         monkeypatch.setitem(function.__kwdefaults__, "size", request.param)  # type: ignore[arg-type]
     return int(request.param)
 
@@ -80,22 +80,22 @@ def test_a_retry_begun_again_goes_on_with_the_rest(
 ) -> None:
     jobs = [job() for _ in range(10)]
     broken(store, *jobs)
-    places: list[sweep.Place] = []
-    original = sweep.retry_some
+    places: list[bulk_actions.Place] = []
+    original = bulk_actions.retry_some
 
-    def interrupted(sql: Any, which: Any, place: sweep.Place, **options: Any) -> Any:
+    def interrupted(sql: Any, which: Any, place: bulk_actions.Place, **options: Any) -> Any:
         places.append(place)
         if len(places) == 3:
             raise KeyboardInterrupt
         return original(sql, which, place, **options)
 
     if window < 10:
-        monkeypatch.setattr(sweep, "retry_some", interrupted)
+        monkeypatch.setattr(bulk_actions, "retry_some", interrupted)
         with pytest.raises(KeyboardInterrupt):
             actions.retry_where()
         assert counts(store.alias) == {"ready": 6, "failed": 4}
     left = counts(store.alias)["failed"]
-    places[:] = [sweep.Place()] * 9
+    places[:] = [bulk_actions.Place()] * 9
     assert actions.retry_where() == left
     assert counts(store.alias) == {"ready": 10}
 

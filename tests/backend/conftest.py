@@ -10,7 +10,7 @@ from tests.support.aliases import queue_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steady_queue.compat import Task, TaskResult
+    from steady_queue.jobs.compat import Task, TaskResult
 
 
 class Put(Protocol):

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 
 from steady_queue import aenqueue_all, enqueue_all
 from steady_queue.arguments import MAX_BYTES, DeserializationError, loads
-from steady_queue.definition import TaskCall
+from steady_queue.arguments.encoding import MAX_DEPTH
 from steady_queue.errors import ArgumentError
-from steady_queue.markers import MAX_DEPTH
+from steady_queue.jobs.task import TaskCall
 from tests.backend.conftest import put_async, put_sync
 from tests.shop import tasks
 from tests.shop.models import Customer
@@ -24,7 +24,7 @@ from tests.support.arguments import same, stored_arguments
 from tests.support.tables import count, row
 
 if TYPE_CHECKING:
-    from steady_queue.compat import TaskResult
+    from steady_queue.jobs.compat import TaskResult
     from tests.backend.conftest import Put
     from tests.support.arguments import Arguments
 

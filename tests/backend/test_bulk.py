@@ -12,9 +12,10 @@ import pytest
 from django.db import connections, transaction
 from django.test import override_settings
 
-from steady_queue import aenqueue_all, enqueue_all, results
-from steady_queue.compat import FRAMEWORK, InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_enqueued
+from steady_queue import aenqueue_all, enqueue_all
 from steady_queue.errors import ArgumentError, ConcurrencyKeyError, ConfigurationError
+from steady_queue.jobs import results
+from steady_queue.jobs.compat import FRAMEWORK, InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_enqueued
 from tests.backend.worker import Worker
 from tests.shop import framework_tasks, tasks
 from tests.support.tables import count, counts, query
@@ -22,7 +23,7 @@ from tests.support.tables import count, counts, query
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from steady_queue.results import Results
+    from steady_queue.jobs.results import Results
 
 pytestmark = pytest.mark.contract
 

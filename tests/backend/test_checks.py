@@ -9,8 +9,8 @@ from django.conf import settings
 from django.core.checks import Error, Warning, run_checks
 from django.test import override_settings
 
-from steady_queue.compat import FRAMEWORK, NATIVE, task_backends
-from steady_queue.inspection import check_project
+from steady_queue.checks.project import check_project
+from steady_queue.jobs.compat import FRAMEWORK, NATIVE, task_backends
 from tests.servers.machine import free_port
 from tests.support.aliases import extra_database, pointed_at, twin_settings
 

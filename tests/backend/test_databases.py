@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 from django.db import connections
 
-from steady_queue.databases import open_async, parameters
+from steady_queue.db.aliases import open_async, parameters
 from steady_queue.errors import ConfigurationError, EnqueueError
 from tests.shop import tasks
 from tests.support.aliases import extra_database, pointed_at, twin_settings

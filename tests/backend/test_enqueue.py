@@ -13,14 +13,14 @@ import pytest
 from django.test import override_settings
 from django.utils import timezone, translation
 
-from steady_queue.compat import InvalidTask, TaskResultStatus, task_backends
+from steady_queue.jobs.compat import InvalidTask, TaskResultStatus, task_backends
 from steady_queue.store.job import Lane
 from tests.shop import framework_tasks, tasks
 from tests.support.tables import count, counts, row
 from tests.support.threads import together
 
 if TYPE_CHECKING:
-    from steady_queue.compat import TaskResult
+    from steady_queue.jobs.compat import TaskResult
     from tests.backend.conftest import Put
 
 pytestmark = pytest.mark.contract

@@ -12,8 +12,8 @@ from django.core.management import call_command
 from django.db import DatabaseError, connections, transaction
 
 from steady_queue import aenqueue_all, enqueue_all
-from steady_queue.compat import task_backends
 from steady_queue.errors import EnqueueError, SteadyQueueError, StoreError
+from steady_queue.jobs.compat import task_backends
 from tests.servers import MariaDB, Postgres
 from tests.shop import tasks
 from tests.shop.models import Customer

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import steady_queue
-from steady_queue.compat import NATIVE
+from steady_queue.jobs.compat import NATIVE
 from tests.support.scripts import REPOSITORY, run_script
 
 pytestmark = pytest.mark.contract
@@ -40,11 +40,11 @@ FIRST = [
     "import steady_queue",
     "from steady_queue import task, enqueue_all, aenqueue_all, SteadyQueueTask",
     "import steady_queue.concurrency",
-    "import steady_queue.definition",
+    "import steady_queue.jobs.task",
     "import steady_queue.backend",
     "import steady_queue.errors, steady_queue.arguments",
     "from steady_queue.concurrency import limits_concurrency; from steady_queue import task",
-    "import steady_queue.store.enqueue, steady_queue.store.sql.postgres, steady_queue.store.drivers.pool",
+    "import steady_queue.store.operations.enqueue, steady_queue.store.sql.postgres, steady_queue.store.drivers.pool",
 ]
 
 
@@ -143,7 +143,7 @@ def test_the_package_says_that_it_is_typed() -> None:
 
 TYPED = """
 from steady_queue import enqueue_all, task
-from steady_queue.compat import TaskContext
+from steady_queue.jobs.compat import TaskContext
 from steady_queue.concurrency import limits_concurrency
 
 @task

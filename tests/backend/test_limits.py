@@ -13,17 +13,17 @@ from django.db import transaction
 
 import steady_queue
 from steady_queue import actions, enqueue_all
-from steady_queue.compat import TaskResultDoesNotExist, TaskResultStatus
 from steady_queue.concurrency import limits_concurrency
 from steady_queue.errors import ArgumentError, ConcurrencyKeyError, ConfigurationError
-from steady_queue.registry import InForce, limits_in_force, registry
+from steady_queue.jobs.compat import TaskResultDoesNotExist, TaskResultStatus
+from steady_queue.jobs.registry import InForce, limits_in_force, registry
 from tests.shop import tasks
 from tests.shop.models import Customer
 from tests.support.tables import count, counts, query, row
 from tests.support.threads import PATIENCE, aside
 
 if TYPE_CHECKING:
-    from steady_queue.compat import TaskResult
+    from steady_queue.jobs.compat import TaskResult
     from tests.backend.conftest import Put
 
 pytestmark = pytest.mark.contract
@@ -257,7 +257,7 @@ def test_a_module_that_cannot_be_imported_is_not_tried_for_each_job(monkeypatch:
     monkeypatch.setattr(registry, "_find", fails)
     assert [limits.get("tests.shop.broken.task", 7) for _ in range(5)] == [7] * 5
     assert tried == ["tests.shop.broken.task"]
-    monkeypatch.setattr("steady_queue.registry.time.monotonic", lambda: float("inf"))
+    monkeypatch.setattr("steady_queue.jobs.registry.time.monotonic", lambda: float("inf"))
     assert limits.get("tests.shop.broken.task", 7) == 7
     assert len(tried) == 2
 

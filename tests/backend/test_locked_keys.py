@@ -10,8 +10,8 @@ import pytest
 from django.db import transaction
 
 from steady_queue import enqueue_all
-from steady_queue.store.maintenance import promote_stranded
-from steady_queue.store.promote import lock_id
+from steady_queue.store.operations.maintenance import promote_stranded
+from steady_queue.store.operations.promote import lock_id
 from steady_queue.store.sql.postgres import LOCK_SPACE
 from tests.shop import tasks
 from tests.support.stores import SyncStore
@@ -21,7 +21,7 @@ from tests.support.threads import PATIENCE, aside, held
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from steady_queue.compat import Task
+    from steady_queue.jobs.compat import Task
     from tests.backend.conftest import Put
 
 # SQLite has one writer: there every enqueue waits for an open transaction.

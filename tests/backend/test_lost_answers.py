@@ -23,7 +23,7 @@ from tests.support.threads import PATIENCE, aside, held
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steady_queue.compat import Task
+    from steady_queue.jobs.compat import Task
     from tests.backend.conftest import Put
     from tests.servers import MariaDB, Postgres
 

@@ -17,7 +17,7 @@ from tests.shop import framework_tasks, tasks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steady_queue.compat import Task, TaskResult
+    from steady_queue.jobs.compat import Task, TaskResult
 
 pytestmark = pytest.mark.contract
 

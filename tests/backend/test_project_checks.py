@@ -13,12 +13,12 @@ from django.core.management import call_command
 from django.test import override_settings
 
 import steady_queue
-from steady_queue import wake
-from steady_queue.compat import task_backends
+from steady_queue.checks.pools import connections_needed, pool_size
+from steady_queue.checks.preflight import at_start, examine
+from steady_queue.checks.project import check_project, check_schema
 from steady_queue.configuration import Options, Worker
-from steady_queue.inspection import check_project, check_schema
-from steady_queue.pools import connections_needed, pool_size
-from steady_queue.preflight import at_start, examine
+from steady_queue.db import notify
+from steady_queue.jobs.compat import task_backends
 from tests.support.aliases import extra_database, pointed_at
 from tests.support.fresh import said_to_be_applied
 
@@ -61,7 +61,7 @@ def test_a_problem_of_the_project_is_told_once_for_several_backends() -> None:
 
 def test_a_missing_app_is_told_once_by_the_first_of_several_backends() -> None:
     several = {
-        "other": {"BACKEND": "steady_queue.compat.Task"},
+        "other": {"BACKEND": "steady_queue.jobs.compat.Task"},
         "default": {"BACKEND": OURS},
         "second": {"BACKEND": OURS},
     }
@@ -206,8 +206,8 @@ def test_a_pooler_through_which_no_notification_comes_is_warned_of_until_they_ar
     with queue_on({**POSTGRES, "DISABLE_SERVER_SIDE_CURSORS": True}):
         (message,) = told("W006")
         assert isinstance(message, Warning)
-        assert "wake.is_notifying = False" in str(message.hint)
-        monkeypatch.setattr(wake, "is_notifying", False)
+        assert "notify.is_notifying = False" in str(message.hint)
+        monkeypatch.setattr(notify, "is_notifying", False)
         assert told("W006") == []
     monkeypatch.undo()
     with queue_on(POSTGRES):

@@ -14,7 +14,8 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.test import override_settings
 
-from steady_queue.compat import (
+from steady_queue.errors import DeserializationError, UnknownTaskError
+from steady_queue.jobs.compat import (
     InvalidTask,
     TaskContext,
     TaskResultDoesNotExist,
@@ -22,7 +23,6 @@ from steady_queue.compat import (
     TaskResultStatus,
     task_backends,
 )
-from steady_queue.errors import DeserializationError, UnknownTaskError
 from steady_queue.store.job import Lane
 from tests.backend.worker import Worker
 from tests.shop import framework_tasks, tasks
@@ -30,7 +30,7 @@ from tests.shop.models import Customer
 from tests.support.tables import query
 
 if TYPE_CHECKING:
-    from steady_queue.compat import TaskResult
+    from steady_queue.jobs.compat import TaskResult
 
 pytestmark = pytest.mark.contract
 

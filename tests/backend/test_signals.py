@@ -11,7 +11,7 @@ import pytest
 from django.db import connections, transaction
 
 from steady_queue.backend import SteadyQueueBackend
-from steady_queue.compat import FRAMEWORK, TaskResultStatus, task_enqueued
+from steady_queue.jobs.compat import FRAMEWORK, TaskResultStatus, task_enqueued
 from tests.shop import tasks
 from tests.shop.models import Customer
 from tests.support.tables import count

@@ -18,9 +18,9 @@ from django.utils.module_loading import import_string
 
 from steady_queue import SteadyQueueTask, enqueue_all, task
 from steady_queue.backend import SteadyQueueBackend
-from steady_queue.compat import FRAMEWORK, InvalidTask, InvalidTaskBackend, Task
 from steady_queue.concurrency import limits_concurrency
 from steady_queue.errors import ConfigurationError
+from steady_queue.jobs.compat import FRAMEWORK, InvalidTask, InvalidTaskBackend, Task
 from tests.shop import framework_tasks, tasks
 from tests.support.tables import count
 

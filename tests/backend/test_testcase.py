@@ -13,9 +13,9 @@ from django.test import SimpleTestCase, TestCase, TransactionTestCase
 
 import steady_queue
 from steady_queue import aenqueue_all, enqueue_all
-from steady_queue.compat import TaskResultStatus
+from steady_queue.jobs.compat import TaskResultStatus
 from steady_queue.models import LockBucket
-from steady_queue.store.promote import LOCK_IDS
+from steady_queue.store.operations.promote import LOCK_IDS
 from tests.backend.worker import Worker
 from tests.shop import tasks
 from tests.shop.models import Customer

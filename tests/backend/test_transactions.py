@@ -11,9 +11,9 @@ import pytest
 from django.db import IntegrityError, connections, transaction
 from django.test import override_settings
 
-from steady_queue.compat import TaskResultDoesNotExist
 from steady_queue.errors import EnqueueError
-from steady_queue.store.promote import lock_id
+from steady_queue.jobs.compat import TaskResultDoesNotExist
+from steady_queue.store.operations.promote import lock_id
 from steady_queue.store.sql.postgres import LOCK_SPACE
 from tests.shop import tasks
 from tests.shop.models import Customer

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from steady_queue.store.job import Lane
+from steady_queue.store.operations.actions import discard, retry
 from steady_queue.store.outcome import ErrorReport, Failed, Finished, Released
-from steady_queue.store.revision import discard, retry
 from tests.support.stores import SyncStore
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ call_command("migrate", verbosity=0)
 import show
 from kitchen import day
 from kitchen.ovens import Oven
-from steady_queue.aio.executor import Executor
+from steady_queue.aio.worker.executor import Executor
 
 {sabotage}
 sys.exit(show.show())

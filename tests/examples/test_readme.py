@@ -12,7 +12,7 @@ import pytest
 
 import steady_queue
 from steady_queue import events
-from steady_queue.checks import _OPTIONS
+from steady_queue.checks.installation import _OPTIONS
 from steady_queue.configuration import Dispatcher, Options, Worker
 
 ROOT = Path(__file__).resolve().parents[2]

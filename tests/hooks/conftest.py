@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue import hooks
-from steady_queue.events import telling
+from steady_queue.events import subscriptions
 from steady_queue.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def _nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     for moments in hooks.by_kind.values():
         for moment in (moments.on_start, moments.on_stop, moments.on_exit):
             monkeypatch.setattr(moment, "hooks", ())
-    monkeypatch.setattr(telling, "_subscriptions", ())
+    monkeypatch.setattr(subscriptions, "_subscriptions", ())
     monkeypatch.setattr(hooks, "reporter", Reporter())
 
 

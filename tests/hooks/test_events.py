@@ -20,7 +20,7 @@ from steady_queue.configuration import Options, Worker
 from steady_queue.errors import ConcurrencyKeyError
 from steady_queue.events import Event, Polled
 from steady_queue.models import RecurringExecution
-from steady_queue.recurring_task import Recurrence, Recurrences
+from steady_queue.recurring.definitions import Recurrence, Recurrences
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop import tasks as shop
@@ -89,7 +89,7 @@ async def test_starts_registrations_stops_and_deregistrations(database: str, hea
 async def test_an_immediate_stop_with_a_task_that_cannot_be_stopped(
     database: str, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steady_queue.aio.process.QUIT_WITHIN", 30.0)  # however busy the machine is
+    monkeypatch.setattr("steady_queue.aio.process.process.QUIT_WITHIN", 30.0)  # however busy the machine is
     async with running(worker(), events=heard) as process:
         result = await tasks.blocks.aenqueue("long")
         await until(lambda: book.began == ["long"])
@@ -171,7 +171,7 @@ async def test_scheduled_and_blocked_tasks_that_move(database: str, heard: Heard
 
 @anyio
 async def test_dead_processes_and_orphans(database: str, heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steady_queue.aio.heartbeat.Heartbeat.is_steady", True)
+    monkeypatch.setattr("steady_queue.aio.process.heartbeat.Heartbeat.is_steady", True)
     store = SyncStore(database)
     first, second = job(), job()
     dead, gone = await aside(store.worker, "dead"), await aside(store.worker, "gone")
@@ -195,8 +195,8 @@ async def test_dead_processes_and_orphans(database: str, heard: Heard, monkeypat
 @pytest.fixture
 def static(monkeypatch: pytest.MonkeyPatch) -> Recurrences:
     kept = Recurrences()
-    monkeypatch.setattr("steady_queue.aio.scheduler.LOOK", 0.1)
-    monkeypatch.setattr("steady_queue.recurring_task.recurrences", kept)
+    monkeypatch.setattr("steady_queue.aio.scheduler.scheduler.LOOK", 0.1)
+    monkeypatch.setattr("steady_queue.recurring.definitions.recurrences", kept)
     return kept
 
 

@@ -14,7 +14,7 @@ import pytest
 import steady_queue
 from steady_queue import hooks
 from steady_queue.aio import running
-from steady_queue.aio.heartbeat import Heartbeat
+from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.asgi import SteadyQueue
 from steady_queue.configuration import Dispatcher, Options, Worker
 from steady_queue.events import JobsClaimed, ProcessRegisteredAgain, ProcessStarted, ProcessStopped, RuntimeFault
@@ -258,7 +258,7 @@ async def test_a_hook_that_never_returns_does_not_prevent_a_stop(
     database: str, moment: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=0.2))
-    monkeypatch.setattr("steady_queue.aio.lifecycle.EXIT_WITHIN", 0.2)
+    monkeypatch.setattr("steady_queue.aio.process.lifecycle.EXIT_WITHIN", 0.2)
     begun, go_on = threading.Event(), threading.Event()
 
     def sync(actor: hooks.Actor) -> None:
@@ -318,8 +318,8 @@ async def test_after_a_quit_quick_stop_hooks_are_called_whatever_time_there_was(
     database: str, seconds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=seconds))
-    monkeypatch.setattr("steady_queue.aio.lifecycle.HURRY", 30.0)  # however busy the machine is
-    monkeypatch.setattr("steady_queue.aio.lifecycle.QUIT_WITHIN", 30.0)
+    monkeypatch.setattr("steady_queue.aio.process.lifecycle.HURRY", 30.0)  # however busy the machine is
+    monkeypatch.setattr("steady_queue.aio.process.lifecycle.QUIT_WITHIN", 30.0)
     told = noted("on_stop", "on_exit")
     async with running(worker()) as process:
         process.quit()
@@ -331,8 +331,8 @@ async def test_a_quit_while_one_hook_runs_counts_for_the_next_as_well(
     database: str, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(hours=1))
-    monkeypatch.setattr("steady_queue.aio.lifecycle.EXIT_WITHIN", 3600)
-    monkeypatch.setattr("steady_queue.aio.process.QUIT_WITHIN", 30.0)  # however busy the machine is
+    monkeypatch.setattr("steady_queue.aio.process.lifecycle.EXIT_WITHIN", 3600)
+    monkeypatch.setattr("steady_queue.aio.process.process.QUIT_WITHIN", 30.0)  # however busy the machine is
     begun, quitting = asyncio.Event(), asyncio.Event()
 
     @getattr(hooks.worker, moment)  # type: ignore[untyped-decorator]

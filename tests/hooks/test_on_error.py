@@ -10,7 +10,7 @@ import pytest
 
 from steady_queue import events, hooks
 from steady_queue.aio import running
-from steady_queue.aio.maintenance import Maintenance
+from steady_queue.aio.maintenance.maintenance import Maintenance
 from tests.runtime import tasks
 from tests.shop import tasks as shop
 from tests.support.running import ended, until, values, worker
@@ -37,7 +37,7 @@ async def test_a_service_that_raises_is_told_of_and_goes_on(database: str, monke
         raise LookupError("on purpose")
 
     monkeypatch.setattr(Maintenance, "turn", broken)
-    monkeypatch.setattr("steady_queue.aio.maintenance.INTERVAL", 0.01)
+    monkeypatch.setattr("steady_queue.aio.maintenance.maintenance.INTERVAL", 0.01)
     async with running(worker()):
         await until(lambda: turns > 1)
         assert await values(await tasks.rests.aenqueue("works")) == ["works"]

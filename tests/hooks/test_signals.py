@@ -11,7 +11,7 @@ from django.db import transaction
 
 from steady_queue import actions, events
 from steady_queue.aio import running
-from steady_queue.aio.process import Process
+from steady_queue.aio.process.process import Process
 from steady_queue.configuration import Dispatcher, Options, Worker
 from steady_queue.events import QueuePaused, QueueResumed, RuntimeFault
 from steady_queue.queues import Queue

@@ -8,12 +8,12 @@ from uuid import UUID, uuid4
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from steady_queue.store.burial import bury, end, fail_orphans
 from steady_queue.store.job import Lane, Status
-from steady_queue.store.maintenance import clear_failed, clear_finished, free_ownerless, promote_stranded
+from steady_queue.store.operations.maintenance import clear_failed, clear_finished, free_ownerless, promote_stranded
+from steady_queue.store.operations.processes import deregister, heartbeat
+from steady_queue.store.operations.prune import bury, end, fail_orphans
+from steady_queue.store.operations.ticks import clear_ticks
 from steady_queue.store.outcome import Released
-from steady_queue.store.process import deregister, heartbeat
-from steady_queue.store.tick import clear_ticks
 from tests.machine.clock import HALF, HOUR, let_pass
 from tests.machine.stage import calm, some, step, which
 from tests.machine.work import Work

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from steady_queue.store.claim import Wanted
     from steady_queue.store.job import Claim, NewJob
+    from steady_queue.store.operations.claim import Wanted
     from steady_queue.store.outcome import Outcome
 
 #: Where a job can still be discarded.

@@ -10,13 +10,13 @@ from django.db import transaction
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from steady_queue import enqueue as production
 from steady_queue.backend import SteadyQueueBackend
-from steady_queue.databases import django_driver
-from steady_queue.results import Results
-from steady_queue.store.dispatch import dispatch
-from steady_queue.store.recurring import switch
-from steady_queue.store.tick import Tick, tick
+from steady_queue.db.aliases import django_driver
+from steady_queue.jobs import enqueue as production
+from steady_queue.jobs.results import Results
+from steady_queue.store.operations.dispatch import dispatch
+from steady_queue.store.operations.recurring import switch
+from steady_queue.store.operations.ticks import Tick, tick
 from tests.machine.sessions import Session
 from tests.machine.stage import ENTRIES, Pending, Stage, batches, orders, step, which
 from tests.support.jobs import PATH

@@ -11,13 +11,13 @@ from django.db import connections
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition
 
-from steady_queue.store.dispatch import dispatch
 from steady_queue.store.job import Lane, Status
-from steady_queue.store.maintenance import promote_stranded
+from steady_queue.store.operations.dispatch import dispatch
+from steady_queue.store.operations.maintenance import promote_stranded
+from steady_queue.store.operations.processes import NewProcess, register
+from steady_queue.store.operations.queues import resume
+from steady_queue.store.operations.recurring import NewEntry, persist
 from steady_queue.store.outcome import Finished
-from steady_queue.store.process import NewProcess, register
-from steady_queue.store.queues import resume
-from steady_queue.store.recurring import NewEntry, persist
 from tests.machine.account import Account
 from tests.machine.clock import HALF, HOUR, id_in, let_pass
 from tests.machine.model import Model

@@ -8,9 +8,9 @@ from django.db import connections
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from steady_queue.store.burial import release
-from steady_queue.store.claim import Wanted, claim, claim_from_all
 from steady_queue.store.job import Lane, Status
+from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
+from steady_queue.store.operations.prune import release
 from steady_queue.store.outcome import Finished, Released, Verdict
 from tests.machine.production import Production
 from tests.machine.stage import QUEUES, some, step, which

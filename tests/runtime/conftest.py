@@ -23,7 +23,7 @@ def _empty_book() -> Iterator[None]:
 def only_our_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process may prune others soon after its start, and takes no turns of its own, however slow the machine."""
     import steady_queue
-    from steady_queue.aio import maintenance
+    from steady_queue.aio.maintenance import maintenance
 
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(milliseconds=20))
     monkeypatch.setattr(maintenance, "INTERVAL", 300.0)

@@ -19,7 +19,7 @@ from steady_queue import task
 from steady_queue.concurrency import limits_concurrency
 
 if TYPE_CHECKING:
-    from steady_queue.compat import TaskContext
+    from steady_queue.jobs.compat import TaskContext
 
 
 #: The counts that a task has entered, which are no longer the book's when it outlives its test.

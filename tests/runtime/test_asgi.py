@@ -16,12 +16,12 @@ from django.test import override_settings
 
 import steady_queue
 from steady_queue.aio import outage, running
-from steady_queue.aio.heartbeat import Heartbeat
+from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.asgi import SteadyQueue
 from steady_queue.configuration import Options, Worker
 from steady_queue.errors import ConfigurationError, SteadyQueueError
 from steady_queue.events import TrustLost
-from steady_queue.store import server as server_module
+from steady_queue.store.operations import server as server_module
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop.tasks import add

@@ -11,10 +11,12 @@ from uuid import UUID
 import pytest
 
 import steady_queue
-from steady_queue.aio import maintenance, running, steps
+from steady_queue.aio import running
+from steady_queue.aio.maintenance import maintenance, steps
+from steady_queue.aio.maintenance.splitting import ClaimSplitter
 from steady_queue.aio.reports import report
-from steady_queue.aio.splitting import ClaimSplitter
-from steady_queue.databases import open_async
+from steady_queue.checks.health import judge
+from steady_queue.db.aliases import open_async
 from steady_queue.events import (
     ClaimsReconciled,
     DatabaseLost,
@@ -27,11 +29,10 @@ from steady_queue.events import (
     ProcessDeregistrationFailed,
     ProcessPruned,
 )
-from steady_queue.health import judge
 from steady_queue.processes import ProcessExitError
-from steady_queue.store import burial
-from steady_queue.store import set_aside as set_aside_module
 from steady_queue.store.job import Lane
+from steady_queue.store.operations import prune
+from steady_queue.store.operations import set_aside as set_aside_module
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop.tasks import charge
@@ -247,7 +248,7 @@ async def test_an_error_of_our_own_code_sets_no_task_aside(
         await aside(query, database, "DELETE FROM steady_queue_process")
     async with running(IDLE, events=heard) as process:
         with monkeypatch.context() as patch:
-            for module in (burial, set_aside_module):
+            for module in (prune, set_aside_module):
                 patch.setattr(module, "settle", lambda: None)  # it takes more arguments: a TypeError
             await turn(process)
         assert heard.of(JobSetAside) == []
@@ -258,7 +259,7 @@ async def test_an_error_of_our_own_code_sets_no_task_aside(
 
 async def test_a_process_that_beats_again_keeps_what_was_not_taken_yet(database: str) -> None:
     """A process is taken for dead, and comes back while its claims are ended in parts."""
-    from steady_queue.store.set_aside import Owner, end_some, set_aside
+    from steady_queue.store.operations.set_aside import Owner, end_some, set_aside
 
     await enqueued(tasks.works, range(2))
 

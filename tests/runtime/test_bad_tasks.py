@@ -13,8 +13,8 @@ import tests.shop
 from steady_queue.aio import running
 from steady_queue.arguments import dumps
 from steady_queue.events import JobFailed, JobUnrunnable
+from steady_queue.events.tracebacks import MESSAGE_LENGTH, TRACEBACK_LENGTH
 from steady_queue.store.job import Lane
-from steady_queue.tracebacks import MESSAGE_LENGTH, TRACEBACK_LENGTH
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop.tasks import add, greet
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from steady_queue.compat import Task, TaskResult
+    from steady_queue.jobs.compat import Task, TaskResult
     from steady_queue.store.job import NewJob
 
 pytestmark = pytest.mark.anyio

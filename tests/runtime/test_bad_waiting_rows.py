@@ -8,7 +8,8 @@ from uuid import UUID
 import pytest
 
 import steady_queue
-from steady_queue.aio import promotion, running
+from steady_queue.aio import running
+from steady_queue.aio.maintenance import promotion
 from steady_queue.events import (
     JobsCleared,
     JobSetAside,
@@ -17,8 +18,8 @@ from steady_queue.events import (
     MaintenanceStepRecovered,
     UnknownLane,
 )
-from steady_queue.store import maintenance as store_maintenance
-from steady_queue.store.promote import LOCK_IDS
+from steady_queue.store.operations import maintenance as store_maintenance
+from steady_queue.store.operations.promote import LOCK_IDS
 from steady_queue.store.sql.postgres import LOCK_SPACE
 from tests.runtime import tasks
 from tests.shop.tasks import charge

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 
 from steady_queue.aio import running
-from steady_queue.compat import TaskResultStatus
+from steady_queue.jobs.compat import TaskResultStatus
 from tests.servers import MariaDB
 from tests.shop.tasks import fail, greet
 from tests.support.aliases import extra_database, pointed_at, twin_settings

@@ -13,7 +13,7 @@ import pytest
 from steady_queue.aio import running
 from steady_queue.aio.reports import report
 from steady_queue.processes import ProcessPrunedError
-from steady_queue.store.burial import bury as _bury
+from steady_queue.store.operations.prune import bury as _bury
 from tests.shop import tasks
 from tests.shop.tasks import add, greet
 from tests.support.commands import command, printed_by, prints
@@ -22,7 +22,7 @@ from tests.support.stores import SyncStore
 from tests.support.tables import count, counts, query
 
 if TYPE_CHECKING:
-    from steady_queue.compat import Task
+    from steady_queue.jobs.compat import Task
     from tests.servers import MariaDB, Postgres
     from tests.support.proxy import Proxy
 

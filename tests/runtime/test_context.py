@@ -11,7 +11,7 @@ from django.utils import timezone, translation
 
 from steady_queue.aio import running
 from steady_queue.backend import SteadyQueueBackend
-from steady_queue.compat import TaskResultStatus, task_finished, task_started
+from steady_queue.jobs.compat import TaskResultStatus, task_finished, task_started
 from tests.runtime import tasks
 from tests.shop.tasks import add, fail, greet
 from tests.support.running import ended, until, values, worker
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from django.dispatch import Signal
 
-    from steady_queue.compat import Task, TaskResult
+    from steady_queue.jobs.compat import Task, TaskResult
 
 #: All of them: each Django has its own framework, whose signals, contexts and log lines these are.
 pytestmark = [pytest.mark.anyio, pytest.mark.smoke]

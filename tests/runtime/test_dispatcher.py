@@ -16,11 +16,11 @@ from steady_queue import aenqueue_all
 from steady_queue.aio import dispatcher as dispatcher_module
 from steady_queue.aio import running
 from steady_queue.arguments import loads
-from steady_queue.compat import TaskResultDoesNotExist
 from steady_queue.configuration import Dispatcher, Options, Worker
 from steady_queue.events import JobsDispatched
+from steady_queue.jobs.compat import TaskResultDoesNotExist
 from steady_queue.models import Job, ScheduledExecution
-from steady_queue.store.dispatch import dispatch
+from steady_queue.store.operations.dispatch import dispatch
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop.tasks import refresh
@@ -29,8 +29,8 @@ from tests.support.stores import SyncStore
 from tests.support.tables import counts, query
 
 if TYPE_CHECKING:
-    from steady_queue.compat import TaskResult
-    from steady_queue.store.dispatch import Dispatched
+    from steady_queue.jobs.compat import TaskResult
+    from steady_queue.store.operations.dispatch import Dispatched
 
 pytestmark = pytest.mark.anyio
 

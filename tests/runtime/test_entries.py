@@ -15,18 +15,19 @@ from django.test import override_settings
 
 import steady_queue
 from steady_queue import aschedule_recurring_task, schedule_recurring_task
-from steady_queue.aio import elsewhere as handing
-from steady_queue.aio import process as processes
-from steady_queue.aio import running, scheduler
-from steady_queue.aio.clock import SystemClock
+from steady_queue.aio import running
 from steady_queue.aio.outage import Outage
-from steady_queue.aio.scheduler import Scheduler
-from steady_queue.compat import task_backends, task_enqueued
+from steady_queue.aio.process import process as processes
+from steady_queue.aio.scheduler import other_backends as handing
+from steady_queue.aio.scheduler import scheduler
+from steady_queue.aio.scheduler.scheduler import Scheduler
+from steady_queue.aio.timing import SystemClock
 from steady_queue.configuration import Options
-from steady_queue.databases import open_async
+from steady_queue.db.aliases import open_async
 from steady_queue.events import RecurringDisabled, RecurringFailed, RecurringLeft, RuntimeFault
+from steady_queue.jobs.compat import task_backends, task_enqueued
 from steady_queue.models import Job, RecurringTask
-from steady_queue.recurring_task import Recurrence, Recurrences
+from steady_queue.recurring.definitions import Recurrence, Recurrences
 from tests.runtime import tasks
 from tests.runtime.test_ticks import elsewhere, has_ticks, ticks
 from tests.shop import tasks as shop
@@ -34,7 +35,7 @@ from tests.support.running import Heard, aside, until
 from tests.support.tables import count, query
 
 if TYPE_CHECKING:
-    from steady_queue.compat import TaskResult
+    from steady_queue.jobs.compat import TaskResult
 
 __all__ = ["elsewhere"]
 
@@ -73,7 +74,7 @@ async def test_a_restart_with_a_changed_description_loses_no_tick(
             kept.add(Recurrence(task=shop.anything, key="key", description=description, **options))
         else:
             await aschedule_recurring_task(shop.anything, key="key", description=description, replace=True, **options)
-        monkeypatch.setattr("steady_queue.recurring_task.recurrences", kept)
+        monkeypatch.setattr("steady_queue.recurring.definitions.recurrences", kept)
 
     await prepare("old")
     async with running(ONLY_SCHEDULER):

@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steady_queue.aio import running
-from steady_queue.compat import FRAMEWORK, TaskResultStatus, signals, task_finished, task_started
 from steady_queue.events import Events, JobFailed, JobFailedUnlogged, log
-from steady_queue.framework_log import would_emit
-from steady_queue.logs import JsonLines
+from steady_queue.events.tracebacks import TRACEBACK_LENGTH
+from steady_queue.jobs.compat import FRAMEWORK, TaskResultStatus, signals, task_finished, task_started
+from steady_queue.jobs.framework_log import would_emit
+from steady_queue.management.log_output import JsonLines
 from steady_queue.testing import arun_pending
-from steady_queue.tracebacks import TRACEBACK_LENGTH
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop.tasks import add, fail, greet
@@ -33,7 +33,7 @@ from tests.support.scripts import run_script
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steady_queue.compat import Task, TaskResult
+    from steady_queue.jobs.compat import Task, TaskResult
 
 pytestmark = [pytest.mark.contract, pytest.mark.anyio]
 
@@ -49,7 +49,7 @@ from django.conf import settings
 from django.dispatch import Signal
 from steady_queue import aenqueue_all
 from steady_queue.aio import running
-from steady_queue.compat import FRAMEWORK, TaskResult, task_enqueued, task_finished, task_started
+from steady_queue.jobs.compat import FRAMEWORK, TaskResult, task_enqueued, task_finished, task_started
 from steady_queue.events import JobsSettled
 from tests.runtime.tasks import tells_context, tells_context_in_thread
 from tests.support.running import Heard, until, worker

@@ -14,9 +14,9 @@ from django.test import override_settings
 
 import steady_queue
 from steady_queue.aio.identity import describe, hostname
+from steady_queue.checks.health import default_max_age, judge
 from steady_queue.configuration import Options, Worker
-from steady_queue.health import default_max_age, judge
-from steady_queue.store.process import NewProcess, heartbeat, register
+from steady_queue.store.operations.processes import NewProcess, heartbeat, register
 from tests.servers.machine import free_port
 from tests.support.aliases import extra_database, twin_settings
 from tests.support.scripts import run_script
@@ -172,8 +172,8 @@ def test_a_probe_imports_neither_the_runtime_nor_its_drivers() -> None:
         "import sys, django\n"
         "django.setup()\n"
         "before = set(sys.modules)\n"
-        "import steady_queue.health\n"
-        "heavy = {'anyio', 'asyncpg', 'aiomysql', 'aiosqlite', 'steady_queue.aio.process'}\n"
+        "import steady_queue.checks.health\n"
+        "heavy = {'anyio', 'asyncpg', 'aiomysql', 'aiosqlite', 'steady_queue.aio.process.process'}\n"
         "print(sorted(heavy & set(sys.modules) - before))"
     )
     assert printed == "[]\n"

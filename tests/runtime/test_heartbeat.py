@@ -6,12 +6,12 @@ from uuid import uuid4
 
 import pytest
 
-from steady_queue.aio.clock import SystemClock
-from steady_queue.aio.heartbeat import Heartbeat
+from steady_queue.aio.lease import Trust
 from steady_queue.aio.outage import Outage
-from steady_queue.aio.trust import Trust
-from steady_queue.databases import open_async
-from steady_queue.store.process import NewProcess, deregister
+from steady_queue.aio.process.heartbeat import Heartbeat
+from steady_queue.aio.timing import SystemClock
+from steady_queue.db.aliases import open_async
+from steady_queue.store.operations.processes import NewProcess, deregister
 from tests.support.running import Heard
 from tests.support.tables import count
 from tests.support.waiting import aside

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.aio import maintenance, pace, running, wakeup
-from steady_queue.aio import services as services_module
+from steady_queue.aio import listener, running
+from steady_queue.aio.maintenance import maintenance
+from steady_queue.aio.process import services as services_module
+from steady_queue.aio.worker import polling
 from steady_queue.configuration import Dispatcher, Options
 from tests.support.running import until
 
@@ -27,13 +29,13 @@ SECONDS = 3.0
 async def test_an_idle_process_makes_at_most_two_statements_a_second(
     database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "LISTENING", pace.LISTENING / FASTER)
-    monkeypatch.setattr(services_module, "LISTENING", pace.LISTENING)
+    monkeypatch.setattr(polling, "LISTENING", polling.LISTENING / FASTER)
+    monkeypatch.setattr(services_module, "LISTENING", polling.LISTENING)
     monkeypatch.setattr(maintenance, "INTERVAL", maintenance.INTERVAL / FASTER)
-    monkeypatch.setattr(wakeup, "PROBE_EVERY", wakeup.PROBE_EVERY / FASTER)
+    monkeypatch.setattr(listener, "PROBE_EVERY", listener.PROBE_EVERY / FASTER)
     dispatcher = Dispatcher(polling_interval=Dispatcher().polling_interval / FASTER)
     async with running(Options(dispatchers=[dispatcher]), alias=behind) as process:
-        await until(lambda: process.services.hears() and process.services.workers[0]._pace._step >= len(pace.AGAIN))
+        await until(lambda: process.services.hears() and process.services.workers[0]._pace._step >= len(polling.AGAIN))
         # After that every statement is known to the server.
         await until(lambda: process.services.maintenance._turns >= 2)
         before, began = proxy.requests, time.monotonic()

@@ -10,7 +10,10 @@ import pytest
 
 import steady_queue
 from steady_queue import aschedule_recurring_task
-from steady_queue.aio import dispatcher, maintenance, running, scheduler, settler
+from steady_queue.aio import dispatcher, running
+from steady_queue.aio.maintenance import maintenance
+from steady_queue.aio.scheduler import scheduler
+from steady_queue.aio.worker import settler
 from steady_queue.configuration import Dispatcher, Options, Worker
 from steady_queue.errors import StoreDataError
 from steady_queue.events import (
@@ -24,7 +27,7 @@ from steady_queue.events import (
     RecurringFailed,
     SlotsRepaired,
 )
-from steady_queue.registry import limits_in_force, registry
+from steady_queue.jobs.registry import limits_in_force, registry
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop.tasks import charge
@@ -32,7 +35,7 @@ from tests.support.running import Heard, aside, ended, enqueued, error_of, until
 from tests.support.tables import count, counts, query, row
 
 if TYPE_CHECKING:
-    from steady_queue.compat import Task
+    from steady_queue.jobs.compat import Task
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 
 import steady_queue
-from steady_queue.aio import running, watchdog
+from steady_queue.aio import running
+from steady_queue.aio.process import watchdog
 from steady_queue.events import LoopBlocked
 from tests.runtime import tasks
 from tests.runtime.tasks import book

@@ -25,9 +25,9 @@ from steady_queue.events import (
     SlotsRepaired,
 )
 from steady_queue.store.job import Lane
+from steady_queue.store.operations.processes import NewProcess, register
+from steady_queue.store.operations.promote import LOCK_IDS
 from steady_queue.store.outcome import Finished
-from steady_queue.store.process import NewProcess, register
-from steady_queue.store.promote import LOCK_IDS
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop.tasks import charge

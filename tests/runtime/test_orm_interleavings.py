@@ -18,9 +18,9 @@ from django.db import DatabaseError, Error, InterfaceError, connections, transac
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from steady_queue.aio import orm_thread
-from steady_queue.aio.orm_threads import OrmThreads
-from steady_queue.aio.thread_connections import ThreadConnections
+from steady_queue.aio.orm_threads import thread
+from steady_queue.aio.orm_threads.connections import ThreadConnections
+from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.events import Events
 from tests.runtime.orm_tasks import backend_id
 from tests.shop.models import Customer
@@ -236,7 +236,7 @@ def _end_connection(alias: str, number: Any) -> None:
 @pytest.fixture
 def _polls_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps follow each other faster than a thread that is polled after a pause can notice."""
-    monkeypatch.setattr(orm_thread, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(thread, "PAUSE_SECONDS", 0.0)
 
 
 chosen = settings(

@@ -14,12 +14,12 @@ from django.db import connections, transaction
 
 from steady_queue import arguments
 from steady_queue.aio import running
-from steady_queue.aio.elsewhere import Elsewhere
-from steady_queue.aio.orm_threads import OrmThreads
-from steady_queue.aio.other_threads import OtherThreads
-from steady_queue.compat import task_finished, task_started
+from steady_queue.aio.orm_threads.default_executor import OtherThreads
+from steady_queue.aio.orm_threads.pool import OrmThreads
+from steady_queue.aio.scheduler.other_backends import Elsewhere
 from steady_queue.errors import TransactionLeftOpen
 from steady_queue.events import OrmCallsWaiting, RecurringFailed, TransactionRolledBack
+from steady_queue.jobs.compat import task_finished, task_started
 from tests.runtime import orm_tasks
 from tests.runtime.orm_tasks import backend_id, execute
 from tests.runtime.tasks import book, rests

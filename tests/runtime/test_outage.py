@@ -14,9 +14,9 @@ import pytest
 import steady_queue
 from steady_queue import aenqueue_all
 from steady_queue.aio import outage as outage_module
-from steady_queue.aio import patience as patience_module
-from steady_queue.aio import process as process_module
 from steady_queue.aio import running
+from steady_queue.aio.process import patience as patience_module
+from steady_queue.aio.process import process as process_module
 from steady_queue.aio.reports import report
 from steady_queue.events import (
     ClaimsReconciled,
@@ -29,7 +29,7 @@ from steady_queue.events import (
     TrustLost,
 )
 from steady_queue.processes import ProcessMissingError
-from steady_queue.store.burial import fail_orphans
+from steady_queue.store.operations.prune import fail_orphans
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.support.proxy import COMMIT
@@ -40,7 +40,7 @@ from tests.support.tables import count, counts, query
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from steady_queue.compat import Task
+    from steady_queue.jobs.compat import Task
     from tests.servers import MariaDB, Postgres
     from tests.support.proxy import Proxy
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import steady_queue
-from steady_queue import health, wake
 from steady_queue.aio import outage as outage_module
 from steady_queue.aio import running
 from steady_queue.aio.embedding import prepared
+from steady_queue.checks import health
 from steady_queue.configuration import Dispatcher, Options
+from steady_queue.db import notify
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.support.running import aside, until, worker
@@ -23,7 +24,7 @@ from tests.support.tables import query, row
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from steady_queue.health import Health
+    from steady_queue.checks.health import Health
     from tests.support.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +35,7 @@ QUICK = timedelta(seconds=1)
 @pytest.fixture
 def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beats and polls come much more often than health demands here."""
-    monkeypatch.setattr(wake, "is_notifying", False)
+    monkeypatch.setattr(notify, "is_notifying", False)
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.1))
     monkeypatch.setattr(outage_module, "LONGEST", 0.2)
 

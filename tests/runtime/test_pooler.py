@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue import wake
-from steady_queue.aio import running, wakeup
+from steady_queue.aio import listener, running
+from steady_queue.checks.project import check_project
+from steady_queue.db import notify
 from steady_queue.events import DatabaseLost
-from steady_queue.inspection import check_project
 from tests.runtime import tasks
 from tests.servers import PgBouncer
 from tests.servers.postgres import Postgres
@@ -42,7 +42,7 @@ def warned_of() -> list[str | None]:
 async def test_tasks_run_through_a_pooler_and_nothing_is_missed_where_notifications_are_off(
     pooled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wake, "is_notifying", False)
+    monkeypatch.setattr(notify, "is_notifying", False)
     heard = Heard()
     assert warned_of() == []
     async with running(worker(), events=heard):
@@ -54,7 +54,7 @@ async def test_tasks_run_through_a_pooler_and_nothing_is_missed_where_notificati
 async def test_tasks_run_through_a_pooler_also_where_a_listener_tries_in_vain(
     pooled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wakeup, "PROBE_WITHIN", 0.2)
+    monkeypatch.setattr(listener, "PROBE_WITHIN", 0.2)
     heard = Heard()
     assert warned_of() == ["steady_queue.W006"]
     async with running(worker(), events=heard) as process:

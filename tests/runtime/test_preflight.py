@@ -13,11 +13,11 @@ from django.test import override_settings
 
 import steady_queue
 import tests.shop.tasks  # noqa: F401, while the queues that it names are there
-from steady_queue import preflight
-from steady_queue.compat import FRAMEWORK
+from steady_queue.checks import preflight
+from steady_queue.checks.preflight import examine, report
+from steady_queue.checks.project import check_project, check_schema
 from steady_queue.configuration import Dispatcher, Options, RecurringTask, Worker
-from steady_queue.inspection import check_project, check_schema
-from steady_queue.preflight import examine, report
+from steady_queue.jobs.compat import FRAMEWORK
 from tests.servers.machine import free_port
 from tests.support.aliases import extra_database, pointed_at, twin_settings
 from tests.support.fresh import said_to_be_applied

@@ -10,16 +10,16 @@ import pytest
 
 from steady_queue import actions, enqueue_all
 from steady_queue.aio import running
-from steady_queue.aio.queues import NAMES_LAST, NAMES_LAST_AT_MOST, QueuePlan
-from steady_queue.aio.turns import MOST
+from steady_queue.aio.worker.queues import NAMES_LAST, NAMES_LAST_AT_MOST, QueuePlan
+from steady_queue.aio.worker.turns import MOST
 from steady_queue.configuration import Worker
-from steady_queue.databases import open_async
-from steady_queue.store.claim import Wanted, claim, claim_from_all
-from steady_queue.store.enqueue import enqueue
+from steady_queue.db.aliases import open_async
 from steady_queue.store.job import Lane
+from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
+from steady_queue.store.operations.enqueue import enqueue
+from steady_queue.store.operations.processes import NewProcess, register
+from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Released
-from steady_queue.store.process import NewProcess, register
-from steady_queue.store.settle import settle
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.support.jobs import job
@@ -29,7 +29,7 @@ from tests.support.tables import counts
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from steady_queue.aio.clock import Clock
+    from steady_queue.aio.timing import Clock
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.job import Claim
     from steady_queue.store.statement import Operation, T

@@ -24,12 +24,13 @@ from steady_queue import (
     schedule_recurring_task,
     unschedule_recurring_task,
 )
-from steady_queue.aio import running, scheduler
+from steady_queue.aio import running
+from steady_queue.aio.scheduler import scheduler
 from steady_queue.configuration import Options, Worker
 from steady_queue.errors import ConfigurationError, UnknownRecurringTask
 from steady_queue.events import RecurringDisabled
 from steady_queue.models import RecurringExecution, RecurringTask
-from steady_queue.recurring_task import Recurrence, Recurrences
+from steady_queue.recurring.definitions import Recurrence, Recurrences
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop import tasks as shop
@@ -50,7 +51,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def static(monkeypatch: pytest.MonkeyPatch) -> Recurrences:
     """What the code wants to recur, for this test alone."""
-    monkeypatch.setattr("steady_queue.recurring_task.recurrences", kept := Recurrences())
+    monkeypatch.setattr("steady_queue.recurring.definitions.recurrences", kept := Recurrences())
     return kept
 
 
@@ -246,7 +247,7 @@ async def test_schedulers_that_are_killed_lose_and_double_no_tick(database: str)
     """Processes of our own, of which one after another is killed and replaced."""
     for number in range(20):
         await aschedule_recurring_task(shop.anoop, key=f"tick {number}", every=SECOND, catch_up="all")
-    setup = "from steady_queue.aio import scheduler; scheduler.LOOK = 0.2"
+    setup = "from steady_queue.aio.scheduler import scheduler; scheduler.LOOK = 0.2"
     until_killed = 2.0
 
     def start(stack: ExitStack) -> Any:

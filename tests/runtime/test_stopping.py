@@ -11,16 +11,16 @@ import pytest
 
 import steady_queue
 from steady_queue.aio import running
-from steady_queue.aio import stopping as stopping_module
-from steady_queue.compat import TaskResultStatus, task_finished
+from steady_queue.aio.process import shutdown as stopping_module
 from steady_queue.events import JobReleased, ProcessStopped, ProcessStopping
+from steady_queue.jobs.compat import TaskResultStatus, task_finished
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.support.running import Heard, aside, ended, enqueued, error_of, until, values, worker
 from tests.support.tables import count, counts, query
 
 if TYPE_CHECKING:
-    from steady_queue.compat import Task, TaskResult
+    from steady_queue.jobs.compat import Task, TaskResult
     from steady_queue.store.job import Claim
 
 pytestmark = pytest.mark.anyio

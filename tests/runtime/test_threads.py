@@ -11,7 +11,7 @@ import pytest
 
 from steady_queue import aenqueue_all
 from steady_queue.aio import running
-from steady_queue.aio.threads import AHEAD, EVIDENCE, Threads
+from steady_queue.aio.worker.threads import AHEAD, EVIDENCE, Threads
 from steady_queue.events import JobReleased
 from tests.runtime import tasks
 from tests.runtime.tasks import book

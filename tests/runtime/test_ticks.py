@@ -12,14 +12,15 @@ from django.test import override_settings
 
 import steady_queue
 from steady_queue import actions, arguments, aschedule_recurring_task, schedule_recurring_task, task
-from steady_queue.aio import running, scheduler
-from steady_queue.compat import FRAMEWORK, task_backends
+from steady_queue.aio import running
+from steady_queue.aio.scheduler import scheduler
 from steady_queue.concurrency import limits_concurrency
 from steady_queue.configuration import Options
 from steady_queue.events import RecurringDiscarded, RecurringEnqueued, RecurringFailed
+from steady_queue.jobs.compat import FRAMEWORK, task_backends
+from steady_queue.jobs.registry import registry
 from steady_queue.models import Job, RecurringExecution, RecurringTask
-from steady_queue.registry import registry
-from steady_queue.store.identity import new_job_id
+from steady_queue.store.ids import new_job_id
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop import tasks as shop

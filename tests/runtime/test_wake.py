@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import transaction
 
-from steady_queue import aenqueue_all, wake
+from steady_queue import aenqueue_all
 from steady_queue.aio import running
-from steady_queue.databases import parameters
+from steady_queue.db import notify as wake
+from steady_queue.db.aliases import parameters
 from steady_queue.events import DatabaseBack, ListenerLost
 from steady_queue.store.drivers import postgres
-from steady_queue.store.notify import CHANNEL, notify
+from steady_queue.store.operations.notify import CHANNEL, notify
 from tests.runtime import tasks
 from tests.support.running import Heard, aside, until, values, worker
 from tests.support.tables import query

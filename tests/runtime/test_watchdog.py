@@ -6,10 +6,11 @@ import threading
 
 import pytest
 
-from steady_queue.aio import running, watchdog
-from steady_queue.aio.clock import SystemClock
-from steady_queue.aio.trust import Trust
-from steady_queue.aio.watchdog import EXIT_UNTRUSTED, Watchdog
+from steady_queue.aio import running
+from steady_queue.aio.lease import Trust
+from steady_queue.aio.process import watchdog
+from steady_queue.aio.process.watchdog import EXIT_UNTRUSTED, Watchdog
+from steady_queue.aio.timing import SystemClock
 from steady_queue.events import Events, LoopBlocked
 from tests.runtime import tasks
 from tests.support.running import PATIENCE, Heard, ended, until, worker

@@ -11,7 +11,7 @@ import pytest
 import steady_queue
 from steady_queue import aenqueue_all
 from steady_queue.aio import running
-from steady_queue.aio.threads import Threads
+from steady_queue.aio.worker.threads import Threads
 from steady_queue.configuration import Options, Worker
 from steady_queue.errors import ConfigurationError
 from tests.runtime import tasks
@@ -21,7 +21,7 @@ from tests.support.running import aside, ended, enqueued, error_of, until, value
 from tests.support.tables import count, counts, query
 
 if TYPE_CHECKING:
-    from steady_queue.compat import Task
+    from steady_queue.jobs.compat import Task
 
 pytestmark = pytest.mark.anyio
 

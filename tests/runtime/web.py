@@ -20,14 +20,14 @@ from django.urls import path
 
 import steady_queue
 from steady_queue import task
-from steady_queue.aio.maintenance import Maintenance
+from steady_queue.aio.maintenance.maintenance import Maintenance
 from steady_queue.asgi import SteadyQueue
 from steady_queue.configuration import Options, Worker
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
 
-    from steady_queue.compat import Task
+    from steady_queue.jobs.compat import Task
 
 #: The database, the queue that it enqueues to, and how long a process counts as alive after its last heartbeat.
 DATABASE, QUEUE, ALIVE = "STEADY_QUEUE_WEB_DATABASE", "STEADY_QUEUE_WEB_QUEUE", "STEADY_QUEUE_WEB_ALIVE"

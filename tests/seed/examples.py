@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.module_loading import import_string
 
 from steady_queue import concurrency
-from steady_queue.compat import FRAMEWORK
+from steady_queue.jobs.compat import FRAMEWORK
 
 if TYPE_CHECKING:
     from tests.shop.models import Bundle, Contact

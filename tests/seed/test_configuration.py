@@ -11,9 +11,9 @@ from django.test import override_settings
 
 import steady_queue
 from steady_queue.aio import running
+from steady_queue.checks.preflight import at_start, examine
 from steady_queue.configuration import Configuration, alive_threshold, configured
 from steady_queue.models import Job
-from steady_queue.preflight import at_start, examine
 from steady_queue.testing import run_pending
 from tests.seed.examples import greet, note
 from tests.support.running import aside, ended
@@ -175,7 +175,7 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "assigned_settings"
 import django
 django.setup()
 import steady_queue
-from steady_queue.preflight import at_start
+from steady_queue.checks.preflight import at_start
 from steady_queue.configuration import Options
 print([getattr(steady_queue, name) for name in {list(values)}], at_start(Options()).errors)
 """

@@ -62,10 +62,10 @@ steady_queue.process_heartbeat_interval = timedelta(minutes=5)
 """
 TASKS = """
 from datetime import timedelta
-from steady_queue.compat import FRAMEWORK
+from steady_queue.jobs.compat import FRAMEWORK
 from django.utils.module_loading import import_string
 from steady_queue.concurrency import limits_concurrency
-from steady_queue.recurring_task import recurring
+from steady_queue.recurring.definitions import recurring
 
 task = import_string(f"{FRAMEWORK}.task")
 

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from steady_queue import schedule
-from steady_queue.aio import running, scheduler
+from steady_queue.aio import running
+from steady_queue.aio.scheduler import scheduler
 from steady_queue.configuration import Options
 from steady_queue.models import Job, RecurringExecution, RecurringTask
-from steady_queue.recurring_task import Recurrences
+from steady_queue.recurring import schedule
+from steady_queue.recurring.definitions import Recurrences
 from tests.support.running import aside, until
 from tests.support.tables import query
 
 if TYPE_CHECKING:
-    from steady_queue.recurring_task import Recurrence
+    from steady_queue.recurring.definitions import Recurrence
 
     Capture = pytest.CaptureFixture[str]
     Patch = pytest.MonkeyPatch
@@ -36,7 +37,7 @@ NOON = MORNING.replace(hour=12)
 def collect(monkeypatch: Patch) -> Recurrences:
     """What recurs from now on, for this test alone."""
     kept = Recurrences()
-    monkeypatch.setattr("steady_queue.recurring_task.recurrences", kept)
+    monkeypatch.setattr("steady_queue.recurring.definitions.recurrences", kept)
     return kept
 
 
@@ -108,7 +109,7 @@ async def test_recurring_in_another_queue_with_another_priority(database: str, m
 async def test_recurring_one_key_is_for_one_entry(monkeypatch: Patch) -> None:
     """ "The `key` parameter must be a unique identifier": two of the examples have the same, and are refused."""
     examples_of(monkeypatch, "")
-    from steady_queue.recurring_task import recurrences
+    from steady_queue.recurring.definitions import recurrences
 
     (problem,) = recurrences.problems()
     assert problem.startswith("recurring task 'rot the brains at noon': 2 entries have this key")

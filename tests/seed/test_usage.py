@@ -15,7 +15,7 @@ from django.utils import timezone
 from steady_queue.aio import running
 from steady_queue.arguments import DeserializationError
 from steady_queue.backend import SteadyQueueBackend
-from steady_queue.compat import FRAMEWORK, InvalidTask, TaskResultStatus, task_backends
+from steady_queue.jobs.compat import FRAMEWORK, InvalidTask, TaskResultStatus, task_backends
 from steady_queue.models import Job
 from steady_queue.testing import run_pending
 from tests.seed.examples import greet, keep, kept, tralalero

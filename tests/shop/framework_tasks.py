@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils.module_loading import import_string
 
-from steady_queue.compat import FRAMEWORK
+from steady_queue.jobs.compat import FRAMEWORK
 
 task: Any = import_string(f"{FRAMEWORK}.task")
 

@@ -23,7 +23,7 @@ from steady_queue.concurrency import limits_concurrency
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from steady_queue.compat import TaskContext
+    from steady_queue.jobs.compat import TaskContext
 
 
 @task

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.store import dispatch as dispatching
-from steady_queue.store import promote as promotions
-from steady_queue.store.dispatch import dispatch
-from steady_queue.store.enqueue import enqueue
-from steady_queue.store.maintenance import promote_stranded
+from steady_queue.store.operations import dispatch as dispatching
+from steady_queue.store.operations import promote as promotions
+from steady_queue.store.operations.dispatch import dispatch
+from steady_queue.store.operations.enqueue import enqueue
+from steady_queue.store.operations.maintenance import promote_stranded
+from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Finished
-from steady_queue.store.settle import settle
 from tests.support.jobs import choosy, job, later, limited
 from tests.support.statements import statements
 from tests.support.tables import count, counts

@@ -13,11 +13,11 @@ from django.core.checks import Warning
 from django.core.management import call_command
 from django.db import connections
 
-from steady_queue.checks import check_installation
-from steady_queue.inspection import check_schema
+from steady_queue.checks.installation import check_installation
+from steady_queue.checks.preflight import examine
+from steady_queue.checks.project import check_schema
 from steady_queue.models.fields import NameField
-from steady_queue.preflight import examine
-from steady_queue.store.charset import NAMES, TextColumn, bytewise_collation, judge, unfit_text
+from steady_queue.store.operations.charset import NAMES, TextColumn, bytewise_collation, judge, unfit_text
 from steady_queue.store.outcome import ErrorReport, Failed, Finished
 from tests.servers import MariaDB
 from tests.support.aliases import extra_database, pointed_at, twin_settings

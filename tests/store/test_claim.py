@@ -8,11 +8,11 @@ from uuid import uuid4
 import pytest
 from django.db import connections, transaction
 
-from steady_queue.databases import django_driver
-from steady_queue.store.claim import Wanted, claim, claim_from_all
+from steady_queue.db.aliases import django_driver
 from steady_queue.store.job import Claim, Lane
+from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
+from steady_queue.store.operations.processes import deregister, heartbeat
 from steady_queue.store.outcome import Finished, Released
-from steady_queue.store.process import deregister, heartbeat
 from steady_queue.store.statement import Operation, drive, only
 from tests.support.jobs import failed, job, later, limited
 from tests.support.tables import counts, query, row

@@ -10,9 +10,9 @@ import pytest
 
 from steady_queue.errors import StoreDataError
 from steady_queue.models import Job
-from steady_queue.store import enqueue as enqueueing
-from steady_queue.store.enqueue import CHUNK, Enqueued, admit, enqueue
 from steady_queue.store.job import Lane, NewJob
+from steady_queue.store.operations import enqueue as enqueueing
+from steady_queue.store.operations.enqueue import CHUNK, Enqueued, admit, enqueue
 from steady_queue.store.outcome import Finished
 from tests.support.jobs import choosy, job, later, limited
 from tests.support.stores import SyncStore

@@ -17,15 +17,15 @@ import pytest
 from anyio import CancelScope
 from django.db import connections, transaction
 
-from steady_queue.databases import open_async
+from steady_queue.db.aliases import open_async
 from steady_queue.errors import StoreBug, StoreConflict, StoreDataError, StoreError, StoreUnavailable
-from steady_queue.store.drivers.codes import mysql_error, postgres_error, sqlite_error
+from steady_queue.store.drivers.error_codes import mysql_error, postgres_error, sqlite_error
 from steady_queue.store.drivers.pool import TRIES
-from steady_queue.store.enqueue import enqueue
 from steady_queue.store.job import Lane
+from steady_queue.store.operations.enqueue import enqueue
+from steady_queue.store.operations.processes import deregister, heartbeat
+from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Finished, Verdict
-from steady_queue.store.process import deregister, heartbeat
-from steady_queue.store.settle import settle
 from steady_queue.store.statement import Operation, only
 from tests.servers import wait_until
 from tests.servers.machine import free_port

@@ -13,8 +13,8 @@ import pytest
 
 from steady_queue.aio.reports import report
 from steady_queue.processes import ProcessPrunedError
-from steady_queue.store.burial import bury
-from steady_queue.store.process import heartbeat
+from steady_queue.store.operations.processes import heartbeat
+from steady_queue.store.operations.prune import bury
 from steady_queue.store.statement import Operation
 from tests.support.commands import printed_by, prints, python
 from tests.support.jobs import job
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from uuid import UUID
 
-    from steady_queue.store.burial import Buried
+    from steady_queue.store.operations.prune import Buried
     from steady_queue.store.statement import Flow
     from tests.support.commands import Command
     from tests.support.stores import Store
@@ -121,7 +121,7 @@ def maintains(alias: str) -> bool:
 #: The same of one that is frozen before it has read all that it claims.
 CLAIMS = """
 from uuid import UUID
-from steady_queue.store.claim import Wanted, claim_from_all
+from steady_queue.store.operations.claim import Wanted, claim_from_all
 from steady_queue.store.job import Lane
 
 async def main():
@@ -185,7 +185,7 @@ def program(alias: str, text: str, **values: str) -> Iterator[Command]:
 
 IMPORTS = """
 import os, signal
-from steady_queue.databases import open_async
+from steady_queue.db.aliases import open_async
 from steady_queue.errors import StoreUnavailable
 from steady_queue.store.statement import Operation
 """

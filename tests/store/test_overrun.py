@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import transaction
 
-from steady_queue.store import burial
-from steady_queue.store.maintenance import free_ownerless, look
+from steady_queue.store.operations import prune
+from steady_queue.store.operations.maintenance import free_ownerless, look
+from steady_queue.store.operations.overrun import let_go
 from steady_queue.store.outcome import Finished, Released
-from steady_queue.store.overrun import let_go
 from tests.support.jobs import PATH, failed, limited, report
 from tests.support.stores import SyncStore
 from tests.support.tables import count, counts, query, row
@@ -153,9 +153,9 @@ def test_a_lost_reply_and_a_dead_process_give_back_to_blocked_as_well(store: Sto
     for claim in claims:
         age(store, claim)
     assert len(store.run(let_go(store.sql))) == 2
-    assert store.run(burial.release(store.sql, {claims[0].claim_id: first.id}, "worker")) == 1
+    assert store.run(prune.release(store.sql, {claims[0].claim_id: first.id}, "worker")) == 1
     assert store.status(first, waiting) == ["blocked", "ready"]
-    ended = burial.end(store.sql, process, "worker", report(), give_back=[claims[1].claim_id])
+    ended = prune.end(store.sql, process, "worker", report(), give_back=[claims[1].claim_id])
     assert store.run(ended) == ([], [second.id])
     assert store.status(second) == ["blocked"]
 

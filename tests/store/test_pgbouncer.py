@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
+from steady_queue.store.operations.processes import heartbeat
 from steady_queue.store.outcome import Finished, Released, Verdict
-from steady_queue.store.process import heartbeat
 from steady_queue.store.sql.postgres import IDLE_LIMIT, SETTINGS
 from steady_queue.store.statement import Operation
 from tests.conftest import chosen

@@ -16,24 +16,24 @@ from django.core.management import call_command
 from django.db import connections
 
 from steady_queue.errors import StoreDataError
-from steady_queue.store import recurring
-from steady_queue.store.claim import Wanted, claim, claim_from_all
-from steady_queue.store.dispatch import dispatch
-from steady_queue.store.enqueue import enqueue
-from steady_queue.store.hurry import run_now
-from steady_queue.store.identity import new_job_id
+from steady_queue.store.ids import new_job_id
 from steady_queue.store.job import Lane, Status
+from steady_queue.store.operations import recurring
+from steady_queue.store.operations.actions import discard, retry
+from steady_queue.store.operations.bulk_actions import Place, Which, discard_some, retry_some
+from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
+from steady_queue.store.operations.dispatch import dispatch
+from steady_queue.store.operations.enqueue import enqueue
+from steady_queue.store.operations.hurry import run_now
+from steady_queue.store.operations.processes import NewProcess, deregister, heartbeat, register
+from steady_queue.store.operations.promote import promotion
+from steady_queue.store.operations.queues import latency, pause, size, waiting
+from steady_queue.store.operations.recurring import NewEntry
+from steady_queue.store.operations.results import find_jobs
+from steady_queue.store.operations.settle import settle
+from steady_queue.store.operations.ticks import Tick, clear_ticks, tick
 from steady_queue.store.outcome import Finished, Released
-from steady_queue.store.process import NewProcess, deregister, heartbeat, register
-from steady_queue.store.promote import promotion
-from steady_queue.store.queues import latency, pause, size, waiting
-from steady_queue.store.recurring import NewEntry
-from steady_queue.store.result import find_jobs
-from steady_queue.store.revision import discard, retry
-from steady_queue.store.settle import settle
 from steady_queue.store.statement import Operation
-from steady_queue.store.sweep import Place, Which, discard_some, retry_some
-from steady_queue.store.tick import Tick, clear_ticks, tick
 from tests.conftest import chosen
 from tests.support import plans as planning
 from tests.support.aliases import extra_database, twin_settings
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
     from steady_queue.store.job import NewJob
+    from steady_queue.store.operations.recurring import Entry
     from steady_queue.store.outcome import Outcome
-    from steady_queue.store.recurring import Entry
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow, Statement, T
     from tests.servers import MariaDB, Postgres

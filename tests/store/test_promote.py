@@ -10,12 +10,12 @@ from uuid import UUID
 
 import pytest
 
-from steady_queue.store import promote as promotions
 from steady_queue.store.job import Lane, Status
+from steady_queue.store.operations import promote as promotions
+from steady_queue.store.operations.actions import discard
+from steady_queue.store.operations.promote import LOCK_IDS, Grant, allot, lock_id
+from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Finished
-from steady_queue.store.promote import LOCK_IDS, Grant, allot, lock_id
-from steady_queue.store.revision import discard
-from steady_queue.store.settle import settle
 from tests.support.jobs import PATH, failed, job, later, limited
 from tests.support.stores import SyncStore
 from tests.support.tables import count, counts, query, row

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue.store.job import Lane
-from steady_queue.store.queues import pause, queue_names, waiting
+from steady_queue.store.operations.queues import pause, queue_names, waiting
 from tests.support.jobs import job, later, limited
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pytest
 from django.db import connections, transaction
 
 from steady_queue.errors import StoreUnavailable
-from steady_queue.store.enqueue import admit
+from steady_queue.store.operations.enqueue import admit
+from steady_queue.store.operations.promote import lock_id
 from steady_queue.store.outcome import Finished, Released, Verdict
-from steady_queue.store.promote import lock_id
 from tests.support.jobs import failed, job, limited
 from tests.support.stores import SyncStore
 from tests.support.tables import count, counts, query

@@ -9,10 +9,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue.errors import StoreError
-from steady_queue.store import maintenance, recurring
-from steady_queue.store.identity import new_job_id
-from steady_queue.store.recurring import Entry, Moment, NewEntry, add, entries, give_up, listing, put, remove, switch
-from steady_queue.store.tick import Tick, Ticked, clear_ticks, tick
+from steady_queue.store.ids import new_job_id
+from steady_queue.store.operations import maintenance, recurring
+from steady_queue.store.operations.recurring import (
+    Entry,
+    Moment,
+    NewEntry,
+    add,
+    entries,
+    give_up,
+    listing,
+    put,
+    remove,
+    switch,
+)
+from steady_queue.store.operations.ticks import Tick, Ticked, clear_ticks, tick
 from tests.support.jobs import PATH, choosy, job, limited
 from tests.support.stores import SyncStore
 from tests.support.tables import count, counts, query

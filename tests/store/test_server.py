@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.store.server import judge, too_old
+from steady_queue.store.operations.server import judge, too_old
 
 if TYPE_CHECKING:
     from tests.support.stores import Store

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from django.db import transaction
 
-from steady_queue.store.burial import release
-from steady_queue.store.enqueue import admit, enqueue
-from steady_queue.store.hurry import run_now
+from steady_queue.store.operations.actions import discard
+from steady_queue.store.operations.enqueue import admit, enqueue
+from steady_queue.store.operations.hurry import run_now
+from steady_queue.store.operations.promote import lock_id
+from steady_queue.store.operations.prune import release
 from steady_queue.store.outcome import Finished
-from steady_queue.store.promote import lock_id
-from steady_queue.store.revision import discard
 from steady_queue.store.sql.mysql import IDLE_LIMIT
 from steady_queue.store.statement import Operation
 from tests.machine.sessions import Session, hurry

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from django.db import connections
 
-from steady_queue.bulk import enqueue_all
+from steady_queue.jobs.bulk import enqueue_all
 from tests.storm.crew import Worker
 from tests.storm.tasks import any_call, limited_call
 from tests.storm.worker import ALIVE, TRUST
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from steady_queue.definition import TaskCall
+    from steady_queue.jobs.task import TaskCall
     from tests.storm.crew import Life
 
 #: Seconds after the last fault within which a task ends and the dead are buried, and in which a worker starts.

@@ -15,8 +15,8 @@ from tests.storm.worker import SHUTDOWN
 if TYPE_CHECKING:
     from random import Random
 
-    from steady_queue.compat import TaskContext
-    from steady_queue.definition import TaskCall
+    from steady_queue.jobs.compat import TaskContext
+    from steady_queue.jobs.task import TaskCall
 
 #: Waits are made of so long steps, in seconds: a task that was frozen in one still has to go through the others.
 STEP = 0.05

@@ -24,7 +24,7 @@ def main(alias: str) -> None:
 
     django.setup()
 
-    from steady_queue.aio import maintenance
+    from steady_queue.aio.maintenance import maintenance
     from tests.storm import tasks
 
     assert tasks  # they belong to no installed app: workers know what is imported

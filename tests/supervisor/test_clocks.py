@@ -10,9 +10,10 @@ from uuid import uuid4
 import pytest
 
 import steady_queue
-from steady_queue.aio import maintenance, running
+from steady_queue.aio import running
+from steady_queue.aio.maintenance import maintenance
 from steady_queue.events import ProcessPruned
-from steady_queue.store.process import NewProcess, register
+from steady_queue.store.operations.processes import NewProcess, register
 from tests.supervisor.processes import rows
 from tests.supervisor.tasks import KNOWN, awaits_alone, rests
 from tests.support.commands import command, prints, stopped
@@ -32,7 +33,7 @@ pytestmark = [
 ]
 
 ALIVE = 2.0
-SETUP = f"{KNOWN}\nfrom steady_queue.aio import maintenance\nmaintenance.INTERVAL = 0.2"
+SETUP = f"{KNOWN}\nfrom steady_queue.aio.maintenance import maintenance\nmaintenance.INTERVAL = 0.2"
 
 
 @pytest.fixture(autouse=True)

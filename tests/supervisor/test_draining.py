@@ -15,7 +15,7 @@ from tests.support.stores import SyncStore
 from tests.support.tables import count, counts, query
 
 if TYPE_CHECKING:
-    from steady_queue.compat import TaskResult
+    from steady_queue.jobs.compat import TaskResult
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres")]
 

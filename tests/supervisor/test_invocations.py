@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from steady_queue.aio import child
-from steady_queue.aio.child import new_orders
+from steady_queue.aio.supervisor import child
+from steady_queue.aio.supervisor.child import new_orders
 from steady_queue.configuration import Options, Worker
 from tests.shop.tasks import add
 from tests.supervisor.projects import Project, program
@@ -160,7 +160,7 @@ async def test_a_process_takes_orders_that_no_variable_could_hold(
 
 TAKES = """
 import os
-from steady_queue.aio.child import orders
+from steady_queue.aio.supervisor.child import orders
 taken = len(orders(os.environ).options.workers[0].queues)
 """
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import steady_queue
-from steady_queue.logs import CLEAR
 from steady_queue.management.commands.steady_queue import Command as SteadyQueue
+from steady_queue.management.log_output import CLEAR
 from tests.shop.tasks import add, fail
 from tests.supervisor.processes import pids, working
 from tests.support.commands import MANAGE, command, printed_by, stopped

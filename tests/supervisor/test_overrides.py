@@ -15,12 +15,12 @@ from django.test import override_settings
 import steady_queue
 from steady_queue.configuration import Dispatcher, Options, RecurringTask, Worker, problems
 from steady_queue.management.commands.steady_queue import Command
-from steady_queue.overrides import resolve
+from steady_queue.management.options import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steady_queue.overrides import Resolved
+    from steady_queue.management.options import Resolved
 
 OURS = "steady_queue.backend.SteadyQueueBackend"
 QUEUES = ["default", "mail", "reports"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import steady_queue
-from steady_queue.aio.pidfile import held
+from steady_queue.aio.command.pidfile import held
 from steady_queue.errors import ConfigurationError
 from tests.support.commands import command, printed_by, prints, stopped
 from tests.support.running import aside
@@ -226,7 +226,7 @@ def test_one_that_somebody_else_has_replaced_stays(tmp_path: Path) -> None:
 
 HOLDER = """
 import os, sys, time
-from steady_queue.aio.pidfile import held
+from steady_queue.aio.command.pidfile import held
 from steady_queue.errors import ConfigurationError
 sys.stdin.readline()
 for _ in range(200):

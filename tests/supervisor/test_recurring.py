@@ -27,7 +27,7 @@ SETTINGS = """
 from datetime import timedelta
 from tests.settings import *
 import steady_queue
-from steady_queue.aio import scheduler
+from steady_queue.aio.scheduler import scheduler
 from steady_queue.configuration import Configuration
 steady_queue.database = {alias!r}
 scheduler.LOOK = 0.2
@@ -37,7 +37,7 @@ STEADY_QUEUE = Configuration.Options(workers=[], {options})
 TASKS = """
 from datetime import timedelta
 from steady_queue import task
-from steady_queue.recurring_task import recurring
+from steady_queue.recurring.definitions import recurring
 """
 GOOD = """
 @recurring(every=timedelta(seconds=1), key={key!r})
@@ -247,7 +247,7 @@ async def test_two_projects_on_one_database_leave_each_others_entries_alone(data
 
 def _schedule_for(alias: str, path: str, key: str) -> None:
     """A dynamic entry, as a process of the project that has this task would make it."""
-    from steady_queue.store.recurring import NewEntry, add
+    from steady_queue.store.operations.recurring import NewEntry, add
     from tests.support.stores import SyncStore
 
     store = SyncStore(alias)

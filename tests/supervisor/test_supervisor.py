@@ -21,7 +21,7 @@ from tests.support.tables import count, counts, query, row
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steady_queue.compat import TaskResult
+    from steady_queue.jobs.compat import TaskResult
     from tests.support.commands import Command
 
 pytestmark = pytest.mark.anyio

@@ -41,7 +41,7 @@ TASKS = """
 from datetime import timedelta
 from steady_queue import task
 from steady_queue.concurrency import limits_concurrency
-from steady_queue.recurring_task import recurring
+from steady_queue.recurring.definitions import recurring
 
 @task(queue_name={name!r})
 def work(number):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steady_queue.databases import django_driver
+from steady_queue.db.aliases import django_driver
 from tests.support.tables import EXECUTIONS, query
 
 _STANDS = " UNION ALL ".join(f"SELECT job_id FROM steady_queue_{table}" for table in EXECUTIONS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from steady_queue.store.identity import new_job_id
+from steady_queue.store.ids import new_job_id
 from steady_queue.store.job import Claim, Lane, NewJob, OnConflict
 from steady_queue.store.outcome import ErrorReport, Failed
 

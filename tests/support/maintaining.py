@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.aio import Process
-    from steady_queue.compat import TaskResult
+    from steady_queue.jobs.compat import TaskResult
     from steady_queue.store.job import NewJob
 
 #: Runs nothing by itself but maintenance, which a test calls when it wants it.

@@ -12,7 +12,7 @@ from tests.support.waiting import PATIENCE, aside, until
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steady_queue.compat import Task, TaskResult
+    from steady_queue.jobs.compat import Task, TaskResult
 
 E = TypeVar("E", bound=Event)
 

@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
-from steady_queue.databases import django_driver, open_async
-from steady_queue.store.claim import Wanted, claim, claim_from_all
-from steady_queue.store.enqueue import enqueue
+from steady_queue.db.aliases import django_driver, open_async
 from steady_queue.store.job import Lane
-from steady_queue.store.process import NewProcess, register
-from steady_queue.store.promote import promotion
-from steady_queue.store.queues import waiting
-from steady_queue.store.result import find_jobs
-from steady_queue.store.revision import discard, retry
-from steady_queue.store.settle import settle
+from steady_queue.store.operations.actions import discard, retry
+from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
+from steady_queue.store.operations.enqueue import enqueue
+from steady_queue.store.operations.processes import NewProcess, register
+from steady_queue.store.operations.promote import promotion
+from steady_queue.store.operations.queues import waiting
+from steady_queue.store.operations.results import find_jobs
+from steady_queue.store.operations.settle import settle
 from steady_queue.store.statement import Operation, only
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
     from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.enqueue import Enqueued
     from steady_queue.store.job import Claim, JobRecord, NewJob
+    from steady_queue.store.operations.enqueue import Enqueued
+    from steady_queue.store.operations.promote import Limits
     from steady_queue.store.outcome import Outcome, Settlement
-    from steady_queue.store.promote import Limits
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Row
 

@@ -6,7 +6,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 if TYPE_CHECKING:
-    from steady_queue.compat import TaskResult
+    from steady_queue.jobs.compat import TaskResult
 
 
 class Run(Protocol):

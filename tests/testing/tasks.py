@@ -19,7 +19,7 @@ from steady_queue.concurrency import limits_concurrency
 from tests.shop.models import Customer
 
 if TYPE_CHECKING:
-    from steady_queue.compat import TaskContext
+    from steady_queue.jobs.compat import TaskContext
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 #: Set by a task that has begun and waits to be cancelled.

@@ -10,8 +10,8 @@ import pytest
 from django.test import override_settings
 
 from steady_queue import enqueue_all
-from steady_queue.compat import FRAMEWORK
 from steady_queue.errors import ConfigurationError
+from steady_queue.jobs.compat import FRAMEWORK
 from steady_queue.models import Job
 from steady_queue.testing import assert_enqueued, assert_not_enqueued, enqueued, run_pending
 from tests.shop import tasks

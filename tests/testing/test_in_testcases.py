@@ -14,9 +14,9 @@ from django.db import DatabaseError, connections
 from django.test import SimpleTestCase, TestCase, TransactionTestCase
 
 import steady_queue
-from steady_queue.compat import TaskResultStatus
+from steady_queue.jobs.compat import TaskResultStatus
 from steady_queue.models import LockBucket
-from steady_queue.store.promote import LOCK_IDS
+from steady_queue.store.operations.promote import LOCK_IDS
 from steady_queue.testing import arun_pending, assert_enqueued, assert_not_enqueued, enqueued, run_pending
 from tests.shop import tasks as shop
 from tests.shop.models import Customer
@@ -28,7 +28,7 @@ from tests.support.waiting import until
 from tests.testing import tasks
 
 if TYPE_CHECKING:
-    from steady_queue.compat import TaskResult
+    from steady_queue.jobs.compat import TaskResult
 
 pytestmark = pytest.mark.contract
 

@@ -13,7 +13,7 @@ from django.utils import timezone, translation
 
 import steady_queue
 from steady_queue import enqueue_all
-from steady_queue.compat import TaskResultStatus, task_finished, task_started
+from steady_queue.jobs.compat import TaskResultStatus, task_finished, task_started
 from steady_queue.models import Job, Pause
 from tests.shop import tasks as shop
 from tests.shop.models import Customer
@@ -23,7 +23,7 @@ from tests.testing import tasks
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steady_queue.compat import Task, TaskResult
+    from steady_queue.jobs.compat import Task, TaskResult
     from tests.testing.conftest import Run
 
 pytestmark = pytest.mark.contract

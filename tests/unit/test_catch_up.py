@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from steady_queue.catch_up import MOST, chosen
-from steady_queue.schedule import every, parse
+from steady_queue.recurring.catch_up import MOST, chosen
+from steady_queue.recurring.schedule import every, parse
 
 NOW = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
 HOUR = timedelta(hours=1)

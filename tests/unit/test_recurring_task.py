@@ -11,7 +11,7 @@ import pytest
 from steady_queue import arguments, task
 from steady_queue.configuration import Options, RecurringTask
 from steady_queue.errors import ConfigurationError
-from steady_queue.recurring_task import Recurrence, Recurrences, recurrences, recurring, wanted
+from steady_queue.recurring.definitions import Recurrence, Recurrences, recurrences, recurring, wanted
 from tests.shop import tasks
 
 
@@ -20,7 +20,7 @@ def recurrence(**options: Any) -> Recurrence:
 
 
 def test_the_decorator_returns_the_task_as_it_was_and_keeps_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steady_queue.recurring_task.recurrences", kept := Recurrences())
+    monkeypatch.setattr("steady_queue.recurring.definitions.recurrences", kept := Recurrences())
     decorated = recurring(schedule="0 10 * * *", args=(1,), key="one")(
         recurring(every=timedelta(hours=1), key="two")(tasks.noop)
     )

@@ -14,9 +14,9 @@ from croniter import croniter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steady_queue.crontab import _Days
 from steady_queue.errors import ConfigurationError
-from steady_queue.schedule import LONGEST, Schedule, every, parse
+from steady_queue.recurring.cron import _Days
+from steady_queue.recurring.schedule import LONGEST, Schedule, every, parse
 
 MADRID, NEW_YORK, LORD_HOWE = "Europe/Madrid", "America/New_York", "Australia/Lord_Howe"
 

@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 
-from steady_queue.tracebacks import MESSAGE_LENGTH, TRACEBACK_LENGTH, cut, is_oversized, stand_in, traceback_of
+from steady_queue.events.tracebacks import MESSAGE_LENGTH, TRACEBACK_LENGTH, cut, is_oversized, stand_in, traceback_of
 
 HUGE = "x" * (TRACEBACK_LENGTH + 1)
 

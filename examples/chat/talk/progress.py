@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from steady_queue.compat import TaskResultStatus
+from steady_queue.jobs.compat import TaskResultStatus
 from talk.models import Answer
 from talk.tasks import write_answer
 

@@ -9,7 +9,7 @@ from talk.models import Answer
 from talk.provider import stream
 
 if TYPE_CHECKING:
-    from steady_queue.compat import TaskContext
+    from steady_queue.jobs.compat import TaskContext
 
 #: So many tokens are stored with one statement; one for each token would only keep the database busy.
 SAVE_EVERY = 5

@@ -9,7 +9,7 @@ from django.http import Http404, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from steady_queue.compat import TaskResultDoesNotExist
+from steady_queue.jobs.compat import TaskResultDoesNotExist
 from talk.models import Answer
 from talk.progress import Progress, event_stream, progress_of
 from talk.tasks import write_answer

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orders import tasks
-from steady_queue.compat import TaskResultDoesNotExist, TaskResultStatus
+from steady_queue.jobs.compat import TaskResultDoesNotExist, TaskResultStatus
 
 if TYPE_CHECKING:
     from orders.models import Step

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import BaseCommand, CommandError
 
 import steady_queue
-from steady_queue import logs
-from steady_queue.aio.child import orders
+from steady_queue.aio.supervisor.child import orders
 from steady_queue.configuration import configured
 from steady_queue.errors import ConfigurationError
-from steady_queue.overrides import resolve
+from steady_queue.management import log_output
+from steady_queue.management.options import resolve
 
 # The rest is imported where it is needed: a child, a probe and a supervisor each need little of it, and must be quick.
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-    from steady_queue.overrides import Resolved
+    from steady_queue.management.options import Resolved
 
 DESCRIPTION = """\
 Runs background tasks: the workers and dispatchers of settings.STEADY_QUEUE.
@@ -104,9 +104,9 @@ class Command(BaseCommand):
         given = orders(os.environ)
         try:
             if given is not None:
-                from steady_queue.aio import launch
+                from steady_queue.aio.command import launch
 
-                logs.show(options["verbosity"], given.options.log_format)
+                log_output.show(options["verbosity"], given.options.log_format)
                 launch.child(given)
             else:
                 {"run": self.run, "check": self.check_all, "health": self.health}[options["action"]](options)
@@ -123,12 +123,12 @@ class Command(BaseCommand):
             if not reloader.follow(os.environ):
                 sys.exit(reloader.Reloader(sys.stderr).run())
         resolved = self._resolved(options)
-        from steady_queue.aio import launch
-        from steady_queue.aio.pidfile import held
-        from steady_queue.banner import banner
+        from steady_queue.aio.command import launch
+        from steady_queue.aio.command.pidfile import held
+        from steady_queue.management.banner import banner
 
         is_text = resolved.options.log_format == "text"
-        logs.show(options["verbosity"], resolved.options.log_format)
+        log_output.show(options["verbosity"], resolved.options.log_format)
         shows_status = is_text and options["verbosity"] >= 1 and sys.stderr.isatty()
         with held(steady_queue.supervisor_pidfile) as release:
             if is_text and options["verbosity"] >= 1:
@@ -141,7 +141,7 @@ class Command(BaseCommand):
 
     def check_all(self, options: dict[str, Any]) -> None:
         """Tell every problem at once, and start nothing."""
-        from steady_queue import preflight
+        from steady_queue.checks import preflight
 
         try:
             resolved = resolve(configured(), options, os.environ)
@@ -160,7 +160,7 @@ class Command(BaseCommand):
 
     def health(self, options: dict[str, Any]) -> None:
         """Whether the workers of this machine look for tasks."""
-        from steady_queue.health import judge
+        from steady_queue.checks.health import judge
 
         try:
             max_age = None if options["max_age"] is None else timedelta(seconds=float(options["max_age"]))
@@ -174,7 +174,7 @@ class Command(BaseCommand):
 
     def _resolved(self, options: dict[str, Any]) -> Resolved:
         """What is to run; refused with every problem that can be found without the database."""
-        from steady_queue import preflight
+        from steady_queue.checks import preflight
 
         resolved = resolve(configured(), options, os.environ)
         found = preflight.at_start(

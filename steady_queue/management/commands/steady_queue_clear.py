@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.core.management.base import BaseCommand, CommandError
 
-from steady_queue import cleanup
+from steady_queue.actions import cleanup
+from steady_queue.actions.spans import before
 from steady_queue.errors import SteadyQueueError
-from steady_queue.management.bar import Bar
-from steady_queue.spans import before
+from steady_queue.management.progress_bar import Bar
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Callable, Mapping
 
-    from steady_queue.store.cleanup import Old
+    from steady_queue.store.operations.cleanup import Old
 
 DESCRIPTION = """\
 Deletes tasks that ended long ago. Tasks that wait or run are never touched.

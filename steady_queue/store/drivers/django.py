@@ -14,7 +14,7 @@ from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.utils import timezone
 
 from steady_queue.errors import ConfigurationError, StoreConflict, StoreDataError, StoreError, StoreUnavailable
-from steady_queue.store.drivers.codes import answer_is_lost, made, mysql_error, postgres_error, sqlite_error
+from steady_queue.store.drivers.error_codes import answer_is_lost, made, mysql_error, postgres_error, sqlite_error
 from steady_queue.store.drivers.pool import TRIES, should_retry
 from steady_queue.store.sql import MySQL, Postgres, SQLite
 from steady_queue.store.sql.mysql import IDLE_LIMIT, check_size

@@ -9,9 +9,9 @@ import aiomysql
 import pymysql
 
 from steady_queue.errors import StoreConflict, StoreDataError, StoreError, StoreUnavailable
-from steady_queue.store.charset import UTF8
-from steady_queue.store.drivers.codes import made, mysql_error
+from steady_queue.store.drivers.error_codes import made, mysql_error
 from steady_queue.store.drivers.pool import Pool
+from steady_queue.store.operations.charset import UTF8
 from steady_queue.store.sql.mysql import IDLE_LIMIT, MySQL, check_size
 from steady_queue.store.statement import drive_async
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from steady_queue.errors import StoreConflict, StoreError
-from steady_queue.store.drivers.codes import is_lock_timeout
+from steady_queue.store.drivers.error_codes import is_lock_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

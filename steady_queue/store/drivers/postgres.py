@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import asyncpg
 
 from steady_queue.errors import StoreConflict, StoreDataError, StoreError, StoreUnavailable
-from steady_queue.store.drivers.codes import answer_is_lost, made, postgres_error
+from steady_queue.store.drivers.error_codes import answer_is_lost, made, postgres_error
 from steady_queue.store.drivers.pool import Pool
 from steady_queue.store.drivers.tls_upgrade import retrieve_upgrade_errors
 from steady_queue.store.sql.postgres import BEGIN, BEGIN_BEHIND_POOLER, SETTINGS, Postgres

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import aiosqlite
 
 from steady_queue.errors import StoreDataError, StoreError
-from steady_queue.store.drivers.codes import made, sqlite_error
+from steady_queue.store.drivers.error_codes import made, sqlite_error
 from steady_queue.store.drivers.pool import Pool
 from steady_queue.store.sql.sqlite import SQLite
 from steady_queue.store.statement import drive

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from steady_queue.errors import StoreDataError
-from steady_queue.store.identity import uuid_of
+from steady_queue.store.ids import uuid_of
 from steady_queue.store.statement import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from steady_queue.store.claim import Wanted
     from steady_queue.store.job import NewJob
+    from steady_queue.store.operations.claim import Wanted
+    from steady_queue.store.operations.promote import Grant
     from steady_queue.store.outcome import Attempt, Outcome
-    from steady_queue.store.promote import Grant
     from steady_queue.store.statement import Flow, Row
 
 _PLACEHOLDER = re.compile(r"\?\*?")

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.errors import StoreDataError
+from steady_queue.store.operations.promote import LOCK_IDS, parts
 from steady_queue.store.outcome import MOST_ATTEMPTS
-from steady_queue.store.promote import LOCK_IDS, parts
 from steady_queue.store.sql.dialect import Dialect
 from steady_queue.store.statement import Statement
 

@@ -10,11 +10,11 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from steady_queue.store.claim import A_PAUSE, ANY_PRIORITY, CLAIM_TYPES, JOB_COLUMNS
-from steady_queue.store.enqueue import FULL, NOTHING_MORE, PLAIN
-from steady_queue.store.notify import CHANNEL
+from steady_queue.store.operations.claim import A_PAUSE, ANY_PRIORITY, CLAIM_TYPES, JOB_COLUMNS
+from steady_queue.store.operations.enqueue import FULL, NOTHING_MORE, PLAIN
+from steady_queue.store.operations.notify import CHANNEL
+from steady_queue.store.operations.promote import LOCK_IDS
 from steady_queue.store.outcome import MOST_ATTEMPTS, Failed, Finished
-from steady_queue.store.promote import LOCK_IDS
 from steady_queue.store.sql.dialect import Dialect
 from steady_queue.store.statement import Statement
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from steady_queue.store.claim import Wanted
     from steady_queue.store.job import NewJob
+    from steady_queue.store.operations.claim import Wanted
+    from steady_queue.store.operations.promote import Grant
     from steady_queue.store.outcome import Outcome
-    from steady_queue.store.promote import Grant
     from steady_queue.store.statement import Flow, Row
 
 #: How long a process may be frozen inside a transaction, with its locks, before the server ends that.

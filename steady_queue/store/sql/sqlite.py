@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from steady_queue.store.claim import A_PAUSE
 from steady_queue.store.job import Lane
+from steady_queue.store.operations.claim import A_PAUSE
 from steady_queue.store.outcome import MOST_ATTEMPTS
 from steady_queue.store.sql.dialect import NAMES, Dialect
 

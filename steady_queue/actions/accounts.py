@@ -1,0 +1,30 @@
+"""Accounts: what is told of what people do to jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steady_queue.events import JobsDiscarded, JobsHurried, JobsRetried
+from steady_queue.store.operations import actions, hurry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from steady_queue.events import Event
+    from steady_queue.store.operations.actions import Revised
+    from steady_queue.store.statement import Operation
+
+    Revision = Callable[..., Operation[Revised]]
+
+_KINDS = {actions.retry: JobsRetried, hurry.run_now: JobsHurried}
+
+
+def account(revise: Revision, revised: Revised) -> Iterator[Event]:
+    """The events of a revision; none when it changed nothing."""
+    kind = _KINDS.get(revise)
+    if kind is not None:
+        if revised.ids:
+            yield kind(job_ids=revised.ids, count=len(revised.ids))
+        return
+    for table, ids in revised.stood.items():
+        yield JobsDiscarded(job_ids=ids, count=len(ids), status=table.removesuffix("execution"))

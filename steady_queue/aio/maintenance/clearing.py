@@ -1,0 +1,115 @@
+"""Clearing by maintenance: jobs that ended long ago are deleted, a few batches in a turn.
+
+A batch that the database refuses to delete is halved until the bad job is alone. A foreign key of another table may
+hold it: it is left out, and the error is raised after the others. A turn executes a limited number of statements; the
+next one continues at the same place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from steady_queue.aio.maintenance.splitting import REFUSED
+from steady_queue.store.operations import cleanup, maintenance
+from steady_queue.store.operations.cleanup import Old, Place
+from steady_queue.store.operations.prune import BATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from steady_queue.aio.maintenance.splitting import Run
+    from steady_queue.store.operations.cleanup import Cleared
+    from steady_queue.store.sql import Dialect
+    from steady_queue.store.statement import Operation
+
+#: Batches in one turn: one would fall behind under load, and the connection is free for a heartbeat between them.
+BATCHES = 20
+#: Statements in a turn in which some are refused.
+MAX_STATEMENTS = 200
+
+
+class Kind(NamedTuple):
+    """The operations for jobs that ended in one way."""
+
+    name: str
+    #: Deletes some from a place on; None if another process does maintenance at this moment.
+    clear: Callable[[Dialect, timedelta, Place, int], Operation[Cleared | None]]
+    #: Returns the place of the next one.
+    next: Callable[[Dialect, Old, Place], Operation[Place | None]]
+
+
+FINISHED = Kind("finished", maintenance.clear_finished, cleanup.next_finished)
+FAILED = Kind("failed", maintenance.clear_failed, cleanup.next_failed)
+
+
+class Walk(NamedTuple):
+    """How far jobs were deleted in parts, the size of the next part, and the last error before it, if any."""
+
+    place: Place = Place()
+    size: int = BATCH
+    refusal: Exception | None = None
+
+
+class Clearing:
+    """Deletes jobs of one kind; `on_cleared` is called with the size of each batch."""
+
+    def __init__(self, kind: Kind, *, run: Run, sql: Dialect, on_cleared: Callable[[int], None]) -> None:
+        self._kind = kind
+        self._run = run
+        self._sql = sql
+        self._on_cleared = on_cleared
+        #: Kept between turns: jobs that cannot be deleted may be more than one turn can step over.
+        self._walk = Walk()
+
+    async def clear(self, keep: timedelta) -> bool:
+        """Delete jobs that ended longer than `keep` ago. False: another process does it at this moment."""
+        for _ in range(BATCHES):
+            try:
+                cleared = await self._run(self._kind.clear(self._sql, keep, Place(), BATCH))
+            except REFUSED:
+                return await self._clear_in_parts(keep)
+            if cleared is None:
+                return False
+            if cleared.jobs:
+                self._on_cleared(cleared.jobs)
+            if cleared.jobs < BATCH:
+                break
+        self._walk = Walk()
+        return True
+
+    async def _clear_in_parts(self, keep: timedelta) -> bool:
+        statements, refusal = 0, self._walk.refusal
+        while statements < MAX_STATEMENTS:
+            place, size, refusal = self._walk
+            after: Place | None
+            statements += 1
+            try:
+                cleared = await self._run(self._kind.clear(self._sql, keep, place, size))
+            except REFUSED as error:
+                if size > 1:
+                    self._walk = Walk(place, size // 2, refusal)
+                    continue
+                statements += 1
+                refusal, after = error, await self._step_over(keep, place)
+            else:
+                if cleared is None:
+                    return False
+                if cleared.jobs:
+                    self._on_cleared(cleared.jobs)
+                # A good part may be followed by another.
+                size, after = min(BATCH, size * 2), cleared.next
+            if after is None:
+                self._walk = Walk()
+                break
+            self._walk = Walk(after, size, refusal)
+        if refusal is not None:
+            raise refusal
+        return True
+
+    async def _step_over(self, keep: timedelta, place: Place) -> Place | None:
+        """The place of the job that is refused by itself; None if there is none, or it cannot be read either."""
+        try:
+            return await self._run(self._kind.next(self._sql, Old(keep), place))
+        except REFUSED:
+            return None

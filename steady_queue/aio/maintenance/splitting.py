@@ -1,0 +1,167 @@
+"""Splitting: rows that the database refuses together are halved until the bad one is alone, as the settler does.
+
+The bad one is set aside: its job fails with a plain reason. All others are written as usual.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+from steady_queue import events
+from steady_queue.aio.reports import report
+from steady_queue.errors import StoreDataError
+from steady_queue.jobs.registry import limits_in_force
+from steady_queue.store.operations import prune
+from steady_queue.store.operations.promote import parts
+from steady_queue.store.operations.prune import BATCH, Fates
+from steady_queue.store.operations.set_aside import Owner, end_some, set_aside
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from uuid import UUID
+
+    from steady_queue.events import Events
+    from steady_queue.store.outcome import ErrorReport
+    from steady_queue.store.sql import Dialect
+    from steady_queue.store.statement import Operation
+
+T = TypeVar("T")
+
+#: Values that cannot be stored, or that are stored and cannot be read. An error of our own code is neither: it must set
+#: no job aside.
+REFUSED = StoreDataError
+
+
+class Run(Protocol):
+    """Carries an operation to the database."""
+
+    def __call__(self, operation: Operation[T], /) -> Awaitable[T]: ...
+
+
+async def split(
+    rows: Sequence[T],
+    write: Callable[[Sequence[T]], Awaitable[None]],
+    alone: Callable[[T, Exception], Awaitable[None]],
+) -> list[Exception]:
+    """Write the rows; a part that is refused is halved, and `alone` handles a row that is refused by itself.
+
+    Returns the errors of the rows for which `alone` was refused as well.
+    """
+    if not rows:
+        return []
+    try:
+        await write(rows)
+    except REFUSED as error:
+        if len(rows) > 1:
+            middle = len(rows) // 2
+            return [*await split(rows[:middle], write, alone), *await split(rows[middle:], write, alone)]
+        try:
+            await alone(rows[0], error)
+        except REFUSED as refusal:
+            return [refusal]
+    return []
+
+
+class EndedClaims(NamedTuple):
+    """The claims that were ended, and the last error of a claim that could not be set aside, if any."""
+
+    fates: Fates
+    refusal: Exception | None
+
+
+class ClaimSplitter:
+    """Ends claims that were refused together."""
+
+    def __init__(self, *, run: Run, sql: Dialect, events: Events) -> None:
+        self._run = run
+        self._sql = sql
+        self._events = events
+
+    async def end_process(
+        self, process_id: UUID, name: str, error: ErrorReport, release: Collection[UUID] = ()
+    ) -> EndedClaims:
+        """Fail the claims of a process that has ended, except some that are released, and remove its row.
+
+        The row stays if there is a refusal.
+        """
+        operation = prune.end(self._sql, process_id, name, error, give_back=release, limits=limits_in_force)
+        try:
+            return EndedClaims(await self._run(operation), None)
+        except REFUSED:
+            pass
+        failed: list[UUID] = []
+        released: list[UUID] = []
+        refusal: Exception | None
+        try:
+            claims = await self._run(prune.own_claims(self._sql, process_id))
+            fates, refusal = await self.end_claims(Owner(name, process_id), claims, error, release)
+            failed.extend(fates.failed)
+            released.extend(fates.given_back)
+            if refusal is None:
+                rest = await self._run(operation)
+                failed.extend(rest.failed)
+                released.extend(rest.given_back)
+        except REFUSED as again:
+            refusal = again
+        return EndedClaims(Fates(failed, released), refusal)
+
+    async def end_claims(
+        self, owner: Owner, claims: Mapping[UUID, UUID], error: ErrorReport, release: Collection[UUID] = ()
+    ) -> EndedClaims:
+        """Fail claims, each given with its job's id, except some that are released."""
+        failed: list[UUID] = []
+        released: list[UUID] = []
+        refusals: list[Exception] = []
+
+        async def write(part: Sequence[tuple[UUID, UUID]]) -> None:
+            operation = end_some(self._sql, owner, dict(part), error, release=release, limits=limits_in_force)
+            fates = await self._run(operation)
+            failed.extend(fates.failed)
+            released.extend(fates.given_back)
+
+        async def alone(claim: tuple[UUID, UUID], refusal: Exception) -> None:
+            if await self.set_aside(owner, *claim, f"{error.message}; ", refusal):
+                failed.append(claim[1])
+
+        for part in parts(list(claims.items()), BATCH):
+            refusals += await split(part, write, alone)
+        return EndedClaims(Fates(failed, released), refusals[-1] if refusals else None)
+
+    async def release_claims(self, owner: Owner, claims: Mapping[UUID, UUID]) -> tuple[int, Exception | None]:
+        """Release claims, and set aside those that the database refuses to release.
+
+        Returns how many were ended, and the last error of a claim that could not be set aside.
+        """
+        counts: list[int] = []
+
+        async def write(part: Sequence[tuple[UUID, UUID]]) -> None:
+            counts.append(await self._run(prune.release(self._sql, dict(part), owner.name, limits_in_force)))
+
+        async def alone(claim: tuple[UUID, UUID], refusal: Exception) -> None:
+            why = "this process did not know that it had claimed the task; "
+            counts.append(await self.set_aside(owner, *claim, why, refusal))
+
+        refusals = await split(list(claims.items())[:BATCH], write, alone)
+        return sum(counts), refusals[-1] if refusals else None
+
+    async def set_aside(self, owner: Owner, claim_id: UUID, job_id: UUID, why: str, refusal: Exception) -> bool:
+        """End a claim that is refused by itself; False when it is no longer there."""
+        operation = partial(set_aside, self._sql, owner, claim_id, job_id)
+        return await self.fail_with_refusal(job_id, why, refusal, operation)
+
+    async def fail_with_refusal(
+        self, job_id: UUID, why: str, refusal: Exception, operation: Callable[[ErrorReport, bool], Operation[bool]]
+    ) -> bool:
+        """Fail the job with the refusal as its reason.
+
+        If its own row is refused too, write only the failed execution.
+        """
+        error = report(StoreDataError, f"{why}its rows could not be changed as usual: {ascii(str(refusal))[:500]}")
+        try:
+            is_done = await self._run(operation(error, True))
+        except REFUSED:
+            is_done = await self._run(operation(error, False))
+        if is_done:
+            self._events.tell(events.JobSetAside(job_id=job_id, error=error.message))
+        return is_done

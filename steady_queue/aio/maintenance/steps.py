@@ -1,0 +1,129 @@
+"""Steps of a maintenance turn: each fails alone.
+
+A failing step is reported by an event, and in the row of this process, which `health` reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from steady_queue import events
+from steady_queue.aio.reports import report_of
+from steady_queue.errors import StoreError, StoreUnavailable
+from steady_queue.store.operations.processes import write_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+    from uuid import UUID
+
+    from steady_queue.aio.timing import Clock
+    from steady_queue.events import Events
+    from steady_queue.store.drivers.pool import AsyncDriver
+
+T = TypeVar("T")
+
+#: Seconds between two events for the same failing step.
+REPEAT_SECONDS = 60.0
+#: How long the database may take to note a failure before it counts as lost, in seconds.
+NOTE_WITHIN_SECONDS = 2.0
+#: How much of an error is noted.
+NOTED_CHARACTERS = 300
+
+
+class StepSkipped(Exception):
+    """Raised by a step that has done nothing for now: it has neither failed nor recovered."""
+
+
+@dataclass(slots=True)
+class Failing:
+    """A step whose last tries failed: how many, and since when by our clock and by the database's."""
+
+    began: float
+    emitted_at: float | None = None
+    times: int = 0
+    since: str = ""
+    error: str = ""
+
+
+class Steps:
+    """Runs the steps of one process, and remembers those that fail."""
+
+    def __init__(self, *, process_id: UUID, metadata: str, driver: AsyncDriver, clock: Clock, events: Events) -> None:
+        self._process_id = process_id
+        self._metadata: dict[str, Any] = json.loads(metadata)
+        self._driver = driver
+        self._clock = clock
+        self._events = events
+        self._failing: dict[str, Failing] = {}
+
+    async def run(self, name: str, step: Callable[[], Awaitable[T]]) -> T | None:
+        """What the step returns, or None if it failed or was skipped. It raises only if the database is lost."""
+        try:
+            result = await step()
+        except StepSkipped:
+            return None
+        except Exception as error:
+            await self._failed(name, error)
+            return None
+        await self.succeeded(name)
+        return result
+
+    async def succeeded(self, name: str) -> None:
+        """The step has nothing left to do."""
+        failing = self._failing.pop(name, None)
+        if failing is None:
+            return
+        try:
+            await self._write_failing_steps()
+        except StoreError:
+            self._failing[name] = failing  # its row still tells it
+            raise
+        seconds = self._clock.monotonic() - failing.began
+        self._events.tell(events.MaintenanceStepRecovered(step=name, times=failing.times, seconds=seconds))
+
+    async def _failed(self, name: str, error: Exception) -> None:
+        now = self._clock.monotonic()
+        before = self._failing.get(name)
+        failing = self._failing.setdefault(name, Failing(now))
+        failing.error = _short(error)
+        failing.times += 1
+        try:
+            # If this write fails as well, the database is lost: then the outage is reported, not this step.
+            await self._write_failing_steps()
+        except StoreError:
+            failing.times -= 1
+            if before is None:
+                del self._failing[name]
+            raise error from None
+        if failing.emitted_at is None or now - failing.emitted_at >= REPEAT_SECONDS:
+            failing.emitted_at = now
+            text = str(error) if isinstance(error, StoreError) else report_of(error).traceback
+            self._events.tell(events.MaintenanceStepFailed(step=name, error=text, times=failing.times, exception=error))
+
+    async def _write_failing_steps(self) -> None:
+        """Write into this process's row which steps fail."""
+        try:
+            async with asyncio.timeout(NOTE_WITHIN_SECONDS):
+                await self._driver.run(write_metadata(self._driver.sql, self._process_id, self._described))
+        except TimeoutError:
+            raise StoreUnavailable(f"no answer within {NOTE_WITHIN_SECONDS:.0f} s") from None
+
+    def _described(self, now: datetime) -> str:
+        if not self._failing:
+            return json.dumps(self._metadata)
+        steps = {}
+        for name, failing in self._failing.items():
+            failing.since = failing.since or now.isoformat(sep=" ", timespec="seconds")
+            steps[name] = {"times": failing.times, "since": failing.since, "error": failing.error}
+        return json.dumps({**self._metadata, "maintenance": steps})
+
+
+def _short(error: Exception) -> str:
+    """The error in one line."""
+    words = report_of(error)
+    text = words.message if isinstance(error, StoreError) else f"{words.exception_class}: {words.message}"
+    return " ".join(text.split())[:NOTED_CHARACTERS]

@@ -1,0 +1,1 @@
+"""aio/orm_threads."""

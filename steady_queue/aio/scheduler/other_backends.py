@@ -1,0 +1,107 @@
+"""Elsewhere: ticks whose tasks belong to another backend are handed to it, beside the scheduler.
+
+A backend that hangs would cost all other entries their ticks. So a few hands work at once, each with a thread of its
+own for backends that are not async. A tick is recorded before it comes here, and nobody else enqueues it: at a stop
+what waits is still handed over, as long as that may take, and what is left then is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from typing import TYPE_CHECKING
+
+from anyio import CancelScope, current_time
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from django.db import close_old_connections
+
+from steady_queue import arguments
+from steady_queue.aio.orm_threads.pool import OrmThreads
+from steady_queue.aio.orm_threads.session import session_variable
+from steady_queue.aio.reports import report_of
+from steady_queue.errors import TransactionLeftOpen
+from steady_queue.events import RecurringFailed
+
+if TYPE_CHECKING:
+    from steady_queue.aio.scheduler.timetable import Planned
+    from steady_queue.events import Events
+
+#: How many are handed over at once, and how many may wait.
+HANDS, WAITING = 8, 10_000
+#: How long another backend may take to enqueue a task, in seconds.
+WITHIN = 10.0
+
+
+class Elsewhere:
+    """Hands tasks to their backends. Each `run` is one hand; there are `HANDS` of them."""
+
+    name = "elsewhere"
+
+    def __init__(self, *, events: Events) -> None:
+        self._events = events
+        self._waiting: asyncio.Queue[int] = asyncio.Queue()
+        #: What has not been handed over, by a number.
+        self._kept: dict[int, Planned] = {}
+        self._numbers = count()
+        self._draining = CancelScope()
+
+    @property
+    def room(self) -> int:
+        """How many more may wait."""
+        return WAITING - len(self._kept)
+
+    def put(self, planned: Planned) -> None:
+        """Hand over one more tick of an entry."""
+        number = next(self._numbers)
+        self._kept[number] = planned
+        self._waiting.put_nowait(number)
+
+    async def run(self) -> None:
+        number = await self._waiting.get()
+        threads = OrmThreads(1, events=self._events, name="steady-queue-elsewhere")
+        try:
+            async with ThreadSensitiveContext(executor=threads):
+                while True:
+                    if (planned := self._kept.get(number)) is not None:
+                        await self._hand_over(planned, threads)
+                        self._kept.pop(number, None)
+                    self._waiting.task_done()
+                    number = await self._waiting.get()
+        finally:
+            threads.shutdown()
+
+    def allow(self, seconds: float) -> None:
+        """A stop was asked for: what waits has so long, or less if less was said before."""
+        self._draining.deadline = min(self._draining.deadline, current_time() + seconds)
+
+    async def drain(self) -> None:
+        """Wait for what is to be handed over, as long as is allowed."""
+        self.allow(WITHIN)
+        with self._draining:
+            await self._waiting.join()
+        left, self._kept = self._kept, {}
+        for planned in left.values():
+            error = TimeoutError("the process stopped before the task's backend had taken it")
+            self._events.tell(failed(planned, error))
+
+    async def _hand_over(self, planned: Planned, threads: OrmThreads) -> None:
+        session, _ = threads.begin(lambda: f"the recurring task {planned.entry.new.task_key}")
+        token = session_variable.set(session)
+        try:
+            async with asyncio.timeout(WITHIN):
+                args, kwargs = await arguments.aloads(planned.entry.new.arguments)
+                await sync_to_async(close_old_connections, thread_sensitive=True)()
+                await planned.task.aenqueue(*args, **kwargs)
+            if (alias := session.open_transaction) is not None:
+                raise TransactionLeftOpen(alias)
+        except Exception as error:  # of somebody else's backend
+            self._events.tell(failed(planned, error))
+        finally:
+            session_variable.reset(token)
+            await session.release_thread()
+            threads.end(session)
+
+
+def failed(planned: Planned, error: Exception) -> RecurringFailed:
+    """What is told of a tick that was not enqueued."""
+    return RecurringFailed(key=planned.entry.new.task_key, error=report_of(error).traceback, exception=error)

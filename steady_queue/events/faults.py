@@ -1,0 +1,146 @@
+"""What goes wrong and is survived."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, ClassVar
+
+from steady_queue.events.base import Event, Fault
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+
+class RuntimeFault(Fault):
+    """An error of ours, or of a hook, a subscriber or a receiver."""
+
+    text: ClassVar[str] = "%(where)s: %(error)s"
+    where: str
+    error: str
+
+    @property
+    def origin(self) -> str:
+        return self.where
+
+
+class MaintenanceStepFailed(Fault):
+    """A step of a maintenance turn failed; the others continue.
+
+    Emitted at the first failure, then at most once a minute.
+    """
+
+    text: ClassVar[str] = "maintenance: %(step)s failed (%(times)d in succession); the other steps continue: %(error)s"
+    step: str
+    error: str
+    times: int
+
+    @property
+    def origin(self) -> str:
+        return f"maintenance: {self.step}"
+
+
+class MaintenanceStepRecovered(Event):
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "maintenance: %(step)s works again after %(times)d failures in %(seconds).0f s"
+    step: str
+    times: int
+    seconds: float
+
+
+class JobSetAside(Event):
+    """The database refused what maintenance had to write about a job, so it failed with that as its reason."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "the task %(job_id)s was failed because its rows could not be changed: %(error)s"
+    job_id: UUID
+    error: str
+
+
+class DatabaseLost(Fault):
+    text: ClassVar[str] = "%(service)s: the database cannot be used (%(error)s); trying again"
+    service: str
+    error: str
+
+    @property
+    def origin(self) -> str:
+        return self.service
+
+
+class DatabaseBack(Event):
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "%(service)s: the database is back after %(seconds).1f s"
+    service: str
+    seconds: float
+
+
+class TrustLost(Event):
+    """Others may take this process for dead by now: it claims nothing and stops its async tasks."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "no heartbeat for %(seconds).0f s: async tasks are stopped, %(threads)d threads still run"
+    seconds: float
+    threads: int
+
+
+class OutcomesUnwritten(Event):
+    """The process stopped while the database was away: others will find these tasks and fail them."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = (
+        "what became of %(count)d tasks could not be written before the end: they will count as failed"
+    )
+    count: int
+
+
+class ClaimsTaken(Event):
+    """Others have taken claims whose tasks still run here: those are stopped."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = (
+        "%(count)d claims were taken by others: their tasks are stopped, %(threads)d threads still run"
+    )
+    count: int
+    threads: int
+
+
+class LoopBlocked(Event):
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "the event loop is blocked for %(seconds).1f s by %(task)s, in %(where)s"
+    seconds: float
+    task: str
+    where: str
+
+
+class OrmCallsWaiting(Event):
+    """An ORM call of an async task waits, because other tasks hold all threads with open transactions or cursors."""
+
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = (
+        "%(task)s has waited %(seconds).1f s for an ORM thread: held with an open transaction or cursor by %(holders)s"
+    )
+    task: str
+    seconds: float
+    holders: str
+
+
+class TransactionRolledBack(Event):
+    """A transaction was left open by a hook, by a receiver of a signal, or by a call that outlived its task."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "%(task)s: a transaction was left open on the database '%(database)s' and was rolled back"
+    task: str
+    database: str
+
+
+class ListenerLost(Event):
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "the listener for new tasks is silent (%(error)s): polling until it is replaced"
+    error: str
+
+
+class SlotsRepaired(Event):
+    """Slots without an owner: must not happen, so it is an error although it is repaired."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = "%(count)d concurrency slots had no owner and were freed"
+    count: int

@@ -1,0 +1,47 @@
+"""Bounds what goes into a log line: an exception of 50 MB is cut in the rows, and must not go whole to the log."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from steady_queue.events.tracebacks import TRACEBACK_LENGTH, cut, is_oversized, stand_in
+
+
+class LengthLimit(logging.Filter):
+    """A filter of a logger: its lines show oversized texts cut, and stand-ins for oversized exceptions."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+        if error is not None and (stand := self.stand_in(error)) is not None:
+            record.exc_info = (type(stand), stand, stand.__traceback__)
+        if isinstance(record.args, dict):
+            record.args = {name: self._bounded(value) for name, value in record.args.items()}
+        elif record.args:
+            record.args = tuple(map(self._bounded, record.args))
+        return True
+
+    def stand_in(self, error: BaseException) -> BaseException | None:
+        """What is logged instead of the exception; None if it is logged itself."""
+        return stand_in(error) if is_oversized(error) else None
+
+    def _bounded(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return cut(value, TRACEBACK_LENGTH)
+        if isinstance(value, BaseException):
+            return self.stand_in(value) or value
+        return value
+
+
+class SelectedLengthLimit(LengthLimit):
+    """The same for the framework's logger: only exceptions registered in `stand_ins` are replaced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stand_ins: dict[int, BaseException] = {}
+
+    def stand_in(self, error: BaseException) -> BaseException | None:
+        return self.stand_ins.get(id(error))
+
+    def _bounded(self, value: Any) -> Any:
+        return value

@@ -1,0 +1,271 @@
+"""Results: a job as the framework's TaskResult, built when somebody looks at it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, overload
+from uuid import UUID
+
+from django.conf import settings
+from django.utils import timezone
+
+from steady_queue import arguments
+from steady_queue.errors import DeserializationError
+from steady_queue.jobs.compat import (
+    InvalidTask,
+    InvalidTaskBackend,
+    TaskError,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+)
+from steady_queue.jobs.registry import registry
+from steady_queue.store.job import JobRecord, Status
+from steady_queue.store.outcome import Failed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from steady_queue.jobs.compat import Task
+    from steady_queue.jobs.task import TaskCall
+    from steady_queue.store.job import Claim, NewJob
+    from steady_queue.store.outcome import Finished
+
+    _Results = Sequence[TaskResult[Any]]
+else:
+    _Results = Sequence  # Django's own TaskResult cannot be subscripted
+
+_STATUS = {
+    Status.READY: TaskResultStatus.READY,
+    Status.SCHEDULED: TaskResultStatus.READY,
+    Status.BLOCKED: TaskResultStatus.READY,
+    Status.CLAIMED: TaskResultStatus.RUNNING,
+    Status.FAILED: TaskResultStatus.FAILED,
+    Status.FINISHED: TaskResultStatus.SUCCESSFUL,
+}
+_TIMES = tuple(name for name in JobRecord._fields if name.endswith("_at"))
+#: Stands for an exception class, or for a whole column, that cannot be read.
+_UNREADABLE = f"{DeserializationError.__module__}.{DeserializationError.__qualname__}"
+
+
+def parse_id(result_id: object) -> UUID:
+    """The job id in a result's id; whatever is not one belongs to no result."""
+    try:
+        return UUID(str(result_id))
+    except ValueError:
+        raise TaskResultDoesNotExist(result_id) from None
+
+
+def of_new(task: Task[..., Any], job: NewJob) -> TaskResult[Any]:
+    """The result of a job that has just been enqueued, as it was stored: the caller may have changed its arguments."""
+    args, kwargs = arguments.view_text(job.arguments)
+    return TaskResult(
+        task=task,
+        id=str(job.id),
+        status=TaskResultStatus.READY,
+        enqueued_at=_for_people(job.enqueued_at),
+        started_at=None,
+        finished_at=None,
+        last_attempted_at=None,
+        args=args,
+        kwargs=kwargs,
+        backend=job.backend,
+        errors=[],
+        worker_ids=[],
+    )
+
+
+def of_record(record: JobRecord) -> TaskResult[Any]:
+    """The result of a job read back from the database.
+
+    For each column that cannot be read, `errors` has an entry. A time that cannot be read is None: so it comes from
+    Django's connection to SQLite, which does not tell it from a time that is missing.
+    """
+    lost: list[TaskError] = []
+    read = partial(_readable, lost)
+    args, kwargs = read("arguments", arguments.view_text, record.arguments, otherwise=([], {}))
+    times = {name: _for_people(getattr(record, name)) for name in _TIMES}
+    running = record.status is Status.CLAIMED
+    worker_ids = read("worker_ids", _lines, record.worker_ids, otherwise=[])
+    errors = read("errors", _errors, record.errors, otherwise=[])
+    value = None
+    if record.return_value is not None:
+        value = read("return_value", arguments.load_result, record.return_value)
+    result: TaskResult[Any] = TaskResult(
+        task=_task_of(record, times["scheduled_at"]),
+        id=str(record.id),
+        status=_STATUS[record.status],
+        enqueued_at=times["enqueued_at"],
+        started_at=times["started_at"] or times["claimed_at"],
+        finished_at=times["finished_at"] or times["failed_at"],
+        last_attempted_at=times["claimed_at"] or times["last_attempted_at"],
+        args=args,
+        kwargs=kwargs,
+        backend=record.backend,
+        errors=[*errors, *lost],
+        worker_ids=[*worker_ids, record.claimed_by or "unknown"] if running else worker_ids,
+    )
+    if value is not None:
+        object.__setattr__(result, "_return_value", value)
+    return result
+
+
+def of_claim(claim: Claim, task: Task[..., Any], worker_id: str) -> TaskResult[Any]:
+    """The result of a job as its own task sees it while it runs."""
+    args, kwargs = arguments.view_text(claim.arguments)
+    return TaskResult(
+        task=task,
+        id=str(claim.job_id),
+        status=TaskResultStatus.RUNNING,
+        enqueued_at=_for_people(claim.enqueued_at),
+        started_at=_for_people(claim.started_at or claim.claimed_at),
+        finished_at=None,
+        last_attempted_at=_for_people(claim.claimed_at),
+        args=args,
+        kwargs=kwargs,
+        backend=claim.backend,
+        errors=[],
+        worker_ids=[*_lines(claim.worker_ids), worker_id],
+    )
+
+
+def concluded(result: TaskResult[Any], outcome: Finished | Failed) -> TaskResult[Any]:
+    """Let a running result tell how it ended, in place, as the framework's own backends do."""
+    object.__setattr__(result, "finished_at", timezone.now())
+    if isinstance(outcome, Failed):
+        error = outcome.error
+        result.errors.append(TaskError(exception_class_path=error.exception_class, traceback=error.traceback))
+        object.__setattr__(result, "status", TaskResultStatus.FAILED)
+    else:
+        value = None if outcome.value is None else arguments.load_result(outcome.value)
+        object.__setattr__(result, "_return_value", value)
+        object.__setattr__(result, "status", TaskResultStatus.SUCCESSFUL)
+    return result
+
+
+def _task_of(record: JobRecord, run_after: datetime | None) -> Task[..., Any]:
+    task = registry.resolve(record.task_path)
+    options: dict[str, Any] = {
+        "priority": record.priority,
+        "queue_name": record.queue_name,
+        "backend": record.backend,
+        "run_after": run_after,
+    }
+    try:
+        return replace(task, **options)
+    except (InvalidTask, InvalidTaskBackend):
+        # The settings have changed since: the queue or the backend is gone, but the result is there to be read.
+        return task
+
+
+def _readable(
+    lost: list[TaskError], column: str, read: Callable[[Any], Any], stored: Any, otherwise: Any = None
+) -> Any:
+    """What is stored in a column; where it cannot be read, `otherwise`, and an entry in `lost`."""
+    try:
+        return read(stored)
+    except Exception as error:  # of whatever something else has written there
+        lost.append(_unreadable(f"the column {column!r} of the task cannot be read: {error}"))
+        return otherwise
+
+
+def _unreadable(why: str) -> TaskError:
+    return TaskError(exception_class_path=_UNREADABLE, traceback=why)
+
+
+def _lines(text: str | None) -> list[str]:
+    return text.split("\n") if text else []
+
+
+def _errors(text: str | None) -> list[TaskError]:
+    """The errors of all attempts, one on each line. Lines in a row that hold none become one entry that shows them."""
+    errors: list[TaskError] = []
+    reports = [(line, _report(line)) for line in _lines(text)]
+    for are_readable, group in groupby(reports, lambda pair: pair[1] is not None):
+        if are_readable:
+            errors += [_error(line, report or {}) for line, report in group]
+        else:
+            stored = "\n".join(line for line, _ in group)
+            errors.append(_unreadable(f"the column 'errors' of the task has a part that cannot be read: {stored:.500}"))
+    return errors
+
+
+def _report(line: str) -> dict[str, Any] | None:
+    try:
+        report = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return report if isinstance(report, dict) else None
+
+
+def _error(line: str, report: dict[str, Any]) -> TaskError:
+    path, traceback = report.get("exception_class_path"), report.get("traceback")
+    if isinstance(path, str) and isinstance(traceback, str):
+        return TaskError(exception_class_path=path, traceback=traceback)
+    return TaskError(
+        exception_class_path=path if isinstance(path, str) else _UNREADABLE,
+        traceback=traceback if isinstance(traceback, str) else f"there is no traceback in: {line:.500}",
+    )
+
+
+def _for_people(moment: datetime | None) -> datetime | None:
+    """An instant as Django shows it: naive local time when the project does not use time zones."""
+    if not isinstance(moment, datetime):
+        return None
+    return moment if settings.USE_TZ else timezone.make_naive(moment, timezone.get_default_timezone())
+
+
+class Results(_Results):
+    """The results of a bulk enqueue, in the order of its calls, each built when it is looked at."""
+
+    def __init__(self, calls: Sequence[TaskCall], jobs: Sequence[NewJob], discarded: set[UUID] | None = None) -> None:
+        self.calls = calls
+        self.jobs = jobs
+        self._discarded = set() if discarded is None else discarded
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    @overload
+    def __getitem__(self, index: int) -> TaskResult[Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Results: ...
+
+    def __getitem__(self, index: int | slice) -> TaskResult[Any] | Results:
+        if isinstance(index, slice):
+            return Results(self.calls[index], self.jobs[index], self._discarded)
+        return of_new(self.calls[index].task, self.jobs[index])
+
+    def __repr__(self) -> str:
+        return f"<Results of {len(self)} tasks>"
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids alone, without building the results."""
+        return [str(job.id) for job in self.jobs]
+
+    @property
+    def discarded(self) -> list[str]:
+        """The ids of tasks that were not stored after all, because their limit says so and they found no free slot.
+
+        Inside a transaction that is decided after its commit.
+        """
+        return [str(job.id) for job in self.jobs if job.id in self._discarded] if self._discarded else []
+
+    @property
+    def stored(self) -> Results:
+        """The results of the others."""
+        if not self._discarded:
+            return self
+        kept = [at for at, job in enumerate(self.jobs) if job.id not in self._discarded]
+        return Results([self.calls[at] for at in kept], [self.jobs[at] for at in kept])
+
+    def discard(self, ids: Iterable[UUID]) -> None:
+        """Note that these were discarded."""
+        self._discarded.update(ids)

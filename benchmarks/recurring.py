@@ -44,12 +44,12 @@ class Seen(NamedTuple):
 
 def measure(alias: str, figures: Figures, *, quick: bool = False) -> None:
     """Measure on the database of this alias, which has the schema; what was stored for it is deleted afterwards."""
-    from steady_queue.aio.command import loop
+    from steady_queue.aio.command import launch
 
     count = QUICK_ENTRIES if quick else ENTRIES
     try:
         due = _fill(alias, count)
-        seen = loop.run(_watched(alias, count, due, QUICK_WATCH if quick else WATCH))
+        seen = launch.run(_watched(alias, count, due, QUICK_WATCH if quick else WATCH))
         figures.heading("recurring", f"{count:,} recurring tasks due in the same minute")
         _judge(alias, figures, count, due)
         # A bar of the full number means nothing for a tenth of it.

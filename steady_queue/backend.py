@@ -9,8 +9,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from steady_queue import arguments
-from steady_queue.checks import installation
-from steady_queue.db import loop_connections
+from steady_queue.db import loop_connections, transactions
 from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.errors import ConfigurationError
 from steady_queue.jobs import enqueue, results
@@ -100,7 +99,7 @@ class SteadyQueueBackend(BaseTaskBackend):
         made = Results(calls, self._new_jobs(calls))
         alias = queue_alias()
         driver = django_driver(alias)
-        if enqueue.defers_to(self.commit_with, alias) and _all_on_commit(calls):
+        if transactions.defers_to(self.commit_with, alias) and _all_on_commit(calls):
             enqueue.store_on_commit(self.commit_with, driver, type(self), made)
         else:
             enqueue.store(driver, type(self), made)
@@ -141,6 +140,8 @@ class SteadyQueueBackend(BaseTaskBackend):
         return results.of_record(found[0])
 
     def check(self, **kwargs: Any) -> Iterable[CheckMessage]:
+        from steady_queue.checks import installation
+
         return installation.check_backend(self)
 
 

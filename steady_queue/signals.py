@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from django.dispatch import Signal
 
 from steady_queue.events import QueuePaused, QueueResumed, RuntimeFault, tell
-from steady_queue.events.names import name_of
+from steady_queue.events.base import name_of
 from steady_queue.events.tracebacks import traceback_of
 
 if TYPE_CHECKING:

@@ -23,15 +23,14 @@ from django.utils import timezone, translation
 import steady_queue
 from steady_queue import arguments
 from steady_queue.aio.identity import hostname
-from steady_queue.aio.reports import report_of
 from steady_queue.aio.worker.executor import Executor
 from steady_queue.aio.worker.queues import expand
 from steady_queue.backend import SteadyQueueBackend
 from steady_queue.db.aliases import django_driver, queue_alias
+from steady_queue.db.transactions import defers_to
 from steady_queue.errors import ConfigurationError, DeserializationError
 from steady_queue.jobs import results
 from steady_queue.jobs.compat import task_backends, task_finished
-from steady_queue.jobs.enqueue import defers_to
 from steady_queue.jobs.registry import limits_in_force, registry
 from steady_queue.models import BlockedExecution, Job, Pause, ReadyExecution, ScheduledExecution
 from steady_queue.store.job import Lane, NewJob
@@ -43,7 +42,7 @@ from steady_queue.store.operations.prune import BATCH, own_claims, release
 from steady_queue.store.operations.queues import queue_names
 from steady_queue.store.operations.results import find_jobs
 from steady_queue.store.operations.settle import settle
-from steady_queue.store.outcome import Failed, Finished
+from steady_queue.store.outcome import Failed, Finished, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

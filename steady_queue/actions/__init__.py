@@ -26,7 +26,7 @@ from steady_queue.jobs.compat import TaskResultDoesNotExist
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.jobs.results import parse_id
 from steady_queue.store.job import Status
-from steady_queue.store.operations import actions, bulk_actions, hurry, queues
+from steady_queue.store.operations import actions, bulk_actions, queues
 from steady_queue.store.operations.results import find_jobs
 
 if TYPE_CHECKING:
@@ -81,11 +81,11 @@ def run_now(task: Named) -> bool:
     A scheduled one that is limited still queues for a slot. A blocked one gets a slot beyond the limit; under manual
     transaction management (`set_autocommit(False)`) that is refused with TransactionManagementError.
     """
-    return run(_one(hurry.run_now, task))
+    return run(_one(actions.run_now, task))
 
 
 async def arun_now(task: Named) -> bool:
-    return await arun(_one(hurry.run_now, task))
+    return await arun(_one(actions.run_now, task))
 
 
 # -- several tasks ----------------------------------------------------------------------------------------------------
@@ -111,11 +111,11 @@ async def adiscard_many(tasks: Iterable[Named]) -> list[str]:
 
 def run_now_many(tasks: Iterable[Named]) -> list[str]:
     """Run now those of the tasks that are scheduled or blocked."""
-    return run(_many(hurry.run_now, tasks))
+    return run(_many(actions.run_now, tasks))
 
 
 async def arun_now_many(tasks: Iterable[Named]) -> list[str]:
-    return await arun(_many(hurry.run_now, tasks))
+    return await arun(_many(actions.run_now, tasks))
 
 
 # -- all that answer a description ------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def _one(revise: Revision, task: Named) -> Errand[bool]:
             status = found[0].status
             if status is Status.CLAIMED:
                 raise JobIsRunning(f"the task {job_id} is running")
-            if desk.is_manual and status is Status.BLOCKED and revise is hurry.run_now:
+            if desk.is_manual and status is Status.BLOCKED and revise is actions.run_now:
                 raise TransactionManagementError(
                     f"the task {job_id} is blocked: it gets a slot after the commit, of which nothing is known under "
                     "manual transaction management (set_autocommit(False)); use transaction.atomic(), or none"
@@ -241,13 +241,13 @@ def _one(revise: Revision, task: Named) -> Errand[bool]:
 _MEANT_FOR: dict[Revision, tuple[Status, ...]] = {
     actions.retry: (Status.FAILED,),
     actions.discard: DISCARDABLE,
-    hurry.run_now: (Status.SCHEDULED, Status.BLOCKED),
+    actions.run_now: (Status.SCHEDULED, Status.BLOCKED),
 }
 
 
 def _revision(revise: Revision, desk: Desk, ids: Sequence[UUID]) -> Operation[Revised]:
-    if desk.is_manual and revise is hurry.run_now:
-        return hurry.run_now(desk.sql, ids, limits_in_force, promoting=False, blocked_too=False)
+    if desk.is_manual and revise is actions.run_now:
+        return actions.run_now(desk.sql, ids, limits_in_force, promoting=False, blocked_too=False)
     return revise(desk.sql, ids, limits_in_force, promoting=desk.promoting)
 
 

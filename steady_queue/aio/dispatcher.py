@@ -12,9 +12,8 @@ from steady_queue.store.operations.dispatch import dispatch, next_due
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from steady_queue.aio.bell import Bell
     from steady_queue.aio.outage import Outage
-    from steady_queue.aio.timing import Clock
+    from steady_queue.aio.timing import Bell, Clock
     from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.operations.dispatch import Dispatched

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from steady_queue.store.operations.processes import Vitals
     from steady_queue.store.operations.prune import Registered
-    from steady_queue.store.operations.vitals import Vitals
 
 
 def this_machine() -> dict[str, str]:

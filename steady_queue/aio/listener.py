@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from steady_queue import events
-from steady_queue.aio.bell import Bell
+from steady_queue.aio.timing import Bell
 from steady_queue.errors import StoreUnavailable
 from steady_queue.store.operations.notify import CHANNEL, notify
 

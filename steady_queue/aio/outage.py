@@ -7,8 +7,8 @@ import random
 from typing import TYPE_CHECKING
 
 from steady_queue import events
-from steady_queue.aio.reports import report_of
 from steady_queue.errors import StoreBug, StoreError
+from steady_queue.store.outcome import report_of
 
 if TYPE_CHECKING:
     from steady_queue.aio.timing import Clock

@@ -1,7 +1,13 @@
-"""Time, in its two local kinds. What is due and who is dead is decided by the database's own clock, never here."""
+"""Time, in its two local kinds. What is due and who is dead is decided by the database's own clock, never here.
+
+A bell that wakes a sleeping service.
+
+Breath: long computing in slices, between which others go on.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -35,3 +41,41 @@ def _since_boot() -> float:
 
 #: Where there is such a clock, one that goes on while the machine is suspended: other machines do not wait for it.
 _seconds = _since_boot if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+
+
+class Bell:
+    """Rung any number of times, it wakes its one listener once."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def ring(self) -> None:
+        self._event.set()
+
+    async def wait(self, seconds: float) -> bool:
+        """Sleep until it rings, at most so long; True when it rang."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True
+
+
+#: After so much computing others may go on, in seconds.
+SLICE = 0.005
+
+
+class Breath:
+    """Taken often; it costs nothing until a slice is over."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._taken = clock.monotonic()
+
+    async def take(self) -> None:
+        """Let others go on, if they have waited for a while."""
+        if self._clock.monotonic() - self._taken > SLICE:
+            await asyncio.sleep(0)
+            self._taken = self._clock.monotonic()

@@ -2,28 +2,33 @@
 
 An answering database is not enough: a worker may have lost its way to it, or stand still. So each process tells with
 its heartbeat when it last polled, and that is judged here by the database's clock. Imports little: it is run often.
+
+A deadline for calls that know none: not every driver has a limit for every way in which a server may not answer.
 """
 
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from django.conf import settings
 from django.db import connections
 
 import steady_queue
 from steady_queue.aio.identity import hostname, is_gone, is_here
-from steady_queue.checks.deadline import answer_of
 from steady_queue.configuration import Options, alive_threshold
+from steady_queue.errors import StoreUnavailable
 from steady_queue.store.drivers.django import DjangoDriver
-from steady_queue.store.operations.vitals import find_vitals
+from steady_queue.store.operations.processes import find_vitals
 
 if TYPE_CHECKING:
-    from steady_queue.store.operations.vitals import Vitals
+    from collections.abc import Callable
+
+    from steady_queue.store.operations.processes import Vitals
 
 #: How long the database may take to answer, in seconds.
 ANSWER_WITHIN = 5.0
@@ -113,3 +118,31 @@ def _vacancies(supervisor: Vitals, here: list[Vitals]) -> str | None:
         return None
     there = sum(process.supervisor_id == supervisor.id for process in here)
     return f"{posts - there} of its {posts} processes are missing" if there < posts else None
+
+
+T = TypeVar("T")
+
+
+def answer_of(function: Callable[[], T], *, within: float) -> T:
+    """What the function returns or raises, from a thread of its own that is left alone if it takes longer."""
+    answers: list[Callable[[], T]] = []
+
+    def call() -> None:
+        try:
+            result = function()
+        except Exception as error:
+            failure = error  # the name after `as` ends with the block
+
+            def fail() -> T:
+                raise failure
+
+            answers.append(fail)
+        else:
+            answers.append(lambda: result)
+
+    thread = threading.Thread(target=call, name="steady queue deadline", daemon=True)
+    thread.start()
+    thread.join(within)
+    if not answers:
+        raise StoreUnavailable(f"no answer within {within:g} s")
+    return answers[0]()

@@ -12,9 +12,9 @@ from django.db import connections
 from django.utils.module_loading import autodiscover_modules
 
 import steady_queue
-from steady_queue.aio.process import admission
-from steady_queue.aio.process.patience import Patient
-from steady_queue.checks.deadline import answer_of
+from steady_queue.aio.process import startup
+from steady_queue.aio.process.connections import Patient
+from steady_queue.checks.health import answer_of
 from steady_queue.checks.installation import UNUSABLE, check_installation
 from steady_queue.checks.project import Backends, check_pools, unknown_queues
 from steady_queue.configuration import configured
@@ -182,7 +182,7 @@ class _Database:
         if refusal is not None:
             yield Problem(refusal)
             return
-        if names := admission.known_migrations():
+        if names := startup.known_migrations():
             self.subjects.append(f"schema {names[-1].partition('_')[0]}")
         if text is not None:
             yield Problem("; ".join(charset.describe(self._alias, text)), is_warning=True)
@@ -193,7 +193,7 @@ async def _admission(alias: str) -> tuple[str, str | None, charset.UnfitText | N
     """What the server is, why no process may work on it, and the columns that lose texts."""
     driver = Patient(open_async(alias, size=1), ANSWER_WITHIN)
     try:
-        refusal = await admission.refusal(driver, alias)
+        refusal = await startup.refusal(driver, alias)
         text = None if refusal else await driver.run(charset.unfit_text(driver.sql))
         return await driver.run(describe(driver.sql)), refusal, text
     finally:

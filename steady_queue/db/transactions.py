@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.db import connections, transaction
 
 from steady_queue.db import loop_connections, notify
 from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.errors import StoreError
 from steady_queue.events import Event
-from steady_queue.jobs.enqueue import after_commit
 from steady_queue.signals import aannounce, announce
 from steady_queue.store.operations.actions import Revised
 
@@ -118,6 +118,22 @@ def _conclude(driver: DjangoDriver, revised: Revised) -> None:
             # What was asked for is committed; the next maintenance turn gives out what slots there are.
             logger.warning("promotion after commit failed and is left to maintenance", exc_info=True)
     notify.tell(driver.alias, driver)
+
+
+def defers_to(using: str, alias: str) -> bool:
+    """Whether a transaction is open on `using`, another database than the queue's."""
+    return using != alias and connections[using].in_atomic_block
+
+
+def after_commit(driver: DjangoDriver, action: Callable[[], object]) -> None:
+    """Do it when the caller's transaction has committed; at once without one."""
+    connection = driver.connection
+    if connection.in_atomic_block:
+        # Robust: an error in here would leave the caller's `atomic` after its commit and skip other callbacks.
+        transaction.on_commit(action, using=driver.alias, robust=True)
+    elif connection.get_autocommit():
+        action()
+    # Under manual transaction management Django cannot tell when the commit comes: maintenance promotes.
 
 
 def async_connection() -> str:

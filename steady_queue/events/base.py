@@ -1,9 +1,21 @@
-"""What an event is."""
+"""What an event is.
+
+What a hook, a subscriber or a receiver is called where it is told of.
+"""
 
 from __future__ import annotations
 
 import logging
 from typing import Any, ClassVar, NoReturn, dataclass_transform
+
+
+def name_of(call: object) -> str:
+    """Its name, or how it shows itself; whatever it is, this must not fail."""
+    try:
+        return str(getattr(call, "__qualname__", None) or repr(call))
+    except BaseException:
+        return f"a {type(call).__qualname__} that cannot be shown"
+
 
 #: The level of what happens many times a second, below DEBUG: it is logged only if the logger is set to it.
 POLLING = 5

@@ -7,10 +7,9 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
-from steady_queue.events.base import Event
+from steady_queue.events.base import Event, name_of
 from steady_queue.events.faults import RuntimeFault
 from steady_queue.events.log_limits import LengthLimit
-from steady_queue.events.names import name_of
 from steady_queue.events.tracebacks import traceback_of
 
 if TYPE_CHECKING:

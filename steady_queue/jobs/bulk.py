@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from steady_queue.errors import ConfigurationError
 from steady_queue.jobs.compat import Task, task_backends
@@ -51,12 +51,10 @@ def _call_of(call: object) -> TaskCall:
 
 
 def _backend(calls: Sequence[TaskCall]) -> SteadyQueueBackend:
-    from steady_queue.backend import SteadyQueueBackend
-
     aliases = {call.task.backend for call in calls}
     if len(aliases) > 1:
         raise ConfigurationError(f"enqueue_all is one transaction of one backend, not of {sorted(aliases)}")
     backend = task_backends[aliases.pop()]
-    if not isinstance(backend, SteadyQueueBackend):
+    if not hasattr(backend, "enqueue_calls"):
         raise ConfigurationError(f"enqueue_all needs a backend of Steady Queue, not {type(backend).__name__}")
-    return backend
+    return cast("SteadyQueueBackend", backend)

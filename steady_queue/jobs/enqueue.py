@@ -24,12 +24,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.db import connections, transaction
+from django.db import transaction
 from django.utils import timezone, translation
 
 import steady_queue
 from steady_queue import arguments, events
 from steady_queue.db import notify
+from steady_queue.db.transactions import after_commit
 from steady_queue.errors import EnqueueError, StoreConflict, StoreError
 from steady_queue.jobs.compat import InvalidTask, task_enqueued
 from steady_queue.jobs.registry import limits_in_force
@@ -41,7 +42,7 @@ from steady_queue.store.job import NewJob
 from steady_queue.store.operations.enqueue import admit, enqueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from uuid import UUID
 
     from steady_queue.jobs.compat import BaseTaskBackend, Task
@@ -203,22 +204,6 @@ def _without_slots(stored: Enqueued) -> Enqueued:
 def store_on_commit(using: str, driver: DjangoDriver, sender: type[BaseTaskBackend], results: Results) -> None:
     """Write the jobs when the transaction on `using`, another database, has committed."""
     transaction.on_commit(lambda: store(driver, sender, results), using=using)
-
-
-def defers_to(using: str, alias: str) -> bool:
-    """Whether a transaction is open on `using`, another database than the queue's."""
-    return using != alias and connections[using].in_atomic_block
-
-
-def after_commit(driver: DjangoDriver, action: Callable[[], object]) -> None:
-    """Do it when the caller's transaction has committed; at once without one."""
-    connection = driver.connection
-    if connection.in_atomic_block:
-        # Robust: an error in here would leave the caller's `atomic` after its commit and skip other callbacks.
-        transaction.on_commit(action, using=driver.alias, robust=True)
-    elif connection.get_autocommit():
-        action()
-    # Under manual transaction management Django cannot tell when the commit comes: maintenance promotes.
 
 
 def _admit(driver: DjangoDriver, stored: Enqueued) -> frozenset[UUID]:

@@ -13,10 +13,9 @@ from django.db import transaction
 
 from steady_queue.db import loop_connections
 from steady_queue.db.aliases import django_driver, queue_alias
-from steady_queue.db.transactions import async_connection
+from steady_queue.db.transactions import async_connection, defers_to
 from steady_queue.errors import ConfigurationError, UnknownRecurringTask
 from steady_queue.jobs.compat import Task, task_backends
-from steady_queue.jobs.enqueue import defers_to
 from steady_queue.recurring.definitions import Recurrence
 from steady_queue.store.operations import recurring
 

@@ -1,4 +1,7 @@
-"""What can become of a claim, and what the database made of it."""
+"""What can become of a claim, and what the database made of it.
+
+An exception as text that can be stored: whatever it is, this must not fail and must not be huge.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from steady_queue.events.tracebacks import MESSAGE_LENGTH, cut, message_of, traceback_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
     from uuid import UUID
 
     from steady_queue.store.job import Claim
-
 
 #: Attempts are counted up to this number, the largest that the column holds on every database.
 MOST_ATTEMPTS = 2_147_483_647
@@ -92,3 +96,25 @@ class Settlement:
 
     verdicts: Mapping[UUID, Verdict]
     promoted: int = 0
+
+
+def report_of(error: BaseException) -> ErrorReport:
+    """The report of an exception."""
+    kind = type(error)
+    return ErrorReport(
+        exception_class=_clean(cut(f"{kind.__module__}.{kind.__qualname__}", 255)),
+        message=_clean(cut(message_of(error), MESSAGE_LENGTH)),
+        traceback=_clean(traceback_of(error)),
+    )
+
+
+def report(kind: type[BaseException], message: str) -> ErrorReport:
+    """The report of an exception that was never raised."""
+    path = f"{kind.__module__}.{kind.__qualname__}"
+    message = _clean(cut(message, MESSAGE_LENGTH))
+    return ErrorReport(path, message, f"{path}: {message}\n")
+
+
+def _clean(text: str) -> str:
+    """The text without what databases refuse."""
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")

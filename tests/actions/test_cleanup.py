@@ -14,7 +14,7 @@ from django.db import connections
 
 import steady_queue
 from steady_queue.actions import cleanup
-from steady_queue.actions.spans import before
+from steady_queue.actions.filters import before
 from steady_queue.errors import ConfigurationError
 from steady_queue.models import FailedExecution, Job
 from steady_queue.store.operations import cleanup as store_cleanup

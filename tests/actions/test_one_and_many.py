@@ -13,7 +13,7 @@ from steady_queue import actions
 from steady_queue.db import notify
 from steady_queue.errors import JobIsRunning
 from steady_queue.jobs.compat import TaskResultDoesNotExist
-from steady_queue.store.operations.hurry import BY_HAND
+from steady_queue.store.operations.actions import BY_HAND
 from steady_queue.store.outcome import Finished
 from tests.actions.conftest import broken
 from tests.shop import tasks

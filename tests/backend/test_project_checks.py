@@ -13,9 +13,8 @@ from django.core.management import call_command
 from django.test import override_settings
 
 import steady_queue
-from steady_queue.checks.pools import connections_needed, pool_size
 from steady_queue.checks.preflight import at_start, examine
-from steady_queue.checks.project import check_project, check_schema
+from steady_queue.checks.project import check_project, check_schema, connections_needed, pool_size
 from steady_queue.configuration import Options, Worker
 from steady_queue.db import notify
 from steady_queue.jobs.compat import task_backends

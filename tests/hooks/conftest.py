@@ -6,7 +6,7 @@ import pytest
 
 from steady_queue import hooks
 from steady_queue.events import subscriptions
-from steady_queue.reporter import Reporter
+from steady_queue.hooks import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -263,8 +263,7 @@ async def test_an_error_hook_that_never_returns_does_not_prevent_a_stop(
     database: str, arguments: tuple[str, ...]
 ) -> None:
     with command(database, *arguments, setup=ERROR_HANGS) as process:
-        await prints(process, "told")
-        await prints(process, "started on")
+        await prints(process, "told", "started on")
         await stopped(process)
     assert await aside(count, database, "process") == 0
 

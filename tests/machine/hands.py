@@ -10,7 +10,7 @@ from hypothesis.stateful import rule
 
 from steady_queue import actions
 from steady_queue.store.operations import actions as revision
-from steady_queue.store.operations.hurry import run_now
+from steady_queue.store.operations.actions import run_now
 from steady_queue.store.operations.queues import pause, resume
 from tests.machine.care import Care
 from tests.machine.stage import QUEUES, some, step

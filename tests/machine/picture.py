@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steady_queue.store.job import Status
-from steady_queue.store.operations.hurry import BY_HAND
+from steady_queue.store.operations.actions import BY_HAND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from django.test import override_settings
 
 from steady_queue.aio import running
 from steady_queue.aio.embedding import prepared
-from steady_queue.aio.process.admission import refusal
+from steady_queue.aio.process.startup import refusal
 from steady_queue.db.aliases import open_async
 from steady_queue.errors import ConfigurationError
 from tests.shop.tasks import add

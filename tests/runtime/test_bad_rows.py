@@ -14,7 +14,6 @@ import steady_queue
 from steady_queue.aio import running
 from steady_queue.aio.maintenance import maintenance, steps
 from steady_queue.aio.maintenance.splitting import ClaimSplitter
-from steady_queue.aio.reports import report
 from steady_queue.checks.health import judge
 from steady_queue.db.aliases import open_async
 from steady_queue.events import (
@@ -33,6 +32,7 @@ from steady_queue.processes import ProcessExitError
 from steady_queue.store.job import Lane
 from steady_queue.store.operations import prune
 from steady_queue.store.operations import set_aside as set_aside_module
+from steady_queue.store.outcome import report
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.shop.tasks import charge

@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 
 from steady_queue.aio import running
-from steady_queue.aio.reports import report
 from steady_queue.processes import ProcessPrunedError
 from steady_queue.store.operations.prune import bury as _bury
+from steady_queue.store.outcome import report
 from tests.shop import tasks
 from tests.shop.tasks import add, greet
 from tests.support.commands import command, printed_by, prints

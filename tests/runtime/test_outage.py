@@ -15,9 +15,8 @@ import steady_queue
 from steady_queue import aenqueue_all
 from steady_queue.aio import outage as outage_module
 from steady_queue.aio import running
-from steady_queue.aio.process import patience as patience_module
+from steady_queue.aio.process import connections as patience_module
 from steady_queue.aio.process import process as process_module
-from steady_queue.aio.reports import report
 from steady_queue.events import (
     ClaimsReconciled,
     DatabaseBack,
@@ -30,6 +29,7 @@ from steady_queue.events import (
 )
 from steady_queue.processes import ProcessMissingError
 from steady_queue.store.operations.prune import fail_orphans
+from steady_queue.store.outcome import report
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.support.proxy import COMMIT

@@ -10,12 +10,12 @@ import pytest
 from steady_queue.aio import identity
 from steady_queue.aio.identity import describe, is_gone, start_time
 from steady_queue.aio.lease import Trust
-from steady_queue.aio.reports import report, report_of
 from steady_queue.aio.worker.polling import AGAIN, BURST, GAP, LISTENING, Pace
 from steady_queue.aio.worker.queues import expand
 from steady_queue.events.tracebacks import MESSAGE_LENGTH
 from steady_queue.processes import ProcessExitError
 from steady_queue.store.operations.prune import Registered
+from steady_queue.store.outcome import report, report_of
 
 
 class Hand:

@@ -10,8 +10,7 @@ import pytest
 
 from steady_queue import actions, enqueue_all
 from steady_queue.aio import running
-from steady_queue.aio.worker.queues import NAMES_LAST, NAMES_LAST_AT_MOST, QueuePlan
-from steady_queue.aio.worker.turns import MOST
+from steady_queue.aio.worker.queues import MOST, NAMES_LAST, NAMES_LAST_AT_MOST, QueuePlan
 from steady_queue.configuration import Worker
 from steady_queue.db.aliases import open_async
 from steady_queue.store.job import Lane

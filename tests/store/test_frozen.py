@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import pytest
 
-from steady_queue.aio.reports import report
 from steady_queue.processes import ProcessPrunedError
 from steady_queue.store.operations.processes import heartbeat
 from steady_queue.store.operations.prune import bury
+from steady_queue.store.outcome import report
 from steady_queue.store.statement import Operation
 from tests.support.commands import printed_by, prints, python
 from tests.support.jobs import job

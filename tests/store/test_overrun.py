@@ -9,8 +9,7 @@ import pytest
 from django.db import transaction
 
 from steady_queue.store.operations import prune
-from steady_queue.store.operations.maintenance import free_ownerless, look
-from steady_queue.store.operations.overrun import let_go
+from steady_queue.store.operations.maintenance import free_ownerless, let_go, look
 from steady_queue.store.outcome import Finished, Released
 from tests.support.jobs import PATH, failed, limited, report
 from tests.support.stores import SyncStore

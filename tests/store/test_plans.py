@@ -19,12 +19,11 @@ from steady_queue.errors import StoreDataError
 from steady_queue.store.ids import new_job_id
 from steady_queue.store.job import Lane, Status
 from steady_queue.store.operations import recurring
-from steady_queue.store.operations.actions import discard, retry
+from steady_queue.store.operations.actions import discard, retry, run_now
 from steady_queue.store.operations.bulk_actions import Place, Which, discard_some, retry_some
 from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
 from steady_queue.store.operations.dispatch import dispatch
 from steady_queue.store.operations.enqueue import enqueue
-from steady_queue.store.operations.hurry import run_now
 from steady_queue.store.operations.processes import NewProcess, deregister, heartbeat, register
 from steady_queue.store.operations.promote import promotion
 from steady_queue.store.operations.queues import latency, pause, size, waiting

@@ -8,8 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from steady_queue.store.operations.processes import NewProcess, deregister, heartbeat, register
-from steady_queue.store.operations.vitals import find_vitals
+from steady_queue.store.operations.processes import NewProcess, deregister, find_vitals, heartbeat, register
 from tests.support.jobs import job
 from tests.support.tables import count, counts, query, row
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.store.operations.remainder import remains, unserved
+from steady_queue.store.operations.queues import remains, unserved
 from tests.support.jobs import failed, job, later, limited
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 
-from steady_queue.aio.process.admission import known_migrations
+from steady_queue.aio.process.startup import known_migrations
 from steady_queue.errors import StoreUnavailable
-from steady_queue.store.operations.schema import applied, unfit
+from steady_queue.store.operations.server import applied, unfit
 from tests.servers.machine import free_port
 from tests.support.aliases import extra_database, twin_settings
 from tests.support.fresh import said_to_be_applied

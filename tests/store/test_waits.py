@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from django.db import transaction
 
-from steady_queue.store.operations.actions import discard
+from steady_queue.store.operations.actions import discard, run_now
 from steady_queue.store.operations.enqueue import admit, enqueue
-from steady_queue.store.operations.hurry import run_now
 from steady_queue.store.operations.promote import lock_id
 from steady_queue.store.operations.prune import release
 from steady_queue.store.outcome import Finished

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.aio.process.recycling import MIB, Retirement, resident
-from steady_queue.aio.process.tally import Tally
+from steady_queue.aio.process.recycling import MIB, Retirement, Tally, resident
 from steady_queue.events import Events, JobsSettled, ProcessRetiring
 from tests.shop import tasks
 from tests.shop.tasks import add

@@ -134,8 +134,7 @@ async def test_a_task_of_a_killed_worker_that_cannot_be_ended_keeps_the_supervis
         async with refusing(database, "DELETE", "claimedexecution", UUID(lost[1].id)):
             os.kill(victim, signal.SIGKILL)
             await ended(lost[0], lost[2])
-            await prints(process, f"tasks of process {victim}: 2 failed, 0 given back")
-            await prints(process, "maintenance: ending ")
+            await prints(process, f"tasks of process {victim}: 2 failed, 0 given back", "maintenance: ending ")
             assert await values(await add.aenqueue(1)) == [1]
         printed = await stopped(process)
     assert "cannot be used" not in printed

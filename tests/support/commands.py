@@ -85,13 +85,15 @@ async def printed_by(process: Command, *, code: int = 0) -> str:
     return printed
 
 
-async def prints(process: Command, text: str) -> str:
-    """The next line with this text, when it has printed it."""
+async def prints(process: Command, *texts: str) -> str:
+    """Read until each text has occurred in a line, in any order; return the last line that was read."""
     assert process.stdout is not None
     lines: list[str] = []
-    while not lines or text not in lines[-1]:
+    missing = set(texts)
+    while missing:
         lines.append(await aside(process.stdout.readline))
         assert lines[-1], f"it ended by itself: {lines}"
+        missing = {text for text in missing if text not in lines[-1]}
     return lines[-1]
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from steady_queue.aio.worker.queues import expand
-from steady_queue.aio.worker.turns import MOST, InOrder, InTurn
+from steady_queue.aio.worker.queues import MOST, InOrder, InTurn, expand
 
 LANE, OTHER = 0, 1
 

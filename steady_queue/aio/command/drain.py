@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from steady_queue import events
 from steady_queue.errors import StoreError
-from steady_queue.store.operations.remainder import remains, unserved
+from steady_queue.store.operations.queues import remains, unserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,4 +1,7 @@
-"""Launch: a process of our own, from its options to its exit status. Three kinds: alone, supervisor, child."""
+"""Launch: a process of our own, from its options to its exit status. Three kinds: alone, supervisor, child.
+
+Loop: the event loop of a process of our own, and how it runs to the end.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,20 @@ import logging
 import os
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from steady_queue.aio.command import loop
+from steady_queue.aio.command import launch
 from steady_queue.aio.command.drain import Draining
 from steady_queue.aio.command.os_signals import obeyed
-from steady_queue.aio.command.status_line import Facts, Status
-from steady_queue.aio.process.recycling import Retirement
-from steady_queue.aio.process.tally import Tally
-from steady_queue.aio.supervisor.child import line_of
+from steady_queue.aio.command.status_line import Status
+from steady_queue.aio.process.recycling import Retirement, Tally
+from steady_queue.aio.supervisor.child import Facts, line_of
 from steady_queue.aio.timing import SystemClock
 from steady_queue.errors import ConfigurationError
 from steady_queue.events import Events, Subscription, UnhandledSignal, log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from steady_queue.aio.orm_threads.default_executor import OtherThreads
     from steady_queue.aio.process.process import Process
@@ -30,6 +32,38 @@ if TYPE_CHECKING:
     from steady_queue.configuration import Options
     from steady_queue.management.options import Resolved
     from steady_queue.store.drivers.pool import AsyncDriver
+
+T = TypeVar("T")
+
+
+def quickest() -> asyncio.AbstractEventLoop:
+    """uvloop's, where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    launch: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return launch
+
+
+def run(main: Coroutine[Any, Any, T], *, is_quick: bool = True) -> T:
+    """Run to the end.
+
+    An asyncio task that raises SystemExit or KeyboardInterrupt makes the loop raise it as well. When a job has started
+    that task, it is the job's affair, and the loop goes on.
+    """
+    with asyncio.Runner(loop_factory=quickest if is_quick else asyncio.new_event_loop) as runner:
+        launch = runner.get_loop()
+        served = launch.create_task(main)
+        while not served.done():
+            try:
+                launch.run_until_complete(served)
+            except (SystemExit, KeyboardInterrupt):
+                if served.done():
+                    raise
+                logging.getLogger("steady_queue").exception("a task inside a job raised what would end the process")
+        return served.result()
+
 
 #: How often children say how they are when somebody looks at the status, in seconds.
 OFTEN = 1.0
@@ -40,17 +74,17 @@ def in_one_loop(resolved: Resolved, *, shows_status: bool, before_exit: Callable
 
     `before_exit` is called if the process has to end while tasks still run; without it, it is not ours to end.
     """
-    loop.run(_alone(resolved, shows_status, before_exit))
+    launch.run(_alone(resolved, shows_status, before_exit))
 
 
 def supervised(resolved: Resolved, *, shows_status: bool, before_exit: Callable[[], None]) -> None:
     """A process for each worker and dispatcher, kept by this one."""
-    loop.run(_supervisor(resolved, shows_status, before_exit), is_quick=False)
+    launch.run(_supervisor(resolved, shows_status, before_exit), is_quick=False)
 
 
 def child(given: Orders) -> None:
     """One of those."""
-    loop.run(_child(given))
+    launch.run(_child(given))
 
 
 async def _alone(resolved: Resolved, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
@@ -167,8 +201,8 @@ def _supervisor_of(posts: Sequence[Options], shows_status: bool, beside: Process
 
 def _told_by(told: Events) -> Callable[[str], object]:
     """What is done about a signal that means nothing: in the loop, as its handler may interrupt anything."""
-    loop = asyncio.get_running_loop()
-    return lambda name: loop.call_soon_threadsafe(told.tell, UnhandledSignal(signal=name))
+    launch = asyncio.get_running_loop()
+    return lambda name: launch.call_soon_threadsafe(told.tell, UnhandledSignal(signal=name))
 
 
 def _other_threads() -> OtherThreads:

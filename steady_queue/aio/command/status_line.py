@@ -5,24 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from steady_queue.aio.supervisor.child import Facts
     from steady_queue.aio.timing import Clock
-
-
-class Facts(NamedTuple):
-    """What it tells of."""
-
-    processes: int = 0
-    running: int = 0
-    ended: int = 0
-    failed: int = 0
-
-    def plus(self, other: Facts) -> Facts:
-        return Facts(*map(sum, zip(self, other, strict=True)))
 
 
 class Status:

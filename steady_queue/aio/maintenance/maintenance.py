@@ -27,7 +27,7 @@ from steady_queue.jobs.registry import durations_in_force, limits_in_force
 from steady_queue.store.job import SERVED_LANES, Lane
 from steady_queue.store.operations import maintenance as store
 from steady_queue.store.operations import prune
-from steady_queue.store.operations.overrun import let_go
+from steady_queue.store.operations.maintenance import let_go
 from steady_queue.store.operations.set_aside import Owner
 
 if TYPE_CHECKING:

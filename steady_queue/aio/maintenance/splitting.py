@@ -9,13 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from steady_queue import events
-from steady_queue.aio.reports import report
 from steady_queue.errors import StoreDataError
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.operations import prune
 from steady_queue.store.operations.promote import parts
 from steady_queue.store.operations.prune import BATCH, Fates
 from steady_queue.store.operations.set_aside import Owner, end_some, set_aside
+from steady_queue.store.outcome import report
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from steady_queue import events
-from steady_queue.aio.reports import report_of
 from steady_queue.errors import StoreError, StoreUnavailable
 from steady_queue.store.operations.processes import write_metadata
+from steady_queue.store.outcome import report_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

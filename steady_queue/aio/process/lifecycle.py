@@ -3,6 +3,8 @@
 Starting may take as long as it likes, and ends when a stop is asked for. The hooks of a stop have `shutdown_timeout`
 from then on, all together, and run beside the tasks that are left; those of the exit what remains of it; both a moment
 at least. A hook that is not ready by then is left behind: its thread is a daemon.
+
+Actors: what runs in a process, as hooks and signals are told of it.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import asyncio
 import inspect
 from functools import partial
 from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope, current_time
@@ -18,8 +21,9 @@ from anyio import CancelScope, current_time
 import steady_queue
 from steady_queue import events, hooks, signals
 from steady_queue.aio.orm_threads.pool import OrmThreads
-from steady_queue.aio.reports import report_of
-from steady_queue.events.names import name_of
+from steady_queue.events.base import name_of
+from steady_queue.hooks import Actor
+from steady_queue.store.outcome import report_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,8 +31,10 @@ if TYPE_CHECKING:
 
     from django.dispatch import Signal
 
+    from steady_queue.configuration import Options
     from steady_queue.events import Events
-    from steady_queue.hooks import Actor, Moment
+    from steady_queue.hooks import Kind, Moment
+    from steady_queue.store.operations.processes import NewProcess
 
 #: What the hooks of the exit have at least, and after a QUIT, in seconds.
 EXIT_WITHIN, QUIT_WITHIN = 1.0, 0.25
@@ -207,3 +213,43 @@ def alone(error: Exception) -> Exception:
 
 def _from_now() -> float:
     return current_time() + max(steady_queue.shutdown_timeout.total_seconds(), HURRY)
+
+
+def actors_of(options: Options, process: NewProcess) -> Iterator[Actor]:
+    """The workers, dispatchers and the scheduler that a process with these options runs."""
+
+    def actor(kind: Kind, _queues: tuple[str, ...] = (), /, **metadata: Any) -> Actor:
+        return actor_of(kind, process, _queues, **metadata)
+
+    for worker in options.workers:
+        yield actor(
+            "worker",
+            tuple(worker.queues),
+            queues=",".join(worker.queues),
+            polling_interval=worker.polling_interval.total_seconds(),
+            coroutines=worker.coroutines,
+            threads=worker.threads,
+        )
+    for dispatcher in () if options.only_work else options.dispatchers:
+        yield actor(
+            "dispatcher",
+            polling_interval=dispatcher.polling_interval.total_seconds(),
+            batch_size=dispatcher.batch_size,
+            concurrency_maintenance_interval=dispatcher.concurrency_maintenance_interval.total_seconds(),
+        )
+    if options.schedules:
+        yield actor("scheduler")
+
+
+def actor_of(kind: Kind, process: NewProcess, _queues: tuple[str, ...] = (), /, **metadata: Any) -> Actor:
+    """One of them, or a supervisor, in the process that has this row."""
+    return Actor(
+        kind=kind,
+        name=process.name,
+        process_id=process.id,
+        pid=process.pid,
+        hostname=process.hostname,
+        supervisor_id=process.supervisor_id,
+        queues=_queues,
+        metadata=MappingProxyType(metadata),
+    )

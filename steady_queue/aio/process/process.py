@@ -20,11 +20,9 @@ from steady_queue import events
 from steady_queue.aio.identity import describe, hostname, process_name
 from steady_queue.aio.maintenance.splitting import REFUSED, ClaimSplitter
 from steady_queue.aio.outage import Outage
-from steady_queue.aio.process.actors import actors_of
-from steady_queue.aio.process.lifecycle import Lifecycle
+from steady_queue.aio.process.lifecycle import Lifecycle, actors_of
 from steady_queue.aio.process.services import Services
 from steady_queue.aio.process.startup import admit, unless_stopped
-from steady_queue.aio.reports import report
 from steady_queue.aio.scheduler.other_backends import HANDS
 from steady_queue.aio.timing import SystemClock
 from steady_queue.db import notify
@@ -33,6 +31,7 @@ from steady_queue.errors import ConfigurationError, StoreError
 from steady_queue.events import Events
 from steady_queue.processes import ProcessExitError
 from steady_queue.store.operations.processes import NewProcess
+from steady_queue.store.outcome import report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import steady_queue
-from steady_queue.aio.bell import Bell
 from steady_queue.aio.dispatcher import Dispatcher
 from steady_queue.aio.lease import Trust
 from steady_queue.aio.listener import Wakeup
@@ -20,6 +19,7 @@ from steady_queue.aio.process.shutdown import Stopping
 from steady_queue.aio.process.watchdog import Watchdog
 from steady_queue.aio.scheduler.other_backends import Elsewhere
 from steady_queue.aio.scheduler.scheduler import Scheduler
+from steady_queue.aio.timing import Bell
 from steady_queue.aio.worker.capacity import Slots
 from steady_queue.aio.worker.executor import Executor
 from steady_queue.aio.worker.polling import LISTENING, Pace

@@ -1,13 +1,19 @@
-"""Starting: what a process does before it works, for as long as the database takes, unless it is told to stop."""
+"""Starting: what a process does before it works, for as long as the database takes, unless it is told to stop.
+
+Admission: whether a database will do for this version of the package, asked before anything is written to it.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 from anyio import create_task_group
+from django.conf import settings
 
-from steady_queue.aio.process.admission import refusal
-from steady_queue.errors import ConfigurationError, StoreError
+from steady_queue.errors import ConfigurationError, StoreBug, StoreError
+from steady_queue.store.operations.server import applied, too_old, unfit
 
 if TYPE_CHECKING:
     import asyncio
@@ -15,6 +21,32 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.outage import Outage
     from steady_queue.store.drivers.pool import AsyncDriver
+
+
+async def refusal(driver: AsyncDriver, alias: str) -> str | None:
+    """Why no process may work on this database: a server that is too old, a schema that is not ours; None if it may."""
+    if problem := await driver.run(too_old(driver.sql)):
+        return problem
+    known = known_migrations()
+    if known is None:
+        return None
+    try:
+        found = await driver.run(applied(driver.sql))
+    except StoreBug as error:
+        return f"the migrations of the database {alias!r} cannot be read: {error}"
+    return unfit(alias, found, known)
+
+
+def known_migrations() -> list[str] | None:
+    """The names of this package's migrations; None where the project makes the tables without any."""
+    home: str | None = "steady_queue.migrations"
+    if "steady_queue" in settings.MIGRATION_MODULES:
+        home = settings.MIGRATION_MODULES["steady_queue"]
+    if home is None:
+        return None
+    # Read from their directory: to import them would import the models.
+    modules = iter_modules(import_module(home).__path__)
+    return sorted(module.name for module in modules if not module.ispkg and module.name[0] not in "_~")
 
 
 async def unless_stopped(stopped: asyncio.Event, step: Callable[[], Awaitable[None]]) -> None:

@@ -18,9 +18,9 @@ from django.db import close_old_connections
 from steady_queue import arguments
 from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.aio.orm_threads.session import session_variable
-from steady_queue.aio.reports import report_of
 from steady_queue.errors import TransactionLeftOpen
 from steady_queue.events import RecurringFailed
+from steady_queue.store.outcome import report_of
 
 if TYPE_CHECKING:
     from steady_queue.aio.scheduler.timetable import Planned

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import steady_queue
 from steady_queue import events
-from steady_queue.aio.breath import Breath
-from steady_queue.aio.reports import report_of
 from steady_queue.aio.scheduler.ticks import BATCH, Firing
 from steady_queue.aio.scheduler.timetable import Timetable
+from steady_queue.aio.timing import Breath
 from steady_queue.errors import ConfigurationError, StoreUnavailable, UnknownTaskError
 from steady_queue.jobs.compat import InvalidTask
 from steady_queue.jobs.registry import may_be_ours
 from steady_queue.store.operations import recurring
 from steady_queue.store.operations.ticks import clear_ticks
+from steady_queue.store.outcome import report_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

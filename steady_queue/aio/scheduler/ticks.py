@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from steady_queue.aio.breath import Breath
     from steady_queue.aio.scheduler.other_backends import Elsewhere
     from steady_queue.aio.scheduler.timetable import Planned
+    from steady_queue.aio.timing import Breath
     from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.operations.recurring import Entry

@@ -30,6 +30,18 @@ if TYPE_CHECKING:
 VARIABLE = "STEADY_QUEUE_CHILD"
 
 
+class Facts(NamedTuple):
+    """What it tells of."""
+
+    processes: int = 0
+    running: int = 0
+    ended: int = 0
+    failed: int = 0
+
+    def plus(self, other: Facts) -> Facts:
+        return Facts(*map(sum, zip(self, other, strict=True)))
+
+
 class Orders(NamedTuple):
     """What a child is to do."""
 

@@ -16,15 +16,13 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steady_queue import events
-from steady_queue.aio.command.status_line import Facts
-from steady_queue.aio.supervisor.child import Child, End, new_orders, what
+from steady_queue.aio.supervisor.child import Child, End, Facts, new_orders, what
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
-    from steady_queue.aio.bell import Bell
-    from steady_queue.aio.timing import Clock
+    from steady_queue.aio.timing import Bell, Clock
     from steady_queue.configuration import Options
     from steady_queue.events import Events
 

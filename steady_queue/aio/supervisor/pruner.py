@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from steady_queue import events
 from steady_queue.aio.identity import process_name
 from steady_queue.aio.maintenance.splitting import ClaimSplitter
-from steady_queue.aio.reports import report
 from steady_queue.aio.supervisor.child import what
 from steady_queue.processes import ProcessExitError
+from steady_queue.store.outcome import report
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

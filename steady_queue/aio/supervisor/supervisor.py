@@ -2,6 +2,8 @@
 
 Or that runs some as well: beside a `Process` in the same loop it keeps the other copies of its workers. A supervisor's
 own row in the database tells that it lives; nobody depends on it, and a lost one is made anew.
+
+Restarts: tells the receivers of `process_restarted` whom a supervisor has replaced, while it goes on.
 """
 
 from __future__ import annotations
@@ -17,20 +19,17 @@ from anyio import CancelScope, create_task_group, move_on_after
 
 import steady_queue
 from steady_queue import events
-from steady_queue.aio.bell import Bell
 from steady_queue.aio.identity import describe, hostname, process_name
 from steady_queue.aio.lease import Trust
 from steady_queue.aio.outage import Outage
-from steady_queue.aio.process.actors import actor_of
+from steady_queue.aio.process.connections import Patient, within
 from steady_queue.aio.process.heartbeat import Heartbeat
-from steady_queue.aio.process.lifecycle import Lifecycle
-from steady_queue.aio.process.patience import Patient, within
+from steady_queue.aio.process.lifecycle import Lifecycle, actor_of, actors_of
 from steady_queue.aio.process.startup import admit, unless_stopped
 from steady_queue.aio.process.watchdog import EXIT_UNTRUSTED
 from steady_queue.aio.supervisor.children import KILL_AFTER, QUIT_AFTER, Crew
 from steady_queue.aio.supervisor.pruner import Undertaker
-from steady_queue.aio.supervisor.restarts import Restarts
-from steady_queue.aio.timing import SystemClock
+from steady_queue.aio.timing import Bell, SystemClock
 from steady_queue.configuration import alive_threshold
 from steady_queue.db import notify as wake
 from steady_queue.db.aliases import open_async, queue_alias
@@ -45,7 +44,31 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from steady_queue.aio.process.process import Process
+    from steady_queue.aio.supervisor.children import Replacement
     from steady_queue.configuration import Options
+
+
+class Restarts:
+    """A signal for each actor of a child that was replaced."""
+
+    def __init__(self, *, supervisor_id: UUID, events: Events) -> None:
+        self._supervisor_id = supervisor_id
+        self._events = events
+        self._done: asyncio.Queue[Replacement] = asyncio.Queue()
+
+    def put(self, done: Replacement) -> None:
+        self._done.put_nowait(done)
+
+    async def run(self) -> None:
+        while True:
+            done = await self._done.get()
+            id_, pid = done.before.id, done.before.pid
+            row = NewProcess(id_, "process", process_name(pid, id_), pid, hostname(), self._supervisor_id)
+            actors = list(actors_of(done.before.options, row))
+            await Lifecycle(actors, events=self._events).restarted(
+                exitcode=done.status, replacement_pid=done.child.pid, supervisor_pid=os.getpid()
+            )
+
 
 #: How long the rows of the last children may take when the supervisor stops, and when it quits, in seconds.
 FLUSH_WITHIN, QUIT_WITHIN = 5.0, 1.0

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from steady_queue.aio.orm_threads.connections import thread_connections
-from steady_queue.aio.reports import report, report_of
 from steady_queue.aio.worker.threads import Threads
 from steady_queue.errors import ConfigurationError
 from steady_queue.store.job import Lane
-from steady_queue.store.outcome import Failed, Released
+from steady_queue.store.outcome import Failed, Released, report, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

@@ -17,7 +17,6 @@ from django.utils import timezone, translation
 
 from steady_queue import arguments
 from steady_queue.aio.orm_threads.connections import thread_connections
-from steady_queue.aio.reports import report_of
 from steady_queue.errors import TransactionLeftOpen
 from steady_queue.jobs import results
 from steady_queue.jobs.compat import TaskContext, task_backends, task_finished, task_started
@@ -25,7 +24,7 @@ from steady_queue.jobs.task import lane_of
 from steady_queue.jobs.task_signals import FAILURE, asend, is_heard, send
 from steady_queue.jobs.task_signals import is_logged as is_logged_by_framework
 from steady_queue.store.job import Lane
-from steady_queue.store.outcome import Failed, Finished
+from steady_queue.store.outcome import Failed, Finished, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 import steady_queue
 from steady_queue import events
-from steady_queue.aio.reports import report
 from steady_queue.errors import StoreDataError, StoreError
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.operations.settle import settle
-from steady_queue.store.outcome import Failed, Finished, Released, Verdict
+from steady_queue.store.outcome import Failed, Finished, Released, Verdict, report
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

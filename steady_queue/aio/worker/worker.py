@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from uuid import UUID
 
-    from steady_queue.aio.bell import Bell
     from steady_queue.aio.lease import Trust
     from steady_queue.aio.outage import Outage
-    from steady_queue.aio.timing import Clock
+    from steady_queue.aio.timing import Bell, Clock
     from steady_queue.aio.worker.capacity import Slots
     from steady_queue.aio.worker.polling import Pace
     from steady_queue.aio.worker.queues import QueuePlan, Queues

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from django.core.management.base import BaseCommand, CommandError
 
 from steady_queue.actions import cleanup
-from steady_queue.actions.spans import before
+from steady_queue.actions.filters import before
 from steady_queue.errors import SteadyQueueError
 from steady_queue.management.progress_bar import Bar
 

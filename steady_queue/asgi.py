@@ -19,7 +19,7 @@ from anyio import CancelScope, create_task_group, move_on_after
 
 from steady_queue.aio.embedding import prepared
 from steady_queue.aio.process.lifecycle import alone
-from steady_queue.aio.process.watchdog import EXIT_UNTRUSTED
+from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST
 from steady_queue.errors import ConfigurationError, SteadyQueueError
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class _Runtime:
         """End the process if the queue has died and takes the server with it; requests have ended by now."""
         if self._ends_server:
             logging.shutdown()
-            os._exit(EXIT_UNTRUSTED)
+            os._exit(EXIT_LEASE_LOST)
 
     @property
     def problem(self) -> str | None:
@@ -201,13 +201,13 @@ class _Runtime:
         if self._on_death == "exit":
             # The server's own way to stop, which lets requests finish and then asks for the shutdown.
             self._ends_server = True
-            asyncio.get_running_loop().call_later(EXIT_WITHIN, os._exit, EXIT_UNTRUSTED)
+            asyncio.get_running_loop().call_later(EXIT_WITHIN, os._exit, EXIT_LEASE_LOST)
             signal.raise_signal(signal.SIGTERM)
         else:
             self._tell(error)
 
     def _lost(self, status: int) -> None:
-        """Trust is lost while something cannot be stopped. Told once for each loss, by the loop or the watchdog."""
+        """The lease is lost while something cannot be stopped. Told once for each loss, by the loop or the watchdog."""
         assert self.process is not None
         trust = self.process.services.trust
         if self._lost_until == trust.until:

@@ -84,7 +84,7 @@ class Dispatcher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurringTask:
-    """A task that recurs, named by its path: for settings.py, which cannot import tasks. Elsewhere use `@recurring`."""
+    """A recurring task named by its path, for settings.py, which cannot import tasks. Elsewhere, use `@recurring`."""
 
     key: str
     class_name: str

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.dispatch import Signal
 
-from steady_queue.events import QueuePaused, QueueResumed, RuntimeFault, tell
+from steady_queue.events import QueuePaused, QueueResumed, RuntimeFault, emit
 from steady_queue.events.base import name_of
 from steady_queue.events.tracebacks import traceback_of
 
@@ -54,19 +54,19 @@ _OF_QUEUES = {QueuePaused: queue_paused, QueueResumed: queue_resumed}
 
 def announce(event: Event) -> None:
     """Tell an event, and send the signal that goes with it if there is one."""
-    tell(event)
+    emit(event)
     signal = _OF_QUEUES.get(type(event))
     if signal is not None:
         for fault in faults(signal, signal.send_robust(sender=QueueLifecycle, **vars(event))):
-            tell(fault)
+            emit(fault)
 
 
 async def aannounce(event: Event) -> None:
-    tell(event)
+    emit(event)
     signal = _OF_QUEUES.get(type(event))
     if signal is not None:
         for fault in faults(signal, await signal.asend_robust(sender=QueueLifecycle, **vars(event))):
-            tell(fault)
+            emit(fault)
 
 
 def faults(signal: Signal, answers: Iterable[tuple[Any, Any]]) -> list[RuntimeFault]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steady_queue.events import JobsDiscarded, JobsHurried, JobsRetried
+from steady_queue.events import JobsDiscarded, JobsRetried, JobsRunNow
 from steady_queue.store.operations import actions
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Revision = Callable[..., Operation[Revised]]
 
-_KINDS = {actions.retry: JobsRetried, actions.run_now: JobsHurried}
+_KINDS = {actions.retry: JobsRetried, actions.run_now: JobsRunNow}
 
 
 def account(revise: Revision, revised: Revised) -> Iterator[Event]:

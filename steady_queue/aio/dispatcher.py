@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from steady_queue.aio.outage import Outage
-    from steady_queue.aio.timing import Bell, Clock
+    from steady_queue.aio.timing import Clock, WakeEvent
     from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.operations.dispatch import Dispatched
@@ -35,7 +35,7 @@ class Dispatcher:
         batch_size: int,
         longest_sleep: Callable[[], float],
         driver: AsyncDriver,
-        bell: Bell,
+        bell: WakeEvent,
         made_ready: Callable[[], Awaitable[None]],
         clock: Clock,
         events: Events,
@@ -64,7 +64,7 @@ class Dispatcher:
                 if self._events.hears(events.Polled):
                     took = (self._clock.monotonic() - began) * 1000
                     found = int(due_in is not None and due_in <= 0)
-                    self._events.tell(events.Polled(actor=self.name, found=found, milliseconds=took))
+                    self._events.emit(events.Polled(actor=self.name, found=found, milliseconds=took))
                 is_behind = due_in is not None and due_in <= 0 and await self._dispatch()
             except Exception as error:
                 await self._outage.wait(self.name, error)
@@ -86,7 +86,7 @@ class Dispatcher:
         done = await self._move()
         if not done.moved:
             return False
-        self._events.tell(
+        self._events.emit(
             events.JobsDispatched(
                 batch_size=self._batch_size,
                 count=done.moved - len(done.discarded),
@@ -95,7 +95,7 @@ class Dispatcher:
             )
         )
         for id_ in done.discarded:
-            self._events.tell(events.JobRefused(job_id=id_))
+            self._events.emit(events.JobRefused(job_id=id_))
         await self._made_ready()
         return True
 

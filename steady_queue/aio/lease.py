@@ -1,4 +1,4 @@
-"""Trust: until when this process may believe that its claims are still its own.
+"""Lease: until when this process may believe that its claims are still its own.
 
 Others take a process for dead `process_alive_threshold` after its last heartbeat. It stops believing in itself earlier,
 by its own monotonic clock and from when the heartbeat was *sent*: so it never works on what another may have taken.
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.timing import Clock
 
 
-class Trust:
+class Lease:
     """Renewed by every good heartbeat."""
 
     def __init__(self, *, alive_seconds: float, clock: Clock) -> None:

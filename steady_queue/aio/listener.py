@@ -1,4 +1,4 @@
-"""Wakeup: hears that other processes enqueued, where the database can tell, and knows whether it still hears.
+"""Listener: hears that other processes enqueued, where the database can tell, and knows whether it still hears.
 
 A connection that hears nothing looks like a queue with nothing in it, so the listener is probed: it must hear its own
 notification. Until it has, and as soon as it does not, workers poll at their own interval.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from steady_queue import events
-from steady_queue.aio.timing import Bell
+from steady_queue.aio.timing import WakeEvent
 from steady_queue.errors import StoreUnavailable
 from steady_queue.store.operations.notify import CHANNEL, notify
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PROBE_EVERY, PROBE_WITHIN = 10.0, 5.0
 
 
-class Wakeup:
+class Listener:
     """The listener of a process."""
 
     name = "listener"
@@ -59,7 +59,7 @@ class Wakeup:
                 await self._outage.wait(self.name, error)
 
     async def _listen(self) -> None:
-        broken = Bell()
+        broken = WakeEvent()
         from steady_queue.store.drivers import postgres  # only where it is the database
 
         connection = await postgres.listen(self._parameters, CHANNEL, self._hear, broken.ring)
@@ -93,5 +93,5 @@ class Wakeup:
     def _lost(self, error: str) -> None:
         if self.hears:
             self.hears = False
-            self._events.tell(events.ListenerLost(error=error))
+            self._events.emit(events.ListenerLost(error=error))
         self._ring()

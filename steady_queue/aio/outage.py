@@ -34,12 +34,12 @@ class Outage:
     async def wait(self, service: str, error: Exception, *, at_most: float = LONGEST) -> None:
         """Pause before the next try. An error that is not the database's is a fault of ours: survived, and shown."""
         if not isinstance(error, StoreError):
-            self._events.tell(events.RuntimeFault(where=service, error=report_of(error).traceback, exception=error))
+            self._events.emit(events.RuntimeFault(where=service, error=report_of(error).traceback, exception=error))
         elif service not in self._since:
             self._since[service] = self._clock.monotonic()
-            self._events.tell(events.DatabaseLost(service=service, error=str(error), exception=error))
+            self._events.emit(events.DatabaseLost(service=service, error=str(error), exception=error))
         elif isinstance(error, StoreBug):
-            self._events.tell(events.RuntimeFault(where=service, error=str(error), exception=error))
+            self._events.emit(events.RuntimeFault(where=service, error=str(error), exception=error))
         pause = self._pauses.get(service, SHORTEST)
         self._pauses[service] = min(LONGEST, pause * 2)
         await asyncio.sleep(min(at_most, pause * random.uniform(0.5, 1)))
@@ -49,4 +49,4 @@ class Outage:
         self._pauses.pop(service, None)
         since = self._since.pop(service, None)
         if since is not None:
-            self._events.tell(events.DatabaseBack(service=service, seconds=self._clock.monotonic() - since))
+            self._events.emit(events.DatabaseRecovered(service=service, seconds=self._clock.monotonic() - since))

@@ -2,7 +2,7 @@
 
 A bell that wakes a sleeping service.
 
-Breath: long computing in slices, between which others go on.
+CooperativeYield: long computing in slices, between which others go on.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _since_boot() -> float:
 _seconds = _since_boot if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
 
-class Bell:
+class WakeEvent:
     """Rung any number of times, it wakes its one listener once."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Bell:
 SLICE = 0.005
 
 
-class Breath:
+class CooperativeYield:
     """Taken often; it costs nothing until a slice is over."""
 
     def __init__(self, clock: Clock) -> None:

@@ -13,7 +13,7 @@ from django.utils.module_loading import autodiscover_modules
 
 import steady_queue
 from steady_queue.aio.process import startup
-from steady_queue.aio.process.connections import Patient
+from steady_queue.aio.process.connections import DeadlineDriver
 from steady_queue.checks.health import answer_of
 from steady_queue.checks.installation import UNUSABLE, check_installation
 from steady_queue.checks.project import Backends, check_pools, unknown_queues
@@ -191,7 +191,7 @@ class _Database:
 
 async def _admission(alias: str) -> tuple[str, str | None, charset.UnfitText | None]:
     """What the server is, why no process may work on it, and the columns that lose texts."""
-    driver = Patient(open_async(alias, size=1), ANSWER_WITHIN)
+    driver = DeadlineDriver(open_async(alias, size=1), ANSWER_WITHIN)
     try:
         refusal = await startup.refusal(driver, alias)
         text = None if refusal else await driver.run(charset.unfit_text(driver.sql))

@@ -66,14 +66,14 @@ class DatabaseLost(Fault):
         return self.service
 
 
-class DatabaseBack(Event):
+class DatabaseRecovered(Event):
     level: ClassVar[int] = logging.WARNING
     text: ClassVar[str] = "%(service)s: the database is back after %(seconds).1f s"
     service: str
     seconds: float
 
 
-class TrustLost(Event):
+class LeaseLost(Event):
     """Others may take this process for dead by now: it claims nothing and stops its async tasks."""
 
     level: ClassVar[int] = logging.ERROR
@@ -82,7 +82,7 @@ class TrustLost(Event):
     threads: int
 
 
-class OutcomesUnwritten(Event):
+class OutcomesNotWritten(Event):
     """The process stopped while the database was away: others will find these tasks and fail them."""
 
     level: ClassVar[int] = logging.ERROR
@@ -92,7 +92,7 @@ class OutcomesUnwritten(Event):
     count: int
 
 
-class ClaimsTaken(Event):
+class ClaimsLost(Event):
     """Others have taken claims whose tasks still run here: those are stopped."""
 
     level: ClassVar[int] = logging.ERROR

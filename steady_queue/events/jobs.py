@@ -143,7 +143,7 @@ class JobsCleared(Event):
     which: str
 
 
-class NobodyServes(Event):
+class QueueNotServed(Event):
     level: ClassVar[int] = logging.WARNING
     text: ClassVar[str] = "ready tasks wait in %(where)s, which no live process serves"
     where: str
@@ -178,7 +178,7 @@ class JobsDiscarded(Event):
     status: str
 
 
-class JobsHurried(Event):
+class JobsRunNow(Event):
     text: ClassVar[str] = "%(count)d scheduled or blocked jobs run now"
     job_ids: Sequence[UUID]
     count: int
@@ -243,7 +243,7 @@ class RecurringDiscarded(Event):
     run_at: datetime
 
 
-class RecurringLeft(Event):
+class RecurringUnavailable(Event):
     """An entry that this process cannot enqueue, and others perhaps can: of another project, or of newer code."""
 
     level: ClassVar[int] = logging.INFO

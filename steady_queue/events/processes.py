@@ -51,7 +51,7 @@ class ProcessStopped(Event):
     abandoned: int
 
 
-class ProcessRetiring(Event):
+class ProcessRecycling(Event):
     level: ClassVar[int] = logging.INFO
     text: ClassVar[str] = "this process takes no more tasks: %(reason)s"
     reason: str
@@ -170,7 +170,7 @@ class ChildReplaced(Event):
     what: str
 
 
-class ChildLeft(Event):
+class ChildExited(Event):
     """A child process ended because it was told to."""
 
     level: ClassVar[int] = logging.INFO
@@ -193,7 +193,7 @@ class ChildDied(Event):
     pause: float
 
 
-class ChildSilent(Event):
+class ChildUnresponsive(Event):
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = "process %(pid)d, %(what)s, has not been heard for %(seconds).0f s and is killed"
     pid: int
@@ -201,7 +201,7 @@ class ChildSilent(Event):
     seconds: float
 
 
-class ChildBuried(Event):
+class ChildPruned(Event):
     """What became of the tasks that a child had when it ended."""
 
     level: ClassVar[int] = logging.WARNING
@@ -211,7 +211,7 @@ class ChildBuried(Event):
     given_back: int
 
 
-class CrewStopping(Event):
+class ChildrenStopping(Event):
     """The children were told to stop when their tasks have ended."""
 
     level: ClassVar[int] = logging.INFO
@@ -224,7 +224,7 @@ class CrewStopping(Event):
     seconds: float
 
 
-class CrewQuitting(Event):
+class ChildrenQuitting(Event):
     """The children that are left were told to stop at once; `timed_out`: because their time was over."""
 
     level: ClassVar[int] = logging.WARNING

@@ -92,7 +92,7 @@ class Events:
         """Whether anybody does: asked before what is dear to make or told very often."""
         return any(known.wants(kind) for known in (*self._own, *_subscriptions))
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         kind = type(event)
         for known in (*self._own, *_subscriptions):
             if known.wants(kind):
@@ -122,9 +122,9 @@ def log(event: Event) -> None:
         logger.log(event.level, event.text, vars(event), extra={"event": type(event).__name__})
 
 
-def tell(event: Event) -> None:
+def emit(event: Event) -> None:
     """Tell what happened outside of any process of ours: in a web request, say."""
-    _outside.tell(event)
+    _outside.emit(event)
 
 
 _outside = Events()

@@ -220,7 +220,7 @@ def _discard(results: Results, discarded: frozenset[UUID]) -> None:
     if discarded:
         results.discard(discarded)
         for id_ in discarded:
-            events.tell(events.JobRefused(job_id=id_))
+            events.emit(events.JobRefused(job_id=id_))
 
 
 def _resend(driver: DjangoDriver, jobs: Sequence[NewJob]) -> Enqueued:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from asgiref.sync import sync_to_async
 
 from steady_queue.errors import OrmThreadTimeout
-from steady_queue.events import RuntimeFault, tell
+from steady_queue.events import RuntimeFault, emit
 from steady_queue.events.log_limits import SelectedLengthLimit
 from steady_queue.events.tracebacks import is_oversized, stand_in, traceback_of
 from steady_queue.jobs import framework_log
@@ -128,4 +128,4 @@ async def asend(
 def _report(signal: Signal, error: Exception) -> None:
     name = next(name for name, one in vars(framework_signals).items() if one is signal)
     with suppress(Exception):  # the log itself may be what fails
-        tell(RuntimeFault(where=f"sending {name}", error=traceback_of(error), exception=error))
+        emit(RuntimeFault(where=f"sending {name}", error=traceback_of(error), exception=error))

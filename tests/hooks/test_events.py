@@ -259,7 +259,7 @@ async def test_what_actions_do(database: str) -> None:
     told = [(type(event).__name__, vars(event)) for event in heard]
     expected: list[tuple[str, list[UUID], str | None]] = [
         ("JobsRetried", [UUID(result.id)], None),
-        ("JobsHurried", [soon.id], None),
+        ("JobsRunNow", [soon.id], None),
         ("JobsDiscarded", [after.id], "scheduled"),
         ("JobsDiscarded", [blocked.id], "blocked"),
         ("JobsDiscarded", [ready.id], "ready"),

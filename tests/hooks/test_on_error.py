@@ -78,7 +78,7 @@ async def test_hooks_subscribers_and_receivers_that_raise_are_told_of(database: 
 async def test_an_outage_is_told_of_once_by_each_service(database: str, behind: str, proxy: Proxy) -> None:
     told = collected()
     back: list[events.Event] = []
-    events.subscribe(back.append, only=[events.DatabaseBack])
+    events.subscribe(back.append, only=[events.DatabaseRecovered])
     async with running(worker(), alias=behind):
         proxy.go()
         await until(lambda: any("worker" in origin for _, origin in told))
@@ -119,12 +119,12 @@ def fault(error: BaseException, where: str = "here") -> events.RuntimeFault:
 async def test_the_same_error_from_the_same_place_is_told_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     told = collected()
     for _ in range(100):
-        events.tell(fault(ValueError("again")))
-    events.tell(fault(KeyError("another")))
-    events.tell(fault(ValueError("elsewhere"), "there"))
+        events.emit(fault(ValueError("again")))
+    events.emit(fault(KeyError("another")))
+    events.emit(fault(ValueError("elsewhere"), "there"))
     await until(lambda: len(told) == 3)
     monkeypatch.setattr("steady_queue.hooks.AGAIN", 0.0)
-    events.tell(fault(ValueError("later")))
+    events.emit(fault(ValueError("later")))
     await until(lambda: len(told) == 4)
 
 
@@ -139,10 +139,10 @@ async def test_a_hook_that_hangs_holds_up_nobody_and_errors_do_not_pile_up(monke
         go_on.wait()
         told.append(origin)
 
-    events.tell(fault(ValueError(), "first"))
+    events.emit(fault(ValueError(), "first"))
     await until(begun.is_set)
     for number in range(100):
-        events.tell(fault(ValueError(), f"place {number}"))
+        events.emit(fault(ValueError(), f"place {number}"))
     go_on.set()
     await until(lambda: len(told) == 6)
     hooks.reporter.flush(1)
@@ -160,10 +160,10 @@ async def test_hooks_may_be_async_and_one_that_raises_is_logged(caplog: pytest.L
     async def tell(error: BaseException, origin: str) -> None:
         told.append(origin)
 
-    events.tell(fault(ValueError()))
+    events.emit(fault(ValueError()))
     await until(lambda: told == ["here"])
     assert "the on_error hook" in caplog.text
     hooks.remove(broken)
     hooks.remove(tell)
-    events.tell(fault(ValueError(), "there"))
+    events.emit(fault(ValueError(), "there"))
     assert not hooks.reporter.is_busy

@@ -79,13 +79,13 @@ async def test_each_kind_has_its_moments_and_signals_once_in_its_own_process(dat
     (queues,) = [one["queues"] for one in found if one["what"] == "worker.on_start"]
     assert queues == ["*"]
     told = whats(path)
-    once = ("SupervisorStarted", "SupervisorStopped", "CrewStopping")
+    once = ("SupervisorStarted", "SupervisorStopped", "ChildrenStopping")
     assert [told[name] for name in once] == [1, 1, 1]
-    assert [told[name] for name in ("ChildStarted", "ChildLeft", "ProcessStarted", "ProcessStopped")] == [2] * 4
+    assert [told[name] for name in ("ChildStarted", "ChildExited", "ProcessStarted", "ProcessStopped")] == [2] * 4
     assert [told[name] for name in ("ProcessRegistered", "ProcessDeregistered")] == [3, 3]
-    (stopping,) = read(path, "CrewStopping")
+    (stopping,) = read(path, "ChildrenStopping")
     assert (stopping["supervisor_pid"], sorted(stopping["pids"])) == (process.pid, sorted([worker, dispatcher]))
-    assert not told["CrewQuitting"]
+    assert not told["ChildrenQuitting"]
     assert await aside(count, database, "process") == 0
 
 
@@ -275,7 +275,7 @@ async def test_children_that_are_told_to_stop_at_once_are_told_of(database: str,
         await prints(process, "began")
         await stopped(process, signal.SIGQUIT)
     gate.touch()
-    (told,) = read(path, "CrewQuitting")
+    (told,) = read(path, "ChildrenQuitting")
     assert (told["supervisor_pid"], len(told["pids"]), told["timed_out"]) == (process.pid, 1, False)
     assert len(read(path, "ProcessQuitting")) == 1
 
@@ -287,5 +287,5 @@ async def test_children_whose_time_is_over_are_told_of_as_late(database: str, tm
         await heard(path, worker__on_start=1)
         os.kill(worker, signal.SIGSTOP)
         await stopped(process)
-    (told,) = read(path, "CrewQuitting")
+    (told,) = read(path, "ChildrenQuitting")
     assert (told["pids"], told["count"], told["timed_out"]) == ([worker], 1, True)

@@ -16,8 +16,8 @@ from steady_queue.events import (
     Fault,
     JobsCleared,
     JobsPromoted,
-    NobodyServes,
     Polled,
+    QueueNotServed,
     RuntimeFault,
     subscribe,
     unsubscribe,
@@ -43,10 +43,10 @@ def test_a_subscriber_hears_all_events_or_those_of_some_kinds_until_it_leaves() 
     subscribe(faults.append, only=[Fault])
     lost = DatabaseLost(service="heartbeat", error="away", exception=OSError("away"))
     for event in (CLEARED, PROMOTED, lost):
-        Events().tell(event)
+        Events().emit(event)
     unsubscribe(hear)
     unsubscribe(hear)
-    events.tell(CLEARED)
+    events.emit(CLEARED)
     assert everything == [CLEARED, PROMOTED, lost]
     assert some == [CLEARED, CLEARED]
     assert faults == [lost]
@@ -60,8 +60,8 @@ def test_who_subscribes_twice_hears_each_event_once() -> None:
 
     subscribe(hear)
     subscribe(hear, only=[JobsCleared])
-    events.tell(CLEARED)
-    events.tell(PROMOTED)
+    events.emit(CLEARED)
+    events.emit(PROMOTED)
     assert heard == [CLEARED]
 
 
@@ -73,7 +73,7 @@ def test_one_that_raises_is_reported_to_the_others_and_in_the_log(caplog: pytest
         raise LookupError("on purpose")
 
     subscribe(heard.append)
-    events.tell(CLEARED)
+    events.emit(CLEARED)
     assert [type(event) for event in heard] == [RuntimeFault, JobsCleared]
     (fault,) = [event for event in heard if isinstance(event, RuntimeFault)]
     assert isinstance(fault.exception, LookupError)
@@ -88,7 +88,7 @@ def test_two_that_raise_on_everything_do_not_call_each_other_for_ever(caplog: py
         def broken(event: Event, number: int = number) -> None:
             raise LookupError(f"on purpose {number}")
 
-    events.tell(CLEARED)
+    events.emit(CLEARED)
     assert caplog.text.count("failed on JobsCleared") == 2
 
 
@@ -105,7 +105,7 @@ def test_whatever_one_raises_the_others_hear_the_event_and_whoever_tells_it_goes
         raise error("on purpose")
 
     subscribe(heard.append)
-    Events().tell(CLEARED)
+    Events().emit(CLEARED)
     assert [type(event) for event in heard] == [RuntimeFault, JobsCleared]
 
 
@@ -119,10 +119,10 @@ def test_a_log_that_fails_is_told_of_to_the_others_and_does_no_harm() -> None:
     logger = logging.getLogger("steady_queue")
     logger.addFilter(refuse)
     try:
-        events.tell(NobodyServes(where="mail"))
+        events.emit(QueueNotServed(where="mail"))
     finally:
         logger.removeFilter(refuse)
-    assert [type(event) for event in heard] == [RuntimeFault, NobodyServes]
+    assert [type(event) for event in heard] == [RuntimeFault, QueueNotServed]
 
 
 def test_one_that_cannot_be_shown_is_reported_all_the_same() -> None:
@@ -136,7 +136,7 @@ def test_one_that_cannot_be_shown_is_reported_all_the_same() -> None:
     heard: list[RuntimeFault] = []
     subscribe(Shy())
     subscribe(heard.append, only=RuntimeFault)
-    events.tell(CLEARED)
+    events.emit(CLEARED)
     (fault,) = heard
     assert "Shy that cannot be shown" in fault.where
 

@@ -20,7 +20,7 @@ from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.asgi import SteadyQueue
 from steady_queue.configuration import Options, Worker
 from steady_queue.errors import ConfigurationError, SteadyQueueError
-from steady_queue.events import TrustLost
+from steady_queue.events import LeaseLost
 from steady_queue.store.operations import server as server_module
 from tests.runtime import tasks
 from tests.runtime.tasks import book
@@ -360,7 +360,7 @@ async def test_a_loss_of_trust_is_told_once_and_the_queue_goes_on_if_it_is_let(
         await until(lambda: len(book.began) == 1)
         proxy.go()
         # The runtime asks again and again to be ended.
-        await until(lambda: len(heard.of(TrustLost)) >= 3)
+        await until(lambda: len(heard.of(LeaseLost)) >= 3)
         proxy.come_back()
         book.gate.set()
         assert await values(await add.aenqueue(1), blocked) == [1, "blocked"]

@@ -12,7 +12,7 @@ from django.db import connections
 
 import steady_queue
 from steady_queue.aio import running
-from steady_queue.events import DatabaseBack, DatabaseLost, JobFenced, TrustLost
+from steady_queue.events import DatabaseLost, DatabaseRecovered, JobFenced, LeaseLost
 from tests.runtime import tasks
 from tests.runtime.tasks import book
 from tests.support.aliases import extra_database, twin_settings
@@ -82,9 +82,9 @@ async def test_one_heartbeat_that_fails_costs_nothing(
     async with running(worker(), alias=hasty, events=heard) as process:
         with written_by_another(database):
             await until(lambda: lost_by(heard, "heartbeat"))
-        await until(lambda: any(event.service == "heartbeat" for event in heard.of(DatabaseBack)))
+        await until(lambda: any(event.service == "heartbeat" for event in heard.of(DatabaseRecovered)))
         before = process.services.trust.until
         await until(lambda: process.services.trust.until > before)
         assert await values(await tasks.rests.aenqueue("next")) == ["next"]
         assert await aside(count, database, "process") == 1
-    assert not heard.of(TrustLost)
+    assert not heard.of(LeaseLost)

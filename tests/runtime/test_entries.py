@@ -24,7 +24,7 @@ from steady_queue.aio.scheduler.scheduler import Scheduler
 from steady_queue.aio.timing import SystemClock
 from steady_queue.configuration import Options
 from steady_queue.db.aliases import open_async
-from steady_queue.events import RecurringDisabled, RecurringFailed, RecurringLeft, RuntimeFault
+from steady_queue.events import RecurringDisabled, RecurringFailed, RecurringUnavailable, RuntimeFault
 from steady_queue.jobs.compat import task_backends, task_enqueued
 from steady_queue.models import Job, RecurringTask
 from steady_queue.recurring.definitions import Recurrence, Recurrences
@@ -108,7 +108,7 @@ async def test_a_scheduler_sleeps_no_longer_than_until_its_next_look(
     alone = Scheduler(
         static=list,
         driver=driver,
-        elsewhere=handing.Elsewhere(events=heard),
+        elsewhere=handing.OtherBackends(events=heard),
         made_ready=nobody,
         clock=clock,
         events=heard,
@@ -171,7 +171,7 @@ async def test_an_entry_of_newer_settings_is_left_to_those_who_have_them(databas
         newer = {**settings.TASKS, "default": {**settings.TASKS["default"], "QUEUES": []}}
         with override_settings(TASKS=newer):
             await aschedule_recurring_task(tasks.rests, key="new", every=HOUR, args=(1,), queue_name="brand new")
-        await until(lambda: any(event.key == "new" for event in heard.of(RecurringLeft)))
+        await until(lambda: any(event.key == "new" for event in heard.of(RecurringUnavailable)))
     assert (await aside(entry, database, "new")).enabled
 
 

@@ -442,7 +442,7 @@ def test_an_oversized_exception_of_a_subscriber_is_cut_in_every_format() -> None
         pages.setFormatter(formatter)
         with as_installed("steady_queue"):
             ours.addHandler(pages)
-            Events([subscriber]).tell(JobFailed(job_id=None, task_path="a.task", error="boom"))  # type: ignore[arg-type]
+            Events([subscriber]).emit(JobFailed(job_id=None, task_path="a.task", error="boom"))  # type: ignore[arg-type]
             log(JobFailedUnlogged(job_id=None, task_path="a.task", error="z" * 1_000_000, traceback=""))  # type: ignore[arg-type]
         assert len(pages.records) == 2
         # Two lines; JSON has the fields again.

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from steady_queue.aio.lease import Trust
+from steady_queue.aio.lease import Lease
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.aio.timing import SystemClock
@@ -24,7 +24,7 @@ async def test_a_process_that_left_is_not_registered_again_by_its_last_beat(data
     clock, events = SystemClock(), Heard()
     driver = open_async(database, size=1)
     process = NewProcess(uuid4(), "worker", "worker", 4711, "somewhere")
-    trust = Trust(alive_seconds=60, clock=clock)
+    trust = Lease(alive_seconds=60, clock=clock)
 
     async def nobody() -> None:
         pass

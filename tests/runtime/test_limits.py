@@ -17,8 +17,8 @@ from steady_queue.aio.worker import settler
 from steady_queue.configuration import Dispatcher, Options, Worker
 from steady_queue.errors import StoreDataError
 from steady_queue.events import (
-    DatabaseBack,
     DatabaseLost,
+    DatabaseRecovered,
     JobOverran,
     JobRefused,
     JobsDispatched,
@@ -293,7 +293,7 @@ async def test_an_outcome_that_cannot_be_stored_at_all_is_tried_without_haste_an
         await ended(bad)
     assert error_of(bad) == "steady_queue.errors.StoreDataError"
     assert {event.service for event in heard.of(DatabaseLost)} == {"limited settler of what cannot be stored"}
-    assert len(heard.of(DatabaseBack)) == 1
+    assert len(heard.of(DatabaseRecovered)) == 1
 
 
 async def test_a_due_task_that_cannot_be_moved_holds_up_no_other(

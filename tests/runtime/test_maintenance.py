@@ -18,10 +18,10 @@ from steady_queue.events import (
     ClaimsReconciled,
     JobFenced,
     JobsCleared,
-    NobodyServes,
     OrphansFailed,
     ProcessPruned,
     ProcessRegisteredAgain,
+    QueueNotServed,
     SlotsRepaired,
 )
 from steady_queue.store.job import Lane
@@ -291,7 +291,7 @@ async def test_ready_jobs_that_nobody_serves_are_warned_of(database: str) -> Non
         await tasks.rests.using(queue_name="default").aenqueue("nobody")
         await tasks.works.using(queue_name="mail").aenqueue("no thread")
         await process.services.maintenance.look_around()
-    assert [event.where for event in heard.of(NobodyServes)] == ["default (async), mail (thread)"]
+    assert [event.where for event in heard.of(QueueNotServed)] == ["default (async), mail (thread)"]
 
 
 @pytest.mark.parametrize("metadata", ["null", "[]", '{"actors": null}', '{"actors": [1, {"queues": 3}]}', "no JSON"])
@@ -302,7 +302,7 @@ async def test_a_process_row_of_another_making_harms_nobody(database: str, metad
     heard = Heard()
     async with running(IDLE, events=heard) as process:
         await process.services.maintenance.look_around()
-    assert ["reports" in event.where for event in heard.of(NobodyServes)] == [True]
+    assert ["reports" in event.where for event in heard.of(QueueNotServed)] == [True]
 
 
 async def test_a_settle_after_the_claim_was_taken_is_told_as_fenced(database: str) -> None:

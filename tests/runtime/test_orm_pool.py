@@ -16,7 +16,7 @@ from steady_queue import arguments
 from steady_queue.aio import running
 from steady_queue.aio.orm_threads.default_executor import OtherThreads
 from steady_queue.aio.orm_threads.pool import OrmThreads
-from steady_queue.aio.scheduler.other_backends import Elsewhere
+from steady_queue.aio.scheduler.other_backends import OtherBackends
 from steady_queue.errors import TransactionLeftOpen
 from steady_queue.events import OrmCallsWaiting, RecurringFailed, TransactionRolledBack
 from steady_queue.jobs.compat import task_finished, task_started
@@ -315,7 +315,7 @@ async def test_a_tick_of_another_backend_that_leaves_a_transaction_open_costs_no
 
     stored = arguments.dumps([], {})
     heard = Heard()
-    elsewhere = Elsewhere(events=heard)
+    elsewhere = OtherBackends(events=heard)
     hand = asyncio.create_task(elsewhere.run())
     for task in (LeavesOpen(), Writes()):
         elsewhere.put(planned(task))

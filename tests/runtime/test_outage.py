@@ -19,13 +19,13 @@ from steady_queue.aio.process import connections as patience_module
 from steady_queue.aio.process import process as process_module
 from steady_queue.events import (
     ClaimsReconciled,
-    DatabaseBack,
     DatabaseLost,
+    DatabaseRecovered,
     JobFenced,
     JobReleased,
-    OutcomesUnwritten,
+    LeaseLost,
+    OutcomesNotWritten,
     ProcessRegisteredAgain,
-    TrustLost,
 )
 from steady_queue.processes import ProcessMissingError
 from steady_queue.store.operations.prune import fail_orphans
@@ -87,7 +87,9 @@ async def test_a_restart_amid_2000_running_tasks_costs_none_and_repeats_none(dat
         await until(lambda: not process.outage.is_on)
     assert set(book.runs.values()) == {1}
     assert heard.of(DatabaseLost)
-    assert {event.service for event in heard.of(DatabaseBack)} >= {event.service for event in heard.of(DatabaseLost)}
+    assert {event.service for event in heard.of(DatabaseRecovered)} >= {
+        event.service for event in heard.of(DatabaseLost)
+    }
     assert await aside(count, database, "process") == 0
 
 
@@ -143,7 +145,7 @@ async def test_a_stop_while_the_server_is_down_ends_soon_and_leaves_the_rest_to_
         await until(lambda: sum(book.now.values()) == 1)
         await down.enter_async_context(outage(servers[database]))
         book.gate.set()
-    assert [event.count for event in heard.of(OutcomesUnwritten)] == [1]
+    assert [event.count for event in heard.of(OutcomesNotWritten)] == [1]
     assert await aside(counts, database) == {"claimed": 1}
     await aside(query, database, "DELETE FROM steady_queue_process")
     async with running(worker()) as process:
@@ -185,7 +187,7 @@ async def test_after_an_outage_past_the_threshold_async_tasks_go_on_in_the_same_
         with gone(proxy):
             book.other_gate.set()
             await until(lambda: not sum(book.now.values()))
-            assert heard.of(TrustLost)
+            assert heard.of(LeaseLost)
         await until(lambda: book.runs["stopped"] >= 2)
         book.gate.set()
         assert await values(finished, stopped) == ["finished", "stopped"]
@@ -194,7 +196,7 @@ async def test_after_an_outage_past_the_threshold_async_tasks_go_on_in_the_same_
     assert book.runs["finished"] == 1
     assert not left
     assert not heard.of(JobFenced)
-    assert {event.threads for event in heard.of(TrustLost)} == {0}
+    assert {event.threads for event in heard.of(LeaseLost)} == {0}
     releases = heard.of(JobReleased)
     assert len(releases) == book.runs["stopped"] - 1
     assert {(str(event.job_id), "heartbeat" in event.reason) for event in releases} == {(stopped.id, True)}
@@ -253,8 +255,8 @@ async def test_a_server_that_does_not_answer_is_not_trusted_longer_than_one_that
         await until(lambda: book.began == ["stopped"])
         servers[database].freeze()
         try:
-            await until(lambda: bool(heard.of(TrustLost)))
-            lost = heard.of(TrustLost)[0].seconds
+            await until(lambda: bool(heard.of(LeaseLost)))
+            lost = heard.of(LeaseLost)[0].seconds
         finally:
             servers[database].thaw()
         await until(lambda: book.runs["stopped"] >= 2)
@@ -277,7 +279,7 @@ async def test_a_settle_whose_answer_is_lost_is_repeated_and_the_task_is_not(
         lose_the_end_of(proxy, UUID(result.id), in_transaction=database == "mariadb" or task is not tasks.awaits)
         book.gate.set()
         assert await values(result) == ["once"]
-        await until(lambda: bool(heard.of(DatabaseBack)))
+        await until(lambda: bool(heard.of(DatabaseRecovered)))
     assert proxy.has_lost.is_set()
     assert book.runs["once"] == 1
     assert not heard.of(JobFenced)
@@ -322,12 +324,12 @@ async def test_one_heartbeat_that_is_lost_costs_nothing(
     proxy.lose_answer(naming(id_), after=re.compile(b"SET last_heartbeat_at"))
     async with running(worker(), alias=behind, events=heard, process_id=id_) as process:
         await until(lambda: book.began == ["runs on"])
-        await until(lambda: any(event.service == "heartbeat" for event in heard.of(DatabaseBack)))
+        await until(lambda: any(event.service == "heartbeat" for event in heard.of(DatabaseRecovered)))
         before = process.services.trust.until
         await until(lambda: process.services.trust.until > before)
         book.gate.set()
         assert await values(result) == ["runs on"]
-    assert not heard.of(TrustLost)
+    assert not heard.of(LeaseLost)
     assert not heard.of(ProcessRegisteredAgain)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from steady_queue.aio import identity
 from steady_queue.aio.identity import describe, is_gone, start_time
-from steady_queue.aio.lease import Trust
-from steady_queue.aio.worker.polling import AGAIN, BURST, GAP, LISTENING, Pace
+from steady_queue.aio.lease import Lease
+from steady_queue.aio.worker.polling import AGAIN, BURST, GAP, LISTENING, PollingInterval
 from steady_queue.aio.worker.queues import expand
 from steady_queue.events.tracebacks import MESSAGE_LENGTH
 from steady_queue.processes import ProcessExitError
@@ -33,7 +33,7 @@ class Hand:
 
 def test_trust_ends_before_others_may_take_the_process_for_dead() -> None:
     clock = Hand()
-    trust = Trust(alive_seconds=100, clock=clock)
+    trust = Lease(alive_seconds=100, clock=clock)
     clock.at += 89
     assert trust.is_held
     clock.at += 2
@@ -42,7 +42,7 @@ def test_trust_ends_before_others_may_take_the_process_for_dead() -> None:
 
 def test_trust_counts_from_when_a_heartbeat_was_sent() -> None:
     clock = Hand()
-    trust = Trust(alive_seconds=100, clock=clock)
+    trust = Lease(alive_seconds=100, clock=clock)
     sent = clock.at + 50
     clock.at += 95
     trust.renew(sent)
@@ -54,7 +54,7 @@ def test_trust_counts_from_when_a_heartbeat_was_sent() -> None:
 
 def test_an_old_heartbeat_does_not_shorten_trust() -> None:
     clock = Hand()
-    trust = Trust(alive_seconds=100, clock=clock)
+    trust = Lease(alive_seconds=100, clock=clock)
     trust.renew(clock.at + 10)
     until = trust.until
     trust.renew(clock.at - 500)
@@ -62,14 +62,14 @@ def test_an_old_heartbeat_does_not_shorten_trust() -> None:
 
 
 def test_a_worker_looks_again_quickly_after_a_find_and_then_at_its_interval() -> None:
-    pace = Pace(0.1, lambda: False)
+    pace = PollingInterval(0.1, lambda: False)
     pauses = [pace.after(found=True), *(pace.after(found=False) for _ in range(4))]
     assert pauses == [AGAIN[0], AGAIN[1], 0.1, 0.1, 0.1]
     assert pace.after(found=True) == AGAIN[0]
 
 
 def test_a_wake_starts_the_quick_looks_anew() -> None:
-    pace = Pace(5, lambda: False)
+    pace = PollingInterval(5, lambda: False)
     for _ in range(4):
         pace.after(found=False)
     pace.rang(100.0)
@@ -77,7 +77,7 @@ def test_a_wake_starts_the_quick_looks_anew() -> None:
 
 
 def test_wake_ups_are_answered_at_once_until_they_do_not_cease() -> None:
-    pace = Pace(5, lambda: False)
+    pace = PollingInterval(5, lambda: False)
     assert [pace.rang(100.0) for _ in range(BURST)] == [0.0] * BURST
     assert pace.rang(100.0) == GAP
     assert [pace.rang(100.0) for _ in range(500)] == [GAP] * 500
@@ -87,7 +87,7 @@ def test_wake_ups_are_answered_at_once_until_they_do_not_cease() -> None:
 
 def test_a_listener_that_hears_lets_a_worker_sleep_longer_but_never_less() -> None:
     hears = True
-    quick, slow = Pace(0.1, lambda: hears), Pace(7, lambda: hears)
+    quick, slow = PollingInterval(0.1, lambda: hears), PollingInterval(7, lambda: hears)
     for pace in (quick, slow):
         for _ in AGAIN:
             pace.after(found=False)

@@ -33,7 +33,7 @@ def _nap(item: int) -> int:
     return item
 
 
-class Crew:
+class Children:
     """Threads, what they have done, and how often one of them left."""
 
     def __init__(self, count: int, work: Callable[[int], int]) -> None:
@@ -54,27 +54,27 @@ class Crew:
 
 
 async def test_nothing_is_fed_ahead_before_much_is_known() -> None:
-    crew = Crew(2, lambda item: item)
+    crew = Children(2, lambda item: item)
     assert crew.threads.ahead(ROUND_TRIP) == 0
     await crew.does(range(EVIDENCE - 1))
     assert crew.threads.ahead(ROUND_TRIP) == 0
 
 
 async def test_short_functions_are_fed_ahead_up_to_a_bound() -> None:
-    crew = Crew(2, lambda item: item)
+    crew = Children(2, lambda item: item)
     await crew.does(range(EVIDENCE))
     assert crew.threads.ahead(60) == 2 * AHEAD
 
 
 async def test_functions_longer_than_a_round_trip_are_not_fed_ahead() -> None:
-    crew = Crew(4, _nap)
+    crew = Children(4, _nap)
     await crew.does(range(EVIDENCE))
     assert crew.threads.ahead(ROUND_TRIP) == 0
 
 
 async def test_what_no_thread_has_begun_can_be_taken_back() -> None:
     gate = threading.Event()
-    crew = Crew(2, lambda item: gate.wait(30) and item)
+    crew = Children(2, lambda item: gate.wait(30) and item)
     for item in range(5):
         crew.threads.submit(item)
     await until(lambda: crew.threads._items.qsize() == 3)
@@ -85,7 +85,7 @@ async def test_what_no_thread_has_begun_can_be_taken_back() -> None:
 
 
 async def test_threads_leave_when_they_are_closed() -> None:
-    crew = Crew(3, lambda item: item)
+    crew = Children(3, lambda item: item)
     await crew.does(range(3))
     crew.threads.close()
     await until(lambda: crew.left == 3)
@@ -95,7 +95,7 @@ async def test_a_thread_outlives_the_loop_only_until_it_has_nothing_to_tell() ->
     gate, crews = threading.Event(), []
 
     async def start() -> None:
-        crews.append(Crew(1, lambda item: gate.wait(30) and item))
+        crews.append(Children(1, lambda item: gate.wait(30) and item))
         crews[0].threads.submit(1)
 
     await asyncio.to_thread(asyncio.run, start())

@@ -12,7 +12,7 @@ from steady_queue import aenqueue_all
 from steady_queue.aio import running
 from steady_queue.db import notify as wake
 from steady_queue.db.aliases import parameters
-from steady_queue.events import DatabaseBack, ListenerLost
+from steady_queue.events import DatabaseRecovered, ListenerLost
 from steady_queue.store.drivers import postgres
 from steady_queue.store.operations.notify import CHANNEL, notify
 from tests.runtime import tasks
@@ -135,5 +135,5 @@ async def test_a_listener_whose_connection_breaks_is_replaced(database: str) -> 
         await aside(query, database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {is_it}")
         await until(lambda: bool(told.of(ListenerLost)))
         await until(lambda: wakeup.hears)
-        assert "listener" in {event.service for event in told.of(DatabaseBack)}
+        assert "listener" in {event.service for event in told.of(DatabaseRecovered)}
         assert await values(await tasks.rests.aenqueue("heard again")) == ["heard again"]

@@ -39,7 +39,7 @@ async def test_every_line_is_a_json_object_where_that_is_asked_for(database: str
     told = [line for line in lines if line["logger"] == "steady_queue"]
     assert all("event" in line for line in told)
     events = {line["event"] for line in told}
-    assert {"ChildStarted", "ProcessStarted", "ProcessStopping", "ProcessStopped", "ChildLeft"} <= events
+    assert {"ChildStarted", "ProcessStarted", "ProcessStopping", "ProcessStopped", "ChildExited"} <= events
     assert len({line["process"] for line in told}) == 3
     (failure,) = [line for line in lines if line["level"] == "ERROR"]
     assert "ValueError: on purpose" in failure["traceback"]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.aio.process.recycling import MIB, Retirement, Tally, resident
-from steady_queue.events import Events, JobsSettled, ProcessRetiring
+from steady_queue.aio.process.recycling import MIB, Retirement, TaskCounter, resident
+from steady_queue.events import Events, JobsSettled, ProcessRecycling
 from tests.shop import tasks
 from tests.shop.tasks import add
 from tests.supervisor.processes import exists, working
@@ -110,21 +110,21 @@ async def test_there_are_never_two_that_finish_their_last_tasks_beside_one_that_
 
 
 async def test_memory_counts_once_a_task_has_ended_so_that_a_low_limit_keeps_nothing_from_running() -> None:
-    heard, tally = Heard(), Tally()
+    heard, tally = Heard(), TaskCounter()
     retired: list[bool] = []
     retirement = Retirement(
         max_tasks=None,
         max_rss=10,
         tally=tally,
         retire=lambda: retired.append(True),
-        events=Events([heard.tell]),
+        events=Events([heard.emit]),
         rss=lambda: 11 * MIB,
     )
     assert retirement._reason() is None
     tally(JobsSettled(count=1, promoted=0, milliseconds=1.0))
     await retirement.run()
     assert retired == [True]
-    (event,) = heard.of(ProcessRetiring)
+    (event,) = heard.of(ProcessRecycling)
     assert event.reason == "it has 11 MiB of memory, the limit is 10"
 
 

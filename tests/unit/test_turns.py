@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from steady_queue.aio.worker.queues import MOST, InOrder, InTurn, expand
+from steady_queue.aio.worker.queues import MOST, InListedOrder, RoundRobin, expand
 
 LANE, OTHER = 0, 1
 
@@ -14,7 +14,7 @@ def names(count: int) -> list[str]:
 
 
 def test_every_queue_has_its_turn_to_be_the_first() -> None:
-    line = InTurn()
+    line = RoundRobin()
     line.learn({LANE: ["a", "b", "c"]})
     served = []
     for _ in range(7):
@@ -25,14 +25,14 @@ def test_every_queue_has_its_turn_to_be_the_first() -> None:
 
 
 def test_the_turn_goes_on_after_the_last_queue_that_gave_something() -> None:
-    line = InTurn()
+    line = RoundRobin()
     line.learn({LANE: ["a", "b", "c", "d"]})
     line.took(LANE, line.next(LANE), {"a", "b"}, filled=True)
     assert line.next(LANE) == ["c", "d", "a", "b"]
 
 
 def test_the_turn_goes_on_when_names_are_learnt_anew() -> None:
-    line = InTurn()
+    line = RoundRobin()
     line.learn({LANE: ["a", "b", "c"]})
     line.took(LANE, line.next(LANE), {"a", "b"}, filled=True)
     line.learn({LANE: ["a", "aa", "b", "bb", "d"]})
@@ -40,7 +40,7 @@ def test_the_turn_goes_on_when_names_are_learnt_anew() -> None:
 
 
 def test_of_many_queues_a_bounded_number_is_asked_and_none_starves() -> None:
-    line, every = InTurn(), names(1000)
+    line, every = RoundRobin(), names(1000)
     line.learn({LANE: every})
     first = []
     for _ in range(1000):
@@ -54,7 +54,7 @@ def test_of_many_queues_a_bounded_number_is_asked_and_none_starves() -> None:
 
 
 def test_queues_that_had_too_little_are_not_asked_again_before_the_others() -> None:
-    line, every = InTurn(), names(3 * MOST + 1)
+    line, every = RoundRobin(), names(3 * MOST + 1)
     line.learn({LANE: every})
     asked: list[str] = []
     while line.took(LANE, piece := line.next(LANE), (), filled=False):
@@ -65,7 +65,7 @@ def test_queues_that_had_too_little_are_not_asked_again_before_the_others() -> N
 
 
 def test_a_few_queues_are_asked_for_every_lane_and_many_for_those_that_they_have_jobs_for() -> None:
-    line = InTurn()
+    line = RoundRobin()
     line.learn({LANE: ["a"], OTHER: ["b"]})
     assert (line.next(LANE), line.next(OTHER)) == (["a", "b"], ["a", "b"])
     line.learn({LANE: names(MOST + 1), OTHER: ["b"]})
@@ -73,13 +73,13 @@ def test_a_few_queues_are_asked_for_every_lane_and_many_for_those_that_they_have
 
 
 def test_without_names_nobody_is_asked() -> None:
-    line = InTurn()
+    line = RoundRobin()
     assert line.next(LANE) == []
     assert line.took(LANE, [], (), filled=False) is False
 
 
 def test_in_order_the_first_are_always_asked_first() -> None:
-    line = InOrder(partial(expand, ["mail", "queue *", "last"]), most=MOST)
+    line = InListedOrder(partial(expand, ["mail", "queue *", "last"]), most=MOST)
     assert line.next(LANE) == ["mail", "last"]
     line.learn({LANE: names(MOST)})
     first = line.next(LANE)
@@ -94,6 +94,6 @@ def test_in_order_the_first_are_always_asked_first() -> None:
 
 def test_names_that_were_given_are_asked_in_one_go_however_many() -> None:
     every = names(10 * MOST)
-    line = InOrder(partial(expand, every), most=None)
+    line = InListedOrder(partial(expand, every), most=None)
     assert line.next(LANE) == every
     assert line.took(LANE, every, (), filled=False) is False

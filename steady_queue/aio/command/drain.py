@@ -1,4 +1,4 @@
-"""Draining: `--drain`. Everything stops when the queues have nothing left to do."""
+"""Drain: `--drain`. Everything stops when the queues have nothing left to do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOON = 5.0
 LOOK_EVERY = 0.2
 
 
-class Draining:
+class Drain:
     """Looks at the queues that the workers take from; what runs there in other processes counts as well."""
 
     name = "draining"
@@ -70,7 +70,7 @@ class Draining:
         except StoreError:
             return  # the next process with this queue emits it again
         for queue, lane in left:
-            self._events.tell(events.UnknownLane(queue_name=queue, lane=lane))
+            self._events.emit(events.UnknownLane(queue_name=queue, lane=lane))
 
     def _remains(self) -> Operation[bool]:
         return remains(self._driver.sql, self._patterns, within=SOON, is_dispatched=self._dispatches)

@@ -13,11 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from steady_queue.aio.command import launch
-from steady_queue.aio.command.drain import Draining
+from steady_queue.aio.command.drain import Drain
 from steady_queue.aio.command.os_signals import obeyed
 from steady_queue.aio.command.status_line import Status
-from steady_queue.aio.process.recycling import Retirement, Tally
-from steady_queue.aio.supervisor.child import Facts, line_of
+from steady_queue.aio.process.recycling import Retirement, TaskCounter
+from steady_queue.aio.supervisor.child import ProcessFigures, line_of
 from steady_queue.aio.timing import SystemClock
 from steady_queue.errors import ConfigurationError
 from steady_queue.events import Events, Subscription, UnhandledSignal, log
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.orm_threads.default_executor import OtherThreads
     from steady_queue.aio.process.process import Process
-    from steady_queue.aio.supervisor.child import Orders
+    from steady_queue.aio.supervisor.child import ChildOrders
     from steady_queue.aio.supervisor.supervisor import Supervisor
     from steady_queue.configuration import Options
     from steady_queue.management.options import Resolved
@@ -82,7 +82,7 @@ def supervised(resolved: Resolved, *, shows_status: bool, before_exit: Callable[
     launch.run(_supervisor(resolved, shows_status, before_exit), is_quick=False)
 
 
-def child(given: Orders) -> None:
+def child(given: ChildOrders) -> None:
     """One of those."""
     launch.run(_child(given))
 
@@ -91,9 +91,9 @@ async def _alone(resolved: Resolved, shows_status: bool, before_exit: Callable[[
     from steady_queue.aio.embedding import prepared
 
     options = resolved.options
-    tally = Tally(options.max_tasks)
+    tally = TaskCounter(options.max_tasks)
     threads = _other_threads()
-    process = prepared(options, events=Events([log, Subscription(tally, Tally.KINDS)]))
+    process = prepared(options, events=Events([log, Subscription(tally, TaskCounter.KINDS)]))
     supervisor = _supervisor_of(options.beside_one_loop(), shows_status, beside=process)
     main = supervisor or process
     if before_exit is not None:
@@ -115,11 +115,11 @@ async def _alone(resolved: Resolved, shows_status: bool, before_exit: Callable[[
         raise refusal
 
 
-async def _child(given: Orders) -> None:
+async def _child(given: ChildOrders) -> None:
     from steady_queue.aio.embedding import prepared
-    from steady_queue.aio.supervisor.channel import Tether
+    from steady_queue.aio.supervisor.channel import ParentChannel
 
-    tally = Tally(given.options.max_tasks)
+    tally = TaskCounter(given.options.max_tasks)
     threads = _other_threads()
 
     def state() -> dict[str, object]:
@@ -132,14 +132,14 @@ async def _child(given: Orders) -> None:
             tether.hand_over(process.services.unfinished_claims())
         os._exit(status)
 
-    tether = Tether(line_of(given), every=given.every, state=state)
+    tether = ParentChannel(line_of(given), every=given.every, state=state)
     try:
         process = prepared(
             given.options,
             process_id=given.id,
             supervisor_id=given.supervisor_id,
             leave_to_supervisor=tether.hand_over,
-            events=Events([log, Subscription(tally, Tally.KINDS)]),
+            events=Events([log, Subscription(tally, TaskCounter.KINDS)]),
             leave=leave,
         )
     except ConfigurationError as error:
@@ -202,7 +202,7 @@ def _supervisor_of(posts: Sequence[Options], shows_status: bool, beside: Process
 def _told_by(told: Events) -> Callable[[str], object]:
     """What is done about a signal that means nothing: in the loop, as its handler may interrupt anything."""
     launch = asyncio.get_running_loop()
-    return lambda name: launch.call_soon_threadsafe(told.tell, UnhandledSignal(signal=name))
+    return lambda name: launch.call_soon_threadsafe(told.emit, UnhandledSignal(signal=name))
 
 
 def _other_threads() -> OtherThreads:
@@ -213,7 +213,7 @@ def _other_threads() -> OtherThreads:
     return threads
 
 
-def _retire_in_time(process: Process, tally: Tally, retire: Callable[[], None]) -> None:
+def _retire_in_time(process: Process, tally: TaskCounter, retire: Callable[[], None]) -> None:
     options = process.options
     if options.max_tasks is not None or options.max_rss is not None:
         retirement = Retirement(
@@ -222,10 +222,10 @@ def _retire_in_time(process: Process, tally: Tally, retire: Callable[[], None]) 
         process.companions.append(retirement.run)
 
 
-def _draining(resolved: Resolved, main: Process | Supervisor, driver: AsyncDriver) -> Draining:
+def _draining(resolved: Resolved, main: Process | Supervisor, driver: AsyncDriver) -> Drain:
     patterns = [name for worker in resolved.options.workers for name in worker.queues]
     dispatches = bool(resolved.options.dispatchers) and not resolved.options.only_work
-    return Draining(
+    return Drain(
         patterns,
         dispatches=dispatches,
         driver=driver,
@@ -236,12 +236,12 @@ def _draining(resolved: Resolved, main: Process | Supervisor, driver: AsyncDrive
     )
 
 
-def _status(supervisor: Supervisor | None, process: Process | None, tally: Tally | None) -> Status:
-    def facts() -> Facts:
-        here = Facts()
+def _status(supervisor: Supervisor | None, process: Process | None, tally: TaskCounter | None) -> Status:
+    def facts() -> ProcessFigures:
+        here = ProcessFigures()
         if process is not None and tally is not None:
-            here = Facts(1, len(process.services.stopping.running), tally.ended, tally.failed)
-        return here.plus(supervisor.crew.facts if supervisor else Facts())
+            here = ProcessFigures(1, len(process.services.stopping.running), tally.ended, tally.failed)
+        return here.plus(supervisor.crew.facts if supervisor else ProcessFigures())
 
     return Status(facts=facts, stream=sys.stderr, clock=SystemClock())
 

@@ -10,14 +10,16 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steady_queue.aio.supervisor.child import Facts
+    from steady_queue.aio.supervisor.child import ProcessFigures
     from steady_queue.aio.timing import Clock
 
 
 class Status:
     """Written every second, over the one before; log lines push it down."""
 
-    def __init__(self, *, facts: Callable[[], Facts], stream: IO[str], clock: Clock, every: float = 1.0) -> None:
+    def __init__(
+        self, *, facts: Callable[[], ProcessFigures], stream: IO[str], clock: Clock, every: float = 1.0
+    ) -> None:
         self._facts = facts
         self._stream = stream
         self._clock = clock
@@ -41,7 +43,7 @@ class Status:
             self._stream.flush()
 
 
-def line(facts: Facts, *, rate: float) -> str:
+def line(facts: ProcessFigures, *, rate: float) -> str:
     many = f"{facts.processes} process{'es' if facts.processes != 1 else ''}"
     return (
         f"{time.strftime('%H:%M:%S')}  {many} · {facts.running:,} running · {facts.ended:,} done"

@@ -172,7 +172,7 @@ class Maintenance:
         if taken := (running & self._running_claims()) - claims.keys():
             self._taken(taken, buried)
         if count:
-            self._events.tell(events.ClaimsReconciled(process_id=self._process.id, count=count))
+            self._events.emit(events.ClaimsReconciled(process_id=self._process.id, count=count))
             await self._made_ready()
         if refusal is not None:
             raise refusal
@@ -188,7 +188,7 @@ class Maintenance:
             )
 
         if count := await self._promoting_if_possible(operation):
-            self._events.tell(events.SlotsRepaired(count=count))
+            self._events.emit(events.SlotsRepaired(count=count))
         return count
 
     async def _let_go(self) -> int:
@@ -196,7 +196,7 @@ class Maintenance:
             lambda promoting: let_go(self._sql, limits_in_force, promoting=promoting)
         )
         for job_id, path, key in overran:
-            self._events.tell(events.JobOverran(job_id=job_id, task_path=path, concurrency_key=key))
+            self._events.emit(events.JobOverran(job_id=job_id, task_path=path, concurrency_key=key))
         return len(overran)
 
     async def _promoting_if_possible(self, operation: Callable[[bool], Operation[T]]) -> T:
@@ -212,7 +212,7 @@ class Maintenance:
     async def _promote(self) -> int:
         total, refusal = await promote_stranded(self._run, self._sql, self._splitter)
         if total:
-            self._events.tell(events.JobsPromoted(by="maintenance", count=total))
+            self._events.emit(events.JobsPromoted(by="maintenance", count=total))
         if refusal is not None:
             if total:
                 await self._made_ready()
@@ -221,7 +221,7 @@ class Maintenance:
 
     def _clearing(self, kind: Kind) -> Clearing:
         def on_cleared(count: int) -> None:
-            self._events.tell(events.JobsCleared(count=count, which=kind.name))
+            self._events.emit(events.JobsCleared(count=count, which=kind.name))
 
         return Clearing(kind, run=self._run, sql=self._sql, on_cleared=on_cleared)
 
@@ -239,11 +239,11 @@ class Maintenance:
         for queue, lane in waiting:
             # Not failed: in the middle of a deployment it may belong to the next version, whose processes will run it.
             if lane not in SERVED_LANES:
-                self._events.tell(events.UnknownLane(queue_name=queue, lane=lane))
+                self._events.emit(events.UnknownLane(queue_name=queue, lane=lane))
             elif not _is_served(queue, Lane(lane), processes):
                 unserved.append(f"{queue} ({Lane(lane).name.lower()})")
         if unserved:
-            self._events.tell(events.NobodyServes(where=", ".join(unserved)))
+            self._events.emit(events.QueueNotServed(where=", ".join(unserved)))
 
     @property
     def _sql(self) -> Dialect:

@@ -118,17 +118,17 @@ class Pruning:
         self, dead: Registered, jobs: Sequence[UUID], alive: timedelta | None, already_failed: int = 0
     ) -> None:
         reason, count = "it no longer exists" if alive is None else "no heartbeat", already_failed + len(jobs)
-        self._events.tell(events.ProcessPruned(process_id=dead.id, name=dead.name, reason=reason, jobs=count))
+        self._events.emit(events.ProcessPruned(process_id=dead.id, name=dead.name, reason=reason, jobs=count))
         self._emit_failed(dead.id, jobs, _why(dead, alive))
 
     def _emit_orphans(self, jobs: Sequence[UUID], error: ErrorReport) -> None:
         if jobs:
-            self._events.tell(events.OrphansFailed(jobs=len(jobs)))
+            self._events.emit(events.OrphansFailed(jobs=len(jobs)))
             self._emit_failed(None, jobs, error)
 
     def _emit_failed(self, process_id: UUID | None, jobs: Sequence[UUID], error: ErrorReport) -> None:
         if jobs:
-            self._events.tell(
+            self._events.emit(
                 events.JobsFailed(process_id=process_id, job_ids=jobs, count=len(jobs), error=error.message)
             )
 

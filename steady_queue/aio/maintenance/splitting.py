@@ -163,5 +163,5 @@ class ClaimSplitter:
         except REFUSED:
             is_done = await self._run(operation(error, False))
         if is_done:
-            self._events.tell(events.JobSetAside(job_id=job_id, error=error.message))
+            self._events.emit(events.JobSetAside(job_id=job_id, error=error.message))
         return is_done

@@ -83,7 +83,7 @@ class Steps:
             self._failing[name] = failing  # its row still tells it
             raise
         seconds = self._clock.monotonic() - failing.began
-        self._events.tell(events.MaintenanceStepRecovered(step=name, times=failing.times, seconds=seconds))
+        self._events.emit(events.MaintenanceStepRecovered(step=name, times=failing.times, seconds=seconds))
 
     async def _failed(self, name: str, error: Exception) -> None:
         now = self._clock.monotonic()
@@ -102,7 +102,7 @@ class Steps:
         if failing.emitted_at is None or now - failing.emitted_at >= REPEAT_SECONDS:
             failing.emitted_at = now
             text = str(error) if isinstance(error, StoreError) else report_of(error).traceback
-            self._events.tell(events.MaintenanceStepFailed(step=name, error=text, times=failing.times, exception=error))
+            self._events.emit(events.MaintenanceStepFailed(step=name, error=text, times=failing.times, exception=error))
 
     async def _write_failing_steps(self) -> None:
         """Write into this process's row which steps fail."""

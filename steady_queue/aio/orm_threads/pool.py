@@ -158,7 +158,7 @@ class OrmThreads(Executor):
 
     def report(self, event: Event) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
-            self._loop.call_soon_threadsafe(self._events.tell, event)
+            self._loop.call_soon_threadsafe(self._events.emit, event)
 
     def _wait(self, order: Order) -> None:
         is_first = not self.waiting
@@ -205,7 +205,7 @@ class OrmThreads(Executor):
         if session is not None and session not in self._reported:
             self._reported.add(session)
             event = OrmCallsWaiting(task=session.name(), seconds=_waits(order, now), holders=", ".join(holders))
-            self._events.tell(event)
+            self._events.emit(event)
 
 
 def _assign(session: OrmSession, thread: OrmThread) -> None:

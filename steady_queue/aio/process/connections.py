@@ -17,7 +17,7 @@ from steady_queue.db.aliases import open_async
 from steady_queue.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from steady_queue.aio.lease import Trust
+    from steady_queue.aio.lease import Lease
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Operation
@@ -33,7 +33,7 @@ def within(trusted: float) -> float:
     return max(1.0, min(LONGEST, trusted / 4))
 
 
-class Patient:
+class DeadlineDriver:
     """A driver whose operations end: with an answer, or as unavailable after so many seconds."""
 
     def __init__(self, driver: AsyncDriver, seconds: float) -> None:
@@ -56,15 +56,15 @@ class Patient:
 class Connections:
     """Opened when they are first used; no statement on them waits longer than a quarter of the time of trust."""
 
-    def __init__(self, alias: str, trust: Trust) -> None:
+    def __init__(self, alias: str, trust: Lease) -> None:
         seconds = within(trust.lasts)
-        self.hot = Patient(open_async(alias, size=1), seconds)
+        self.hot = DeadlineDriver(open_async(alias, size=1), seconds)
         self._all = [self.hot]
         if self.hot.sql.change_marker:
             self.settling = self.upkeep = self.hot
         else:
-            self.settling = Patient(open_async(alias, size=1), seconds)
-            self.upkeep = Patient(open_async(alias, size=1), seconds)
+            self.settling = DeadlineDriver(open_async(alias, size=1), seconds)
+            self.upkeep = DeadlineDriver(open_async(alias, size=1), seconds)
             self._all += [self.settling, self.upkeep]
 
     async def close(self) -> None:

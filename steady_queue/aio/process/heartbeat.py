@@ -13,7 +13,7 @@ from steady_queue.store.operations.processes import heartbeat, register
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from steady_queue.aio.lease import Trust
+    from steady_queue.aio.lease import Lease
     from steady_queue.aio.outage import Outage
     from steady_queue.aio.timing import Clock
     from steady_queue.events import Events
@@ -38,7 +38,7 @@ class Heartbeat:
         process: NewProcess,
         interval: float,
         driver: AsyncDriver,
-        trust: Trust,
+        trust: Lease,
         lost_trust: Callable[[], None],
         buried: Callable[[], Awaitable[None]],
         polled_ago: Callable[[], float | None] | None,
@@ -82,13 +82,13 @@ class Heartbeat:
                 await self._within_deadline(register(self._driver.sql, self._process))
             except StoreError as error:
                 if not is_told:
-                    self._events.tell(events.ProcessRegistrationFailed(**self._who, error=str(error)))
+                    self._events.emit(events.ProcessRegistrationFailed(**self._who, error=str(error)))
                     is_told = True
                 await self._outage.wait(self.name, error)
                 continue
             self._outage.over(self.name)
             self._trust.renew(sent)
-            self._events.tell(events.ProcessRegistered(**self._who))
+            self._events.emit(events.ProcessRegistered(**self._who))
             return
 
     @property
@@ -130,7 +130,7 @@ class Heartbeat:
                 if not is_known:
                     self._was_buried, polled = True, None
                     await self._within_deadline(register(self._driver.sql, self._process))
-                    self._events.tell(events.ProcessRegisteredAgain(**self._who))
+                    self._events.emit(events.ProcessRegisteredAgain(**self._who))
                     self._steady_since = sent
             if self._was_buried:
                 await self._buried()

@@ -148,7 +148,7 @@ class Lifecycle:
             **fields,
         )
         for fault in signals.faults(signal, answers):
-            self._events.tell(fault)
+            self._events.emit(fault)
 
     async def _one(self, where: str, call: Callable[[], Any], threads: OrmThreads) -> None:
         session, context = threads.begin(lambda: where)
@@ -188,7 +188,7 @@ class Lifecycle:
         return None
 
     def _tell(self, where: str, error: BaseException) -> None:
-        self._events.tell(events.RuntimeFault(where=where, error=report_of(error).traceback, exception=error))
+        self._events.emit(events.RuntimeFault(where=where, error=report_of(error).traceback, exception=error))
 
 
 def _attempted(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:

@@ -192,7 +192,7 @@ class Process:
         """Stop without waiting for tasks: what has ended is written if that takes no longer than a moment."""
         if not self._is_quitting:
             self._is_quitting = True
-            self.events.tell(events.ProcessQuitting(name=self.name, running=len(self.services.stopping.running)))
+            self.events.emit(events.ProcessQuitting(name=self.name, running=len(self.services.stopping.running)))
         self.stop(0.0)
         self._flush(within=QUIT_WITHIN)
         self.lifecycle.hurry()
@@ -219,7 +219,7 @@ class Process:
         """Stop the tasks, settle what ended, and leave."""
         self.ready.set()
         running, before = len(self.services.stopping.running), self.services.stopping.released
-        self.events.tell(events.ProcessStopping(name=self.name, running=running, seconds=self._stop_within))
+        self.events.emit(events.ProcessStopping(name=self.name, running=running, seconds=self._stop_within))
         async with create_task_group() as leaving:
             # Beside the tasks that are left: a hook that takes long costs them nothing.
             leaving.start_soon(self.lifecycle.stop)
@@ -235,14 +235,14 @@ class Process:
             except StoreError as error:
                 # Nothing is lost: without a heartbeat others will find what is left.
                 who: dict[str, Any] = {"process_id": self.id, "name": self.name}
-                self.events.tell(events.ProcessDeregistrationFailed(**who, error=str(error), exception=error))
+                self.events.emit(events.ProcessDeregistrationFailed(**who, error=str(error), exception=error))
         # Once more, also when the database is away: what has ended by now was not written, and must not run again.
         self._leave_to_supervisor(self.services.unfinished_claims())
         self.services.stopping.abandon()
         if unwritten := len(self.services.settler.known() | self.services.limited_settler.known()):
-            self.events.tell(events.OutcomesUnwritten(count=unwritten))
+            self.events.emit(events.OutcomesNotWritten(count=unwritten))
         released = self.services.stopping.released - before
-        self.events.tell(events.ProcessStopped(name=self.name, released=released, abandoned=self.abandoned))
+        self.events.emit(events.ProcessStopped(name=self.name, released=released, abandoned=self.abandoned))
         await self.lifecycle.exit()
         self.at_last()
 
@@ -252,7 +252,7 @@ class Process:
         except REFUSED as error:
             # What still runs must be signed off all the same.
             step: dict[str, Any] = {"step": "reconciling claims", "times": 1}
-            self.events.tell(events.MaintenanceStepFailed(**step, error=str(error), exception=error))
+            self.events.emit(events.MaintenanceStepFailed(**step, error=str(error), exception=error))
 
     async def _sign_off(self) -> None:
         """The last statement: whatever still runs has failed, its slot is free, and this process is no more.
@@ -268,12 +268,12 @@ class Process:
             fates, refusal = await splitter.end_process(self.id, self.name, error)
             failed = list(fates.failed)
             if failed:
-                self.events.tell(
+                self.events.emit(
                     events.JobsFailed(process_id=self.id, job_ids=failed, count=len(failed), error=error.message)
                 )
             if refusal is not None:
                 raise refusal
-            self.events.tell(events.ProcessDeregistered(process_id=self.id, name=self.name, claims=len(failed)))
+            self.events.emit(events.ProcessDeregistered(process_id=self.id, name=self.name, claims=len(failed)))
 
     @property
     def abandoned(self) -> int:
@@ -282,7 +282,7 @@ class Process:
 
     def _tell_started(self) -> None:
         workers = self.options.workers
-        self.events.tell(
+        self.events.emit(
             events.ProcessStarted(
                 name=self.name,
                 database=f"{self.services.hot.sql.name} ({self.alias})",

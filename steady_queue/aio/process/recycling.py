@@ -1,6 +1,6 @@
 """Retirement: a process that has run enough tasks, or grown too large, leaves; its supervisor starts another.
 
-Tally: how many tasks a process has ended, counted from what it tells.
+TaskCounter: how many tasks a process has ended, counted from what it tells.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from steady_queue.events import Event, Events
 
 
-class Tally:
+class TaskCounter:
     """A subscriber of events."""
 
     #: What it counts.
@@ -56,7 +56,7 @@ class Retirement:
         *,
         max_tasks: int | None,
         max_rss: int | None,
-        tally: Tally,
+        tally: TaskCounter,
         retire: Callable[[], None],
         events: Events,
         rss: Callable[[], int] | None = None,
@@ -73,7 +73,7 @@ class Retirement:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY):  # memory tells nobody that it grows
                     await self._tally.reached.wait()
-        self._events.tell(events.ProcessRetiring(reason=reason))
+        self._events.emit(events.ProcessRecycling(reason=reason))
         self._retire()
 
     def _reason(self) -> str | None:

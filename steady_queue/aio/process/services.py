@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import steady_queue
 from steady_queue.aio.dispatcher import Dispatcher
-from steady_queue.aio.lease import Trust
-from steady_queue.aio.listener import Wakeup
+from steady_queue.aio.lease import Lease
+from steady_queue.aio.listener import Listener
 from steady_queue.aio.maintenance.maintenance import Maintenance
 from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.aio.process.connections import Connections
 from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.aio.process.shutdown import Stopping
 from steady_queue.aio.process.watchdog import Watchdog
-from steady_queue.aio.scheduler.other_backends import Elsewhere
+from steady_queue.aio.scheduler.other_backends import OtherBackends
 from steady_queue.aio.scheduler.scheduler import Scheduler
-from steady_queue.aio.timing import Bell
-from steady_queue.aio.worker.capacity import Slots
+from steady_queue.aio.timing import WakeEvent
+from steady_queue.aio.worker.capacity import Capacity
 from steady_queue.aio.worker.executor import Executor
-from steady_queue.aio.worker.polling import LISTENING, Pace
+from steady_queue.aio.worker.polling import LISTENING, PollingInterval
 from steady_queue.aio.worker.queues import QueuePlan
 from steady_queue.aio.worker.settler import Settler
 from steady_queue.aio.worker.worker import Worker
@@ -73,7 +73,7 @@ class Services:
         self._leave = leave
         self._loop = asyncio.get_running_loop()
         self._claiming = asyncio.Lock()
-        self.trust = Trust(alive_seconds=alive_threshold().total_seconds(), clock=clock)
+        self.trust = Lease(alive_seconds=alive_threshold().total_seconds(), clock=clock)
         self.connections = Connections(alias, self.trust)
         self.hot, self.settling = self.connections.hot, self.connections.settling
         self.upkeep = self.connections.upkeep
@@ -99,7 +99,7 @@ class Services:
         self.wakeup = self._listener()
         self.workers = [self._worker(number) for number in range(len(self.options.workers))]
         self.dispatchers = [] if self.options.only_work else [self._dispatcher(d) for d in self.options.dispatchers]
-        self.elsewhere = Elsewhere(events=self.events)
+        self.elsewhere = OtherBackends(events=self.events)
         self.schedulers = [self._scheduler()] if self.options.schedules else []
         self.maintenance = Maintenance(
             process=row,
@@ -138,10 +138,10 @@ class Services:
             leave=self._leave,
         )
 
-    def _listener(self) -> Wakeup | None:
+    def _listener(self) -> Listener | None:
         if not (self.hot.sql.can_notify and wake.is_notifying):
             return None
-        return Wakeup(
+        return Listener(
             parameters=parameters(self.alias).values,
             driver=self.settling,
             ring=self.ring,
@@ -151,8 +151,8 @@ class Services:
 
     def _worker(self, number: int) -> Worker:
         options = self.options.workers[number]
-        bell = Bell()
-        slots = Slots(
+        bell = WakeEvent()
+        slots = Capacity(
             coroutines=options.coroutines,
             threads=options.threads,
             executor=Executor(registry=registry, worker_id=self.row.name),
@@ -167,7 +167,7 @@ class Services:
             slots=slots,
             driver=self.hot,
             bell=bell,
-            pace=Pace(options.polling_interval.total_seconds(), self.hears),
+            pace=PollingInterval(options.polling_interval.total_seconds(), self.hears),
             may_claim=self._may_claim,
             trust=self.trust,
             claiming=self._claiming,
@@ -183,7 +183,7 @@ class Services:
             batch_size=options.batch_size,
             longest_sleep=lambda: max(interval, LISTENING) if self.hears() else interval,
             driver=self.upkeep,
-            bell=Bell(),
+            bell=WakeEvent(),
             made_ready=self.made_ready,
             clock=self.clock,
             events=self.events,

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 from anyio import CancelScope, current_time
 
 from steady_queue import events
-from steady_queue.aio.process.watchdog import EXIT_UNTRUSTED
+from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
-    from steady_queue.aio.lease import Trust
+    from steady_queue.aio.lease import Lease
     from steady_queue.aio.timing import Clock
-    from steady_queue.aio.worker.capacity import Running, Slots
+    from steady_queue.aio.worker.capacity import Capacity, Running
     from steady_queue.events import Events
     from steady_queue.store.outcome import Outcome
 
@@ -37,9 +37,9 @@ class Stopping:
         self,
         *,
         name: str,
-        slots: Sequence[Slots],
+        slots: Sequence[Capacity],
         ended: Callable[[Outcome], None],
-        trust: Trust,
+        trust: Lease,
         clock: Clock,
         events: Events,
         leave: Callable[[int], object],
@@ -105,7 +105,7 @@ class Stopping:
         asked = [running for slots in self._slots for running in slots.stop_async(reason)]
         threads = sum(slots.running_threads for slots in self._slots)
         if unstarted or asked or threads:
-            self._events.tell(events.TrustLost(seconds=silent, threads=threads))
+            self._events.emit(events.LeaseLost(seconds=silent, threads=threads))
         self._leave_with(threads, asked)
 
     def lose(self, taken: set[UUID], *, buried: bool) -> None:
@@ -114,16 +114,16 @@ class Stopping:
         asked = [running for slots in self._slots for running in slots.stop_async(reason, taken)]
         threads = sum(running.session is None and running.claim.claim_id in taken for running in self.running)
         if asked or (threads and buried):
-            self._events.tell(events.ClaimsTaken(count=len(taken), threads=threads))
+            self._events.emit(events.ClaimsLost(count=len(taken), threads=threads))
         self._leave_with(threads if buried else 0, asked)
 
     def _leave_with(self, threads: int, asked: Sequence[Running]) -> None:
         """End the process if threads still run, or tasks that were asked to stop still do after a moment."""
         if threads:
-            self._leave(EXIT_UNTRUSTED)
+            self._leave(EXIT_LEASE_LOST)
         elif asked:
             self._loop.call_later(CANCEL_GRACE, self._leave_if_stuck, asked)
 
     def _leave_if_stuck(self, asked: Sequence[Running]) -> None:
         if {running.claim.claim_id for running in asked} & {running.claim.claim_id for running in self.running}:
-            self._leave(EXIT_UNTRUSTED)
+            self._leave(EXIT_LEASE_LOST)

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from steady_queue.aio.lease import Trust
+    from steady_queue.aio.lease import Lease
     from steady_queue.events import Events
 
 #: How long the loop may be silent before it is called blocked, and how often that is looked at, in seconds.
 PATIENCE, LOOK_EVERY = 1.0, 0.5
 #: The exit status of a process that no longer trusts its claims.
-EXIT_UNTRUSTED = 75
+EXIT_LEASE_LOST = 75
 
 
 class Watchdog:
@@ -37,7 +37,7 @@ class Watchdog:
     def __init__(
         self,
         *,
-        trust: Trust,
+        trust: Lease,
         name_of: Callable[[asyncio.Task[object] | None], str],
         lost_trust: Callable[[], None],
         events: Events,
@@ -91,7 +91,7 @@ class Watchdog:
                 if self._answered.wait(min(0.25, until - now)):
                     return
                 if not self._trust.is_held or now > self._leave_by:
-                    self._leave(EXIT_UNTRUSTED)
+                    self._leave(EXIT_LEASE_LOST)
                     return
 
     def _report(self, asked: float) -> None:
@@ -101,7 +101,7 @@ class Watchdog:
         task = self._name_of(asyncio.current_task(self._loop))
         where = _place(sys._current_frames().get(self._loop_thread))
         event = events.LoopBlocked(seconds=time.monotonic() - asked, task=task, where=where)
-        self._reporter = threading.Thread(target=self._events.tell, args=(event,), daemon=True)
+        self._reporter = threading.Thread(target=self._events.emit, args=(event,), daemon=True)
         self._reporter.start()
 
 

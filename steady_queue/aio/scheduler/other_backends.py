@@ -1,4 +1,4 @@
-"""Elsewhere: ticks whose tasks belong to another backend are handed to it, beside the scheduler.
+"""OtherBackends: ticks whose tasks belong to another backend are handed to it, beside the scheduler.
 
 A backend that hangs would cost all other entries their ticks. So a few hands work at once, each with a thread of its
 own for backends that are not async. A tick is recorded before it comes here, and nobody else enqueues it: at a stop
@@ -32,7 +32,7 @@ HANDS, WAITING = 8, 10_000
 WITHIN = 10.0
 
 
-class Elsewhere:
+class OtherBackends:
     """Hands tasks to their backends. Each `run` is one hand; there are `HANDS` of them."""
 
     name = "elsewhere"
@@ -82,7 +82,7 @@ class Elsewhere:
         left, self._kept = self._kept, {}
         for planned in left.values():
             error = TimeoutError("the process stopped before the task's backend had taken it")
-            self._events.tell(failed(planned, error))
+            self._events.emit(failed(planned, error))
 
     async def _hand_over(self, planned: Planned, threads: OrmThreads) -> None:
         session, _ = threads.begin(lambda: f"the recurring task {planned.entry.new.task_key}")
@@ -95,7 +95,7 @@ class Elsewhere:
             if (alias := session.open_transaction) is not None:
                 raise TransactionLeftOpen(alias)
         except Exception as error:  # of somebody else's backend
-            self._events.tell(failed(planned, error))
+            self._events.emit(failed(planned, error))
         finally:
             session_variable.reset(token)
             await session.release_thread()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import steady_queue
 from steady_queue import events
-from steady_queue.aio.scheduler.ticks import BATCH, Firing
+from steady_queue.aio.scheduler.ticks import BATCH, TickEnqueuer
 from steady_queue.aio.scheduler.timetable import Timetable
-from steady_queue.aio.timing import Breath
+from steady_queue.aio.timing import CooperativeYield
 from steady_queue.errors import ConfigurationError, StoreUnavailable, UnknownTaskError
 from steady_queue.jobs.compat import InvalidTask
 from steady_queue.jobs.registry import may_be_ours
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from steady_queue.aio.outage import Outage
-    from steady_queue.aio.scheduler.other_backends import Elsewhere
+    from steady_queue.aio.scheduler.other_backends import OtherBackends
     from steady_queue.aio.timing import Clock
     from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
@@ -50,7 +50,7 @@ class Scheduler:
         *,
         static: Callable[[], Sequence[NewEntry]],
         driver: AsyncDriver,
-        elsewhere: Elsewhere,
+        elsewhere: OtherBackends,
         made_ready: Callable[[], Awaitable[None]],
         clock: Clock,
         events: Events,
@@ -62,8 +62,8 @@ class Scheduler:
         self._events = events
         self._outage = outage
         self._timetable = Timetable()
-        self._breath = Breath(clock)
-        self._firing = Firing(
+        self._breath = CooperativeYield(clock)
+        self._firing = TickEnqueuer(
             driver=driver,
             elsewhere=elsewhere,
             switch_off=self._disable,
@@ -92,7 +92,7 @@ class Scheduler:
                 pause = await self.turn()
                 if self._events.hears(events.Polled):
                     took = self._spent() * 1000
-                    self._events.tell(events.Polled(actor=self.name, found=self._found, milliseconds=took))
+                    self._events.emit(events.Polled(actor=self.name, found=self._found, milliseconds=took))
             except Exception as error:
                 await self._outage.wait(self.name, error)
                 continue
@@ -107,7 +107,7 @@ class Scheduler:
         self._persisted_at = await self._driver.run(recurring.clock(self._driver.sql))
         for key, path in taken.items():
             error = ConfigurationError(f"another project has an entry with this key, of {path}")
-            self._events.tell(events.RecurringFailed(key=key, error=str(error), exception=error))
+            self._events.emit(events.RecurringFailed(key=key, error=str(error), exception=error))
 
     async def turn(self) -> float:
         """Enqueue what is due; returns how long to sleep, in seconds."""
@@ -156,7 +156,7 @@ class Scheduler:
         is_foreign = isinstance(error, UnknownTaskError) and not may_be_ours(entry.new.task_path)
         if entry.is_static or is_foreign or (is_new and isinstance(error, (UnknownTaskError, InvalidTask))):
             self._timetable.leave(entry)
-            self._events.tell(events.RecurringLeft(key=entry.new.task_key, reason=str(error)))
+            self._events.emit(events.RecurringUnavailable(key=entry.new.task_key, reason=str(error)))
         else:
             await self._disable(entry, error)
 
@@ -167,7 +167,7 @@ class Scheduler:
         self._timetable.drop(key)
         # As it was read: what somebody has mended meanwhile stays on.
         if await self._driver.run(recurring.give_up(self._driver.sql, key, entry.updated_at, reason)):
-            self._events.tell(events.RecurringDisabled(key=key, reason=reason))
+            self._events.emit(events.RecurringDisabled(key=key, reason=reason))
 
     async def _clear(self, now: datetime) -> None:
         asked = self._clock.monotonic()
@@ -183,4 +183,4 @@ class Scheduler:
             raise
         except Exception as error:
             # Old records do no harm: it is told, and what recurs goes on.
-            self._events.tell(events.RuntimeFault(where=self.name, error=report_of(error).traceback, exception=error))
+            self._events.emit(events.RuntimeFault(where=self.name, error=report_of(error).traceback, exception=error))

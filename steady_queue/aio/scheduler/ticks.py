@@ -1,4 +1,4 @@
-"""Firing: the ticks of recurring tasks that are due are enqueued, each once, whoever else tries."""
+"""TickEnqueuer: the ticks of recurring tasks that are due are enqueued, each once, whoever else tries."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from steady_queue.aio.scheduler.other_backends import Elsewhere
+    from steady_queue.aio.scheduler.other_backends import OtherBackends
     from steady_queue.aio.scheduler.timetable import Planned
-    from steady_queue.aio.timing import Breath
+    from steady_queue.aio.timing import CooperativeYield
     from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.operations.recurring import Entry
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 BATCH = 100
 
 
-class Firing:
+class TickEnqueuer:
     """Enqueues what is due. An entry whose task cannot be stored is switched off."""
 
     name = "scheduler"
@@ -50,10 +50,10 @@ class Firing:
         self,
         *,
         driver: AsyncDriver,
-        elsewhere: Elsewhere,
+        elsewhere: OtherBackends,
         switch_off: Callable[[Entry, Exception], Awaitable[None]],
         made_ready: Callable[[], Awaitable[None]],
-        breath: Breath,
+        breath: CooperativeYield,
         events: Events,
     ) -> None:
         self._driver = driver
@@ -90,7 +90,7 @@ class Firing:
         key, changed = entry.new.task_key, entry.updated_at
         if is_elsewhere(planned.task):
             if len(moments) > room:
-                self._events.tell(failed(planned, TimeoutError("too many tasks wait for their own backends")))
+                self._events.emit(failed(planned, TimeoutError("too many tasks wait for their own backends")))
                 return []
             ids = new_job_ids(len(moments))
             return [Tick(key, moment, changed, id_, None) for moment, id_ in zip(moments, ids, strict=True)]
@@ -98,7 +98,7 @@ class Firing:
             jobs = await stored_calls(planned.task, entry.new.arguments, len(moments))
         except Exception as error:
             # What its concurrency key is made of fails now, and perhaps not the next time.
-            self._events.tell(failed(planned, error))
+            self._events.emit(failed(planned, error))
             return []
         return [Tick(key, moment, changed, job.id, job) for moment, job in zip(moments, jobs, strict=True)]
 
@@ -127,13 +127,13 @@ class Firing:
         stayed = len(ours) - len(done.discarded)
         if stayed and self._events.hears(events.RecurringEnqueued):
             told = [(one.task_key, one.run_at, one.id) for one in ticks if one.id in ours - done.discarded]
-            self._events.tell(events.RecurringEnqueued(ticks=told, count=stayed, discarded=len(done.discarded)))
+            self._events.emit(events.RecurringEnqueued(ticks=told, count=stayed, discarded=len(done.discarded)))
         if len(ours) < len(ticks) and self._events.hears(events.RecurringSkipped):
             others = [(one.task_key, one.run_at) for one in ticks if one.id not in ours]
-            self._events.tell(events.RecurringSkipped(ticks=others, count=len(others)))
+            self._events.emit(events.RecurringSkipped(ticks=others, count=len(others)))
         for one in ticks if done.discarded else ():
             if one.id in done.discarded:
-                self._events.tell(events.RecurringDiscarded(key=one.task_key, run_at=one.run_at))
+                self._events.emit(events.RecurringDiscarded(key=one.task_key, run_at=one.run_at))
 
 
 async def _announce(ticks: Sequence[Tick], origins: Origins) -> None:

@@ -1,4 +1,4 @@
-"""Tether: a child's end of the line to its supervisor. It says how it is, and notices when the supervisor is gone."""
+"""Channel: the end of the socket that a child has, to its supervisor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HAND_OVER = 1.0
 
 
-class Tether:
+class ParentChannel:
     """The line ends when the supervisor does, whatever ended it: the kernel closes its end."""
 
     def __init__(self, line: socket.socket, *, every: float, state: Callable[[], Mapping[str, Any]]) -> None:

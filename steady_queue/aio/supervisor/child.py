@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
 import steady_queue
-from steady_queue.aio.process.watchdog import EXIT_UNTRUSTED
+from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST
 from steady_queue.configuration import Options
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 VARIABLE = "STEADY_QUEUE_CHILD"
 
 
-class Facts(NamedTuple):
+class ProcessFigures(NamedTuple):
     """What it tells of."""
 
     processes: int = 0
@@ -38,11 +38,11 @@ class Facts(NamedTuple):
     ended: int = 0
     failed: int = 0
 
-    def plus(self, other: Facts) -> Facts:
-        return Facts(*map(sum, zip(self, other, strict=True)))
+    def plus(self, other: ProcessFigures) -> ProcessFigures:
+        return ProcessFigures(*map(sum, zip(self, other, strict=True)))
 
 
-class Orders(NamedTuple):
+class ChildOrders(NamedTuple):
     """What a child is to do."""
 
     id: UUID
@@ -58,7 +58,7 @@ class Orders(NamedTuple):
         return json.dumps({**values, "options": self.options.to_dict()})
 
 
-def orders(environ: MutableMapping[str, str]) -> Orders | None:
+def orders(environ: MutableMapping[str, str]) -> ChildOrders | None:
     """The orders of this process if it is a child. They are taken out: its own children are not ours."""
     descriptor = environ.pop(VARIABLE, None)
     if descriptor is None:
@@ -66,7 +66,7 @@ def orders(environ: MutableMapping[str, str]) -> Orders | None:
     with os.fdopen(int(descriptor)) as file:
         values = json.load(file)
     ids = {name: UUID(values[name]) for name in ("id", "supervisor_id")}
-    return Orders(**{**values, **ids, "options": Options.from_dict(values["options"])})
+    return ChildOrders(**{**values, **ids, "options": Options.from_dict(values["options"])})
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +92,7 @@ class Child:
     exit: int | None = None
 
     @classmethod
-    def start(cls, given: Orders, now: float) -> Child:
+    def start(cls, given: ChildOrders, now: float) -> Child:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         try:
@@ -174,7 +174,7 @@ class End(NamedTuple):
     def was_told(self) -> bool:
         """Whether it ended because it was told to."""
         by_us = self.child.told is not None and -self.status in (signal.SIGTERM, signal.SIGQUIT, self.child.told)
-        return self.child.is_leaving and (by_us or self.status in (0, EXIT_UNTRUSTED))
+        return self.child.is_leaving and (by_us or self.status in (0, EXIT_LEASE_LOST))
 
     @property
     def cut_off(self) -> set[UUID]:
@@ -226,11 +226,11 @@ def unnamed_file() -> IO[str]:
     return tempfile.TemporaryFile("w+")
 
 
-def new_orders(options: Options, *, supervisor_id: UUID, every: float) -> Orders:
-    return Orders(uuid4(), supervisor_id, options, every)
+def new_orders(options: Options, *, supervisor_id: UUID, every: float) -> ChildOrders:
+    return ChildOrders(uuid4(), supervisor_id, options, every)
 
 
-def line_of(given: Orders) -> socket.socket:
+def line_of(given: ChildOrders) -> socket.socket:
     """A child's end of the line, which its own children do not inherit."""
     line = socket.socket(fileno=given.line)
     line.set_inheritable(False)

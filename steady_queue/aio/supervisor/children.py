@@ -1,4 +1,4 @@
-"""Crew: the child processes of a supervisor. Each post is kept filled: who leaves or dies is replaced.
+"""Children: the child processes of a supervisor. Each post is kept filled: who leaves or dies is replaced.
 
 The first replacement comes at once, and as long as children die young, each next one later. A child that has not been
 heard for the time after which others take it for dead is killed. What became of a child's tasks is the undertaker's
@@ -16,13 +16,13 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steady_queue import events
-from steady_queue.aio.supervisor.child import Child, End, Facts, new_orders, what
+from steady_queue.aio.supervisor.child import Child, End, ProcessFigures, new_orders, what
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
-    from steady_queue.aio.timing import Bell, Clock
+    from steady_queue.aio.timing import Clock, WakeEvent
     from steady_queue.configuration import Options
     from steady_queue.events import Events
 
@@ -64,7 +64,7 @@ class Replacement(NamedTuple):
     child: Child
 
 
-class Crew:
+class Children:
     """Started by the loop whose process is their parent."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Crew:
         ended: Callable[[End], None],
         refused: Callable[[str], None],
         replaced: Callable[[Replacement], None],
-        bell: Bell,
+        bell: WakeEvent,
         clock: Clock,
         events: Events,
     ) -> None:
@@ -99,7 +99,7 @@ class Crew:
         self._loop = asyncio.get_running_loop()
         self._stop_by = self._quit_by = self._kill_by = inf
         self._looked = clock.monotonic()
-        self._before = Facts()
+        self._before = ProcessFigures()
         self._is_told_to_quit = False
 
     @property
@@ -111,10 +111,13 @@ class Crew:
         return self._quit_by < inf
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> ProcessFigures:
         """What all children have done, also those that are gone."""
-        now = [Facts(1, *(int(child.state.get(n, 0)) for n in Facts._fields[1:])) for child in self.children]
-        return reduce(Facts.plus, now, self._before)
+        now = [
+            ProcessFigures(1, *(int(child.state.get(n, 0)) for n in ProcessFigures._fields[1:]))
+            for child in self.children
+        ]
+        return reduce(ProcessFigures.plus, now, self._before)
 
     async def run(self) -> None:
         """Keep the posts filled until told to stop; then until the last child has left."""
@@ -138,7 +141,7 @@ class Crew:
         if not self.is_stopping:
             self._quit_by = self._clock.monotonic() + self._shutdown_timeout + QUIT_AFTER
             self._tell_all(signal.SIGTERM)
-            self._events.tell(events.CrewStopping(**self._whom, seconds=self._shutdown_timeout))
+            self._events.emit(events.ChildrenStopping(**self._whom, seconds=self._shutdown_timeout))
             self.bell.ring()
 
     def quit(self) -> None:
@@ -171,8 +174,8 @@ class Crew:
             if now - child.heard > self._patience(child):
                 child.listen(now)  # if we slept, what it said meanwhile may not have been read yet
             if now - child.heard > self._patience(child) and child.told is not signal.SIGKILL:
-                self._events.tell(
-                    events.ChildSilent(pid=child.pid, what=what(child.options), seconds=now - child.heard)
+                self._events.emit(
+                    events.ChildUnresponsive(pid=child.pid, what=what(child.options), seconds=now - child.heard)
                 )
                 child.popen.kill()  # not told to stop: its tasks have failed
                 child.heard = now  # one that the system cannot kill yet is told of again, but not in every turn
@@ -183,7 +186,7 @@ class Crew:
             self._kill_by = now + KILL_AFTER
             self._tell_all(signal.SIGQUIT)
             if self.children:
-                self._events.tell(events.CrewQuitting(**self._whom, timed_out=not self._is_told_to_quit))
+                self._events.emit(events.ChildrenQuitting(**self._whom, timed_out=not self._is_told_to_quit))
 
     def _reap(self, now: float) -> None:
         for child in self.children:
@@ -205,7 +208,7 @@ class Crew:
     def _remove(self, child: Child, end: End, now: float) -> None:
         lived = now - child.started
         self._before = self._before.plus(
-            Facts(ended=int(child.state.get("ended", 0)), failed=int(child.state.get("failed", 0)))
+            ProcessFigures(ended=int(child.state.get("ended", 0)), failed=int(child.state.get("failed", 0)))
         )
         pause = 0.0
         post = next(post for post in self.posts if child in (post.child, post.retired))
@@ -223,7 +226,7 @@ class Crew:
             self._refused(end.refusal)
             return
         who: dict[str, Any] = {"pid": child.pid, "what": what(child.options), "how": end.how, "lived": lived}
-        self._events.tell(events.ChildLeft(**who) if end.was_told else events.ChildDied(**who, pause=pause))
+        self._events.emit(events.ChildExited(**who) if end.was_told else events.ChildDied(**who, pause=pause))
 
     def _fill(self) -> None:
         now = self._clock.monotonic()
@@ -237,19 +240,19 @@ class Crew:
         except OSError as error:  # no memory, no descriptors, no processes left: as if it had died young
             post.died_young += 1
             post.not_before = now + min(LONGEST, SHORTEST * 2**post.died_young)
-            self._events.tell(events.RuntimeFault(where="starting a process", error=str(error), exception=error))
+            self._events.emit(events.RuntimeFault(where="starting a process", error=str(error), exception=error))
             return
         post.child = child
         self._loop.add_reader(child.line, self._hear, child)
         if child.exit is not None:
             self._loop.add_reader(child.exit, self.bell.ring)
-        self._events.tell(events.ChildStarted(pid=child.pid, what=what(child.options)))
+        self._events.emit(events.ChildStarted(pid=child.pid, what=what(child.options)))
         if post.before is not None:
             self._tell_replaced(Replacement(post.before, post.status, child))
             post.before = None
 
     def _tell_replaced(self, done: Replacement) -> None:
-        self._events.tell(
+        self._events.emit(
             events.ChildReplaced(
                 supervisor_pid=os.getpid(),
                 pid=done.before.pid,

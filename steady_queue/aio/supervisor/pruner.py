@@ -1,4 +1,4 @@
-"""Undertaker: what becomes of the tasks of a child that has ended.
+"""Pruner: what becomes of the tasks of a child that has ended.
 
 Those that it cut off because it was told to stop are given back, now that it has certainly ended: nothing that runs is
 ever given back. All others have failed, with the way it died: they may have ended, and must not run again unasked.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from steady_queue.store.drivers.pool import AsyncDriver
 
 
-class Undertaker:
+class Pruner:
     """Does it as soon as the database can be reached."""
 
     name = "undertaker"
@@ -72,14 +72,14 @@ class Undertaker:
         self._outage.over(self.name)
         if any(fates):
             failed, given_back = len(fates.failed), len(fates.given_back)
-            self._events.tell(events.ChildBuried(pid=child.pid, failed=failed, given_back=given_back))
+            self._events.emit(events.ChildPruned(pid=child.pid, failed=failed, given_back=given_back))
             if failed:
-                self._events.tell(
+                self._events.emit(
                     events.JobsFailed(process_id=child.id, job_ids=fates.failed, count=failed, error=error.message)
                 )
             await self._made_ready()
         if refusal is not None:
             # Others must not wait for what cannot be written. Maintenance will find the process without a heartbeat.
-            self._events.tell(
+            self._events.emit(
                 events.MaintenanceStepFailed(step=f"ending {name}", error=str(refusal), times=1, exception=refusal)
             )

@@ -20,16 +20,16 @@ from anyio import CancelScope, create_task_group, move_on_after
 import steady_queue
 from steady_queue import events
 from steady_queue.aio.identity import describe, hostname, process_name
-from steady_queue.aio.lease import Trust
+from steady_queue.aio.lease import Lease
 from steady_queue.aio.outage import Outage
-from steady_queue.aio.process.connections import Patient, within
+from steady_queue.aio.process.connections import DeadlineDriver, within
 from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.aio.process.lifecycle import Lifecycle, actor_of, actors_of
 from steady_queue.aio.process.startup import admit, unless_stopped
-from steady_queue.aio.process.watchdog import EXIT_UNTRUSTED
-from steady_queue.aio.supervisor.children import KILL_AFTER, QUIT_AFTER, Crew
-from steady_queue.aio.supervisor.pruner import Undertaker
-from steady_queue.aio.timing import Bell, SystemClock
+from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST
+from steady_queue.aio.supervisor.children import KILL_AFTER, QUIT_AFTER, Children
+from steady_queue.aio.supervisor.pruner import Pruner
+from steady_queue.aio.timing import SystemClock, WakeEvent
 from steady_queue.configuration import alive_threshold
 from steady_queue.db import notify as wake
 from steady_queue.db.aliases import open_async, queue_alias
@@ -111,9 +111,9 @@ class Supervisor:
         clock = SystemClock()
         alive = alive_threshold().total_seconds()
         interval = steady_queue.process_heartbeat_interval.total_seconds()
-        trust = Trust(alive_seconds=alive, clock=clock)
+        trust = Lease(alive_seconds=alive, clock=clock)
         self.alias = self.beside.alias if self.beside else queue_alias()
-        self.driver = Patient(open_async(self.alias, size=1), within(trust.lasts))
+        self.driver = DeadlineDriver(open_async(self.alias, size=1), within(trust.lasts))
         self.outage = Outage(clock=clock, events=self.events)
         common: dict[str, Any] = {"driver": self.driver, "events": self.events, "outage": self.outage}
         self.heartbeat = Heartbeat(
@@ -126,11 +126,11 @@ class Supervisor:
             clock=clock,
             **common,
         )
-        self.undertaker = Undertaker(made_ready=self._made_ready, **common)
+        self.undertaker = Pruner(made_ready=self._made_ready, **common)
         self.restarts = Restarts(supervisor_id=self.id, events=self.events)
         actor = actor_of("supervisor", self._row(len(posts)), posts=len(posts))
         self.lifecycle = Lifecycle([actor], events=self.events)
-        self.crew = Crew(
+        self.crew = Children(
             posts,
             supervisor_id=self.id,
             every=every or min(interval, alive / 4),
@@ -139,7 +139,7 @@ class Supervisor:
             ended=self.undertaker.put,
             refused=self._refuse,
             replaced=self.restarts.put,
-            bell=Bell(),
+            bell=WakeEvent(),
             clock=clock,
             events=self.events,
         )
@@ -194,13 +194,13 @@ class Supervisor:
                     await unless_stopped(self._stop, self._start)
                 crew.start_soon(self._run_crew)
                 self.ready.set()
-                self.events.tell(events.SupervisorStarted(name=self.name, pid=os.getpid(), posts=len(self.crew.posts)))
+                self.events.emit(events.SupervisorStarted(name=self.name, pid=os.getpid(), posts=len(self.crew.posts)))
             with move_on_after(self._flush_within, shield=True) as leaving:
                 await self._leave()
             if leaving.cancelled_caught:
                 what = "the database did not answer: others will find what is left of this supervisor and its children"
                 self._tell_left_behind(StoreUnavailable(what))
-            self.events.tell(events.SupervisorStopped(name=self.name, pid=os.getpid()))
+            self.events.emit(events.SupervisorStopped(name=self.name, pid=os.getpid()))
             with CancelScope(shield=True):
                 await self.lifecycle.exit()
             self.at_last()
@@ -220,7 +220,7 @@ class Supervisor:
 
     def _tell_left_behind(self, error: StoreError) -> None:
         who: dict[str, Any] = {"process_id": self.id, "name": self.name}
-        self.events.tell(events.ProcessDeregistrationFailed(**who, error=str(error), exception=error))
+        self.events.emit(events.ProcessDeregistrationFailed(**who, error=str(error), exception=error))
 
     async def _run_crew(self) -> None:
         try:
@@ -250,7 +250,7 @@ class Supervisor:
             try:
                 await self.heartbeat.rest()
                 await self.driver.run(deregister(self.driver.sql, self.id))
-                self.events.tell(events.ProcessDeregistered(process_id=self.id, name=self.name, claims=0))
+                self.events.emit(events.ProcessDeregistered(process_id=self.id, name=self.name, claims=0))
             except StoreError as error:
                 self._tell_left_behind(error)
 
@@ -295,7 +295,7 @@ class Supervisor:
 
 def _leave_after(seconds: float) -> None:
     """End this process in time, whatever holds up its loop: a log that nobody reads, say. Its children notice."""
-    timer = threading.Timer(seconds, os._exit, [EXIT_UNTRUSTED])
+    timer = threading.Timer(seconds, os._exit, [EXIT_LEASE_LOST])
     timer.daemon = True
     timer.start()
 

@@ -1,4 +1,4 @@
-"""Slots: how many jobs may run at once, and which are running. The one place that creates a task for a job."""
+"""Capacity: how many jobs may run at once, and which are running. The one place that creates a task for a job."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Running:
     stopped: str | None = None
 
 
-class Slots:
+class Capacity:
     """The jobs that one worker runs, at most so many in each lane."""
 
     def __init__(

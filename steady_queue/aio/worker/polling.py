@@ -1,4 +1,4 @@
-"""Pace: how long a worker sleeps between two polls. Polling is the truth; notifications only let it sleep longer."""
+"""Polling: how long a worker sleeps between two polls. A notification only wakes it earlier."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LISTENING = 2.0
 BURST, GAP = 10, 0.01
 
 
-class Pace:
+class PollingInterval:
     """Quick after work, then slower, up to the polling interval, or to two seconds with a listener that hears."""
 
     def __init__(self, interval: float, hears: Callable[[], bool]) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MOST = 32
 
 
-class InTurn:
+class RoundRobin:
     """Every queue has its turn to be the first, however much the others have."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class InTurn:
         return True
 
 
-class InOrder:
+class InListedOrder:
     """The first come first, whenever they have something."""
 
     def __init__(self, expand: Callable[[Sequence[str]], list[str]], *, most: int | None) -> None:
@@ -108,8 +108,8 @@ class QueuePlan:
         self.patterns = [pattern.strip() for pattern in patterns]
         self.takes_all = "*" in self.patterns
         has_prefixes = any(pattern.endswith("*") for pattern in self.patterns)
-        in_order = InOrder(partial(expand, self.patterns), most=MOST if has_prefixes else None)
-        self._line: InTurn | InOrder = InTurn() if self.takes_all else in_order
+        in_order = InListedOrder(partial(expand, self.patterns), most=MOST if has_prefixes else None)
+        self._line: RoundRobin | InListedOrder = RoundRobin() if self.takes_all else in_order
         #: Whether names must be known.
         self._needs_names = has_prefixes and not self.takes_all
         self._driver = driver

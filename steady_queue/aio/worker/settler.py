@@ -154,9 +154,9 @@ class Settler:
             )
         )
         took = (self._clock.monotonic() - began) * 1000
-        self._events.tell(events.JobsSettled(count=len(batch), promoted=settlement.promoted, milliseconds=took))
+        self._events.emit(events.JobsSettled(count=len(batch), promoted=settlement.promoted, milliseconds=took))
         if settlement.promoted:
-            self._events.tell(events.JobsPromoted(by=self.name, count=settlement.promoted))
+            self._events.emit(events.JobsPromoted(by=self.name, count=settlement.promoted))
         if settlement.promoted or any(isinstance(outcome, Released) for outcome in batch):
             await self._made_ready()
         for outcome in batch:
@@ -164,14 +164,14 @@ class Settler:
             # A release leaves no trace in the job: after a lost reply, what is missing was released by the first try.
             is_released = isinstance(outcome, Released) and again
             if settlement.verdicts[claim.claim_id] is Verdict.FENCED and not is_released:
-                self._events.tell(events.JobFenced(job_id=claim.job_id, task_path=claim.task_path))
+                self._events.emit(events.JobFenced(job_id=claim.job_id, task_path=claim.task_path))
             elif isinstance(outcome, Released):
                 self._tell_released(claim, outcome.reason)
             elif isinstance(outcome, Failed):
-                self._events.tell(_failure(outcome))
+                self._events.emit(_failure(outcome))
 
     def _tell_released(self, claim: Claim, reason: str) -> None:
-        self._events.tell(
+        self._events.emit(
             events.JobReleased(job_id=claim.job_id, task_path=claim.task_path, worker_id=self._worker_id, reason=reason)
         )
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from uuid import UUID
 
-    from steady_queue.aio.lease import Trust
+    from steady_queue.aio.lease import Lease
     from steady_queue.aio.outage import Outage
-    from steady_queue.aio.timing import Bell, Clock
-    from steady_queue.aio.worker.capacity import Slots
-    from steady_queue.aio.worker.polling import Pace
+    from steady_queue.aio.timing import Clock, WakeEvent
+    from steady_queue.aio.worker.capacity import Capacity
+    from steady_queue.aio.worker.polling import PollingInterval
     from steady_queue.aio.worker.queues import QueuePlan, Queues
     from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
@@ -44,12 +44,12 @@ class Worker:
         name: str,
         process_id: UUID,
         plan: QueuePlan,
-        slots: Slots,
+        slots: Capacity,
         driver: AsyncDriver,
-        bell: Bell,
-        pace: Pace,
+        bell: WakeEvent,
+        pace: PollingInterval,
         may_claim: Callable[[], bool],
-        trust: Trust,
+        trust: Lease,
         claiming: asyncio.Lock,
         reconcile: Callable[[], Awaitable[None]],
         clock: Clock,
@@ -146,10 +146,10 @@ class Worker:
     def _tell(self, claims: Sequence[Claim]) -> None:
         took = self._round_trip * 1000
         if self._events.hears(events.Polled):
-            self._events.tell(events.Polled(actor=self.name, found=len(claims), milliseconds=took))
+            self._events.emit(events.Polled(actor=self.name, found=len(claims), milliseconds=took))
         if claims and self._events.hears(events.JobsClaimed):
             ids = [claim.job_id for claim in claims]
-            self._events.tell(
+            self._events.emit(
                 events.JobsClaimed(process_id=self.process_id, job_ids=ids, count=len(ids), milliseconds=took)
             )
 

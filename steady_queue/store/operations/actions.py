@@ -159,7 +159,7 @@ def taken(sql: Dialect, table: str, ids: Sequence[UUID]) -> Flow[list[UUID]]:
     return [row[0] for row in rows]
 
 
-#: Slots given by hand have larger numbers: above every limit there is, so that they can be told from the others.
+#: Capacity given by hand have larger numbers: above every limit there is, so that they can be told from the others.
 BY_HAND = 2**30
 
 

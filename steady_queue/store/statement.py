@@ -10,8 +10,9 @@ from uuid import UUID
 
 T = TypeVar("T")
 
-#: The closed set of values that cross the border; lists of them on PostgreSQL only. JSON always travels as text.
-Value = str | int | bool | bytes | UUID | datetime | None
+#: The closed set of types of parameters; lists of them on PostgreSQL only. JSON is always passed as text. Bytes are not
+#: among them: aiomysql cannot send them, because PyMySQL 1.2 has removed the function that aiomysql encodes them with.
+Value = str | int | bool | UUID | datetime | None
 Param = Value | Sequence[Value]
 Row = Sequence[Any]
 

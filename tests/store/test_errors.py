@@ -26,7 +26,7 @@ from steady_queue.store.operations.enqueue import enqueue
 from steady_queue.store.operations.processes import deregister, heartbeat
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Finished, Verdict
-from steady_queue.store.statement import Operation, only
+from steady_queue.store.statement import Operation, Statement, only
 from tests.servers import wait_until
 from tests.servers.machine import free_port
 from tests.support.aliases import extra_database, twin_settings
@@ -152,6 +152,25 @@ def test_a_value_that_the_driver_cannot_send_is_a_data_error(store: Store) -> No
             store.enqueue(job(), new)
         assert caught.value.applied == "no"
     assert count(store.alias, "job") == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.only_on("mariadb")
+@pytest.mark.parametrize("value", [b"bytes", ["a list"], ("a tuple",), {"a": "dict"}])
+@pytest.mark.parametrize("is_many", [True, False])
+async def test_a_parameter_that_aiomysql_cannot_encode_is_a_data_error(
+    database: str, value: object, is_many: bool
+) -> None:
+    driver = open_async(database)
+    text, params = "INSERT INTO steady_queue_pause (queue_name, created_at) VALUES (%s, now())", [value]
+    statement = Statement(text, [params] if is_many else params, many=is_many)
+    with pytest.raises(StoreDataError) as caught:
+        await driver.run(Operation("insert", lambda: only(statement), transaction=False))
+    assert caught.value.applied == "no"
+    assert isinstance(caught.value.__cause__, TypeError)
+    # Nothing was sent, so the connection can still be used.
+    assert await driver.run(Operation("ask", partial(_one, driver), transaction=False)) == [(1,)]
+    await driver.close()
 
 
 @pytest.mark.only_on("postgres", "mariadb")

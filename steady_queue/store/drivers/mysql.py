@@ -76,7 +76,7 @@ class MySQLLink:
                     return []
                 await cursor.execute(statement.text, params)
                 rows = await cursor.fetchall() if statement.returns else ()
-        except _ERRORS as error:
+        except (*_ERRORS, TypeError) as error:
             raise _named(error, lost_means_unknown=True) from error
         return self.sql.rows(statement, rows)
 
@@ -99,7 +99,8 @@ _ERRORS = (pymysql.Error, OSError, asyncio.IncompleteReadError, asyncio.TimeoutE
 
 def _named(error: BaseException, *, lost_means_unknown: bool) -> StoreError:
     """The error's kind, and whether the statement may have taken effect all the same."""
-    if isinstance(error, ValueError) and not isinstance(error, pymysql.Error):
+    # PyMySQL raises a TypeError for a parameter of a type that it does not take: a list, and with aiomysql also bytes.
+    if isinstance(error, (ValueError, TypeError)) and not isinstance(error, pymysql.Error):
         return made(StoreDataError, error, None)
     code = error.args[0] if isinstance(error, pymysql.Error) and error.args else None
     kind = mysql_error(code if isinstance(code, int) else None)

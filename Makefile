@@ -1,7 +1,7 @@
 # Two virtual environments: .venv has the newest Python that the machine has and the newest Django that it can run, as
 # most users do; .venv-oldest has the oldest supported ones. A stamp in each says what is installed: .runtime what the
 # package needs to run, .tests that and all of the tests' tools, .bench that and the peers that the benchmarks measure,
-# .examples a web server for the ASGI example.
+# .examples a web server for the ASGI example, .docs what builds the documentation.
 
 # PYTHON, if set, is the Python of both; otherwise .ci/python looks for one.
 ARGS ?=
@@ -21,7 +21,7 @@ TALLY := .test-tally/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TALLY=$(TALLY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-oldest test-everywhere storm storm-limits machine demo example-django example-asgi lint format bench bench-runtime bench-running bench-semantics clean packages
+.PHONY: help test test-oldest test-newest test-everywhere storm storm-limits machine demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -38,6 +38,14 @@ test: .venv/.tests lint ## Run everything: packages, environments, lint, all tes
 
 test-oldest: .venv-oldest/.tests ## Run the tests for the oldest supported Django and Python; OLDEST_TESTS= runs them all
 	$(if $(OLDEST_TESTS),STEADY_QUEUE_TALLY=$(TALLY),$(FULL)) .venv-oldest/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup $(OLDEST_TESTS)
+
+test-newest: packages ## Upgrade every dependency in .venv to its newest version, then run all tests on the newest Python
+	@python=$$(.ci/python newest) && $(call venv,$$python,.venv)
+	@echo "Upgrading everything in .venv"
+	@.venv/bin/python $(PIP) --upgrade --upgrade-strategy eager pip -e '.[test,lint]' Django
+	@touch .venv/.runtime .venv/.tests
+	@.venv/bin/python -m pip list --disable-pip-version-check
+	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup $(ARGS)
 
 test-everywhere: .venv/.tests ## Run all tests on all databases, also those that usually run on one; takes half an hour
 	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --everywhere
@@ -70,6 +78,10 @@ format: .venv/.tests ## Let ruff fix and format
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
+docs: .venv/.docs ## Build the documentation into docs/_build/html; a warning is an error
+	.venv/bin/python -m sphinx -W --keep-going -q -n -b html -d docs/_build/doctrees docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
 bench: .venv/.tests ## Measure how fast tasks are enqueued
 	.venv/bin/python -m benchmarks.enqueue $(ARGS)
 
@@ -82,8 +94,8 @@ bench-running: .venv/.tests ## Measure starts, stops and recoveries of the comma
 bench-semantics: .venv/.tests ## Measure claims, limits and recurring tasks, beside their bars
 	.venv/bin/python -m benchmarks.semantics $(ARGS)
 
-clean: ## Remove environments, caches, tallies and the databases of the examples
-	rm -rf .venv .venv-oldest .test-tally .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
+clean: ## Remove environments, caches, tallies, the built documentation and the databases of the examples
+	rm -rf .venv .venv-oldest .test-tally .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist docs/_build
 	rm -f examples/*/*.sqlite3 examples/*/*.sqlite3-*
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -99,6 +111,11 @@ packages:
 .venv/.examples: .venv/.runtime
 	@echo "Installing a web server into .venv"
 	@.venv/bin/python $(PIP) 'uvicorn>=0.30'
+	@touch $@
+
+.venv/.docs: .venv/.runtime
+	@echo "Installing into .venv what builds the documentation"
+	@.venv/bin/python $(PIP) -e '.[docs]'
 	@touch $@
 
 .venv/.tests: pyproject.toml | packages

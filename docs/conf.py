@@ -31,7 +31,8 @@ language = "en"
 pygments_style = "default"
 pygments_dark_style = "monokai"
 
-# The theme has its own fonts stack and scripts; nothing is loaded from another host when a page is read.
+# The theme uses the fonts of the reader's system, and its scripts are part of the output: no page loads anything from
+# another host.
 html_theme = "furo"
 html_title = f"Steady Queue {release}"
 html_copy_source = False

@@ -37,7 +37,8 @@ class Page:
         return [dedent(body) for _, name, body in _FENCE.findall(self.text) if name == language]
 
     def links(self) -> list[str]:
-        return re.findall(r"\]\(([^)\s]+)\)", self.prose)
+        """The targets of its links, without those that code spans show."""
+        return re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]+`", "", self.prose))
 
     def anchors(self) -> set[str]:
         """The anchors of its headings, as GitHub and MyST derive them."""

@@ -15,10 +15,10 @@ from django.dispatch import Signal
 
 import steady_queue
 from steady_queue import errors, events, hooks, processes, signals, testing
-from steady_queue.checks import _OPTIONS
+from steady_queue.checks.installation import _OPTIONS
 from steady_queue.concurrency import limits_concurrency
 from steady_queue.configuration import Dispatcher, Options, RecurringTask, Worker
-from steady_queue.overrides import NUMBERS, PREFIX, SWITCHES, TEXTS
+from steady_queue.management.options import NUMBERS, PREFIX, SWITCHES, TEXTS
 from steady_queue.recurring_task import recurring
 from tests.docs.pages import ROOT, first_names, names, page, tables
 

@@ -1,0 +1,153 @@
+"""The tables of the documentation list everything that the code has, and nothing else."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import fields
+from inspect import signature
+from typing import TYPE_CHECKING
+
+import pytest
+from django.core.management import load_command_class
+from django.core.management.base import BaseCommand
+from django.dispatch import Signal
+
+import steady_queue
+from steady_queue import errors, events, hooks, processes, signals, testing
+from steady_queue.checks.installation import _OPTIONS
+from steady_queue.concurrency import limits_concurrency
+from steady_queue.configuration import Dispatcher, Options, RecurringTask, Worker
+from steady_queue.management.options import NUMBERS, PREFIX, SWITCHES, TEXTS
+from steady_queue.recurring_task import recurring
+from tests.docs.pages import ROOT, first_names, names, page, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SETTINGS = page("docs/reference/settings.md")
+COMMAND = page("docs/reference/command.md")
+OBSERVABILITY = page("docs/guides/observability.md")
+
+
+def test_every_setting_of_the_module_is_listed() -> None:
+    settings = set(steady_queue.__annotations__) - {"annotations"}
+
+    assert sorted(first_names(SETTINGS.section("Module settings"), "setting")) == sorted(settings)
+
+
+def test_every_option_of_the_backend_is_listed() -> None:
+    assert sorted(first_names(SETTINGS.section("The TASKS setting"), "option")) == sorted(_OPTIONS)
+
+
+@pytest.mark.parametrize("kind", [Worker, Dispatcher, Options, RecurringTask])
+def test_every_field_of_the_configuration_is_listed(
+    kind: type[Worker | Dispatcher | Options | RecurringTask],
+) -> None:
+    listed = first_names(SETTINGS.section(f"Configuration.{kind.__name__}"), f"`{kind.__name__}`")
+
+    assert sorted(listed) == sorted(field.name for field in fields(kind))
+
+
+@pytest.mark.parametrize(
+    ("path", "heading", "function"),
+    [
+        ("docs/guides/concurrency.md", "argument", limits_concurrency),
+        ("docs/guides/recurring.md", "argument", recurring),
+        ("docs/guides/testing.md", "option", testing.run_pending),
+        ("docs/guides/testing.md", "option", testing.arun_pending),
+    ],
+)
+def test_every_argument_of_a_function_is_listed(path: str, heading: str, function: Callable[..., object]) -> None:
+    assert sorted(first_names(page(path).text, heading)) == sorted(signature(function).parameters)
+
+
+def test_every_event_is_listed_with_its_level_and_its_fields() -> None:
+    rows = tables(page("docs/reference/events.md").text, "event")
+    kinds = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, events.Event)]
+
+    listed = [(*names(name), level, sorted(names(listed))) for name, level, listed, _ in rows]
+    assert sorted(listed) == sorted(
+        (kind.__name__, logging.getLevelName(kind.level).removeprefix("Level "), sorted(fields_of(kind)))
+        for kind in kinds
+        if kind not in (events.Event, events.Fault)
+    )
+
+
+def fields_of(kind: type[events.Event]) -> set[str]:
+    named = {name for base in kind.__mro__ for name in getattr(base, "__annotations__", {})}
+    return named - {"level", "text"}
+
+
+def test_the_events_to_alert_on_exist() -> None:
+    listed = first_names(OBSERVABILITY.section("What to alert on"), "event")
+
+    assert [name for name in listed if not hasattr(events, name)] == []
+
+
+def test_every_signal_is_listed() -> None:
+    known = [name for name, value in vars(signals).items() if isinstance(value, Signal)]
+
+    assert sorted(first_names(OBSERVABILITY.section("Signals"), "signal")) == sorted(known)
+
+
+def test_every_hook_is_listed() -> None:
+    listed = first_names(OBSERVABILITY.section("Hooks"), "hook")
+
+    assert sorted(listed) == ["on_exit", "on_start", "on_stop"]
+    for kind in ("supervisor", "worker", "dispatcher", "scheduler"):
+        assert all(hasattr(getattr(hooks, kind), name) for name in listed)
+
+
+def test_every_error_is_listed() -> None:
+    known = {
+        name
+        for module in (errors, processes)
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, errors.SteadyQueueError)
+    }
+
+    assert sorted(first_names(page("docs/reference/errors.md").text, "error")) == sorted(known)
+
+
+def test_every_system_check_is_listed() -> None:
+    sources = [file.read_text() for file in (ROOT / "steady_queue").rglob("*.py")]
+    known = {
+        number for source in sources for number in re.findall(r'(?:steady_queue\.|_warning\(")([EW]\d{3})"', source)
+    }
+
+    listed = [name.removeprefix("steady_queue.") for name in first_names(page("docs/reference/checks.md").text, "id")]
+    assert sorted(listed) == sorted(known)
+
+
+@pytest.mark.parametrize(
+    ("command", "section"), [("steady_queue", "steady_queue"), ("steady_queue_clear", "Clear old tasks")]
+)
+def test_every_option_of_a_command_is_listed(command: str, section: str) -> None:
+    listed = [
+        found for row in tables(COMMAND.section(section), "option") for found in re.findall(r"`(--?[\w-]+)", row[0])
+    ]
+
+    known = options_of(load_command_class("steady_queue", command)) - options_of(BaseCommand())
+    assert sorted(set(listed) - {"-v"}) == sorted(known)
+    assert len(listed) - listed.count("-v") == len(known)
+
+
+def options_of(command: BaseCommand) -> set[str]:
+    """The long options of a command, without the negative forms of switches."""
+    parser = command.create_parser("manage.py", "command")
+    return {action.option_strings[0] for action in parser._actions if action.option_strings}
+
+
+def test_every_environment_variable_is_listed() -> None:
+    listed = [name for row in tables(COMMAND.section("steady_queue"), "option") for name in names(row[1])]
+
+    assert sorted(listed) == sorted(f"{PREFIX}{name.upper()}" for name in (*NUMBERS, *SWITCHES, *TEXTS))
+
+
+def test_every_action_of_the_command_is_shown() -> None:
+    parser = load_command_class("steady_queue", "steady_queue").create_parser("manage.py", "steady_queue")
+    (actions,) = [action.choices for action in parser._actions if action.dest == "action"]
+
+    for action in set(actions or ()) - {"run"}:
+        assert f"\npython manage.py steady_queue {action} " in COMMAND.text

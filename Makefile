@@ -85,14 +85,14 @@ docs: .venv/.docs ## Build the documentation into docs/_build/html; a warning is
 bench: .venv/.tests ## Measure how fast tasks are enqueued
 	.venv/bin/python -m benchmarks.enqueue $(ARGS)
 
-bench-runtime: .venv/.bench ## Measure the runtime beside its bars and its peers
+bench-runtime: .venv/.bench ## Measure how fast a worker runs tasks, compared with bare drivers and other queues
 	.venv/bin/python -m benchmarks.runtime $(ARGS)
 
-bench-running: .venv/.tests ## Measure starts, stops and recoveries of the command, beside their bars
-	.venv/bin/python -m benchmarks.running $(ARGS)
+bench-running: .venv/.tests ## Measure how fast the command starts, stops and recovers
+	.venv/bin/python -m benchmarks.lifecycle $(ARGS)
 
-bench-semantics: .venv/.tests ## Measure claims, limits and recurring tasks, beside their bars
-	.venv/bin/python -m benchmarks.semantics $(ARGS)
+bench-semantics: .venv/.tests ## Measure claims, limits and recurring tasks with many rows
+	.venv/bin/python -m benchmarks.scale $(ARGS)
 
 clean: ## Remove environments, caches, tallies, the built documentation and the databases of the examples
 	rm -rf .venv .venv-oldest .test-tally .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist docs/_build

@@ -1,10 +1,10 @@
-"""The suite's settings, with the tasks that are measured, and the connections of their queries told apart."""
+"""The settings of the tests, with the benchmarks' tasks, and with a connection of its own for the queries of tasks."""
 
 from __future__ import annotations
 
 from tests.settings import DATABASES, DEFAULT_AUTO_FIELD, INSTALLED_APPS, SECRET_KEY, TASKS, TIME_ZONE, USE_TZ
 
-#: How the server names the connections that tasks open, as opposed to those of the runtime.
+#: The `application_name` of the connections that tasks open; those of the runtime have another one.
 TASKS_NAME = "tasks"
 
 INSTALLED_APPS = [*INSTALLED_APPS, "benchmarks"]

@@ -1,4 +1,4 @@
-"""The tasks that are run. Each counts itself first of all."""
+"""The tasks that the measured workers run. Each one records its start first."""
 
 from __future__ import annotations
 
@@ -7,42 +7,41 @@ import asyncio
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from benchmarks.peers.harness import Tally
+from benchmarks.peers.harness import StartLog
 from steady_queue import task
 
-tally = Tally()
+start_log = StartLog()
 
-#: What a task that only waits waits, in seconds.
-SLEEP = 5.0
-#: Queries of a task that uses the ORM.
+SLEEP_SECONDS = 5.0
+#: The number of queries of a task that uses the ORM.
 QUERIES = 10
 
 
 @task
-async def anothing(number: int) -> None:
-    tally.count(number)
+async def async_noop(number: int) -> None:
+    start_log.record(number)
 
 
 @task
-def nothing(number: int) -> None:
-    tally.count(number)
+def sync_noop(number: int) -> None:
+    start_log.record(number)
 
 
 @task
-async def asleep(number: int) -> None:
-    tally.count(number)
-    await asyncio.sleep(SLEEP)
+async def async_sleep(number: int) -> None:
+    start_log.record(number)
+    await asyncio.sleep(SLEEP_SECONDS)
 
 
 @task
-async def queries(number: int, seconds: float) -> None:
-    tally.count(number)
+async def async_queries(number: int, seconds: float) -> None:
+    start_log.record(number)
     for _ in range(QUERIES):
         await _query(seconds)
 
 
 @sync_to_async
 def _query(seconds: float) -> None:
-    """One query as Django's async ORM makes it: in the thread of the task's context, on its connection there."""
+    """Run one query as Django's async ORM does: in the thread of the task's context, on that thread's connection."""
     with connections["data"].cursor() as cursor:
         cursor.execute("SELECT pg_sleep(%s)" if seconds else "SELECT %s", [seconds])

@@ -1,4 +1,5 @@
-"""The workers of other queues, each a script of its own with the same orders and the same reports.
+"""The worker processes of other queues: one script for each, with the options and the messages of harness.py.
 
-Started by path, not as modules of this package: a peer may live in another environment, and one of them has our name.
+They are started by path and not as modules of this package: a peer may be installed in another environment, and one of
+the peers is a package that is also called `steady_queue`.
 """

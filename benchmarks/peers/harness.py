@@ -1,14 +1,14 @@
-"""One side's process: it is told what to do, does it, and tells what it did, in lines of JSON.
+"""The worker's end of a measurement: it reads options and commands, and reports what it did, in lines of JSON.
 
-It needs nothing but Python: it is also imported where only a peer is installed. The clock is CLOCK_MONOTONIC, which
-all processes of a machine share.
+This module imports only the standard library, because it is also imported in environments that have only a peer
+installed. All times are from CLOCK_MONOTONIC, which all processes of a machine share. The messages, in their order:
 
-    <- {"ready": ...}     connected, and its jobs are stored
-    -> "go"               the worker starts
-    <- {"ran": ...}       all of its tasks have started, if it was told how many to expect
-    -> "report"           as often as one likes
+    <- {"ready": ...}     the worker is connected and its jobs are stored
+    -> "go"               start the worker
+    <- {"started": ...}   all expected tasks have started; only if the options have a number of expected tasks
+    -> "report"           as often as the benchmark needs a report
     <- {"report": ...}
-    -> "stop"             or the end of the input: the worker is stopped and the process ends
+    -> "stop"             or end of file: stop the worker and exit
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 
-class Tally:
-    """Which tasks have started, and when. Appending to a list is all that a task may cost, in any thread."""
+class StartLog:
+    """Records which tasks have started, and when. A task, in any thread, pays only for appending to a list."""
 
-    #: How often to look whether all of them have, in seconds.
-    look_every = 0.002
+    #: How often to check whether all expected tasks have started.
+    check_seconds = 0.002
 
     def __init__(self) -> None:
         self.starts: list[tuple[int, int]] = []
 
-    def count(self, number: int) -> None:
+    def record(self, number: int) -> None:
         self.starts.append((number, time.monotonic_ns()))
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def summary(self) -> dict[str, int]:
-        """How many runs there were, of how many tasks, and when the first one began."""
+    def summarize(self) -> dict[str, int]:
+        """The number of runs, the number of different tasks, and the time of the first start."""
         numbers = {number for number, _ in self.starts}
         return {"runs": len(self.starts), "tasks": len(numbers), "first": min((at for _, at in self.starts), default=0)}
 
 
-class FileTally(Tally):
-    """The same for a peer that forks: its processes append to one file. A short append is never torn."""
+class FileStartLog(StartLog):
+    """The same for a peer that forks: its processes append to one file. A short append is atomic."""
 
-    #: Each look reads the whole file; these peers take seconds.
-    look_every = 0.02
+    #: Each check reads the whole file; a run of these peers takes seconds.
+    check_seconds = 0.02
 
     def __init__(self, path: str) -> None:
         super().__init__()
         self.path = path
         self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_RDWR)
 
-    def count(self, number: int) -> None:
+    def record(self, number: int) -> None:
         os.write(self._file, b"%d %d\n" % (number, time.monotonic_ns()))
 
     def __len__(self) -> int:
@@ -68,62 +68,62 @@ class FileTally(Tally):
         return len(self.starts)
 
 
-class Side(Protocol):
-    """One queue, as its worker process uses it."""
+class Worker(Protocol):
+    """The worker of one queue."""
 
-    tally: Tally
+    start_log: StartLog
 
     async def prepare(self) -> None:
-        """Connect, make the schema, store the jobs: everything that is not measured."""
+        """Connect, create the schema, store the jobs: everything that is not measured."""
 
     def running(self) -> AbstractAsyncContextManager[Any]:
-        """The worker, for the length of the block."""
+        """Run the worker until the block ends."""
 
     def report(self) -> dict[str, Any]:
-        """What this side alone can tell."""
+        """The fields that only this worker adds to its report."""
 
 
-def orders() -> dict[str, Any]:
-    """What this process was told at its start."""
-    given: dict[str, Any] = json.loads(sys.argv[1])
-    return given
+def read_options() -> dict[str, Any]:
+    """The options with which the benchmark has started this process."""
+    options: dict[str, Any] = json.loads(sys.argv[1])
+    return options
 
 
-def tell(**what: Any) -> None:
-    sys.__stdout__.write(json.dumps(what) + "\n")  # type: ignore[union-attr]
+def send(**message: Any) -> None:
+    sys.__stdout__.write(json.dumps(message) + "\n")  # type: ignore[union-attr]
     sys.__stdout__.flush()  # type: ignore[union-attr]
 
 
-async def hear() -> str:
-    """The next word, or "stop" when there is nobody left to say one."""
+async def receive() -> str:
+    """The next command, or "stop" if the benchmark has closed the pipe."""
     line = await asyncio.to_thread(sys.stdin.readline)
     return line.strip() or "stop"
 
 
-async def conduct(side: Side, expected: int) -> None:
-    """Work as told until told to stop."""
-    await side.prepare()
-    tell(ready=os.getpid())
-    if await hear() != "go":
+async def run_worker(worker: Worker, expected: int) -> None:
+    """Run the worker as the benchmark commands, until the command "stop"."""
+    await worker.prepare()
+    send(ready=os.getpid())
+    if await receive() != "go":
         return
     cpu = time.process_time()
-    async with side.running():
-        watching = asyncio.create_task(_watch(side.tally, expected)) if expected else None
-        while await hear() == "report":
-            tell(report={**_usage(cpu), **side.tally.summary(), **side.report()})
+    async with worker.running():
+        watching = asyncio.create_task(_report_starts(worker.start_log, expected)) if expected else None
+        while await receive() == "report":
+            send(report={**_measure_usage(cpu), **worker.start_log.summarize(), **worker.report()})
         if watching is not None:
             watching.cancel()
 
 
-async def _watch(tally: Tally, expected: int) -> None:
-    # An event that tasks set would have to be set across threads, and processes, by each of them.
-    while len(tally) < expected:  # noqa: ASYNC110
-        await asyncio.sleep(tally.look_every)
-    tell(ran=tally.summary())
+async def _report_starts(start_log: StartLog, expected: int) -> None:
+    # Polling, because each task would have to set an event across threads, and across processes.
+    while len(start_log) < expected:  # noqa: ASYNC110
+        await asyncio.sleep(start_log.check_seconds)
+    send(started=start_log.summarize())
 
 
-async def unfailing(work: Awaitable[object]) -> None:
-    """Work whose error ends the process at once: otherwise everybody would wait for tasks that never come."""
+async def exit_on_error(work: Awaitable[object]) -> None:
+    """Exit the process if the work raises: otherwise the benchmark would wait for tasks that never start."""
     try:
         await work
     except Exception:
@@ -132,31 +132,31 @@ async def unfailing(work: Awaitable[object]) -> None:
         os._exit(1)
 
 
-def _usage(cpu: float) -> dict[str, Any]:
-    """CPU seconds since the start, and the most memory that was resident, in bytes."""
+def _measure_usage(cpu: float) -> dict[str, Any]:
+    """The CPU seconds since the start, and the maximum of the resident memory in bytes."""
     return {"cpu": time.process_time() - cpu, "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 
 
-async def feed(store: Callable[[int], Awaitable[int | None]], numbers: int, every: float) -> None:
-    """Store one job after another at a steady pace; tell when each was committed.
+async def enqueue_steadily(store: Callable[[int], Awaitable[int | None]], jobs: int, interval_seconds: float) -> None:
+    """Store one job after another at a steady rate, and send the time of each commit.
 
-    `store` returns that instant where it is not the one at which it returns.
+    `store` returns the time of the commit if that is earlier than the time at which `store` returns.
     """
-    tell(ready=os.getpid())
-    if await hear() != "go":
+    send(ready=os.getpid())
+    if await receive() != "go":
         return
     committed = []
-    begun = time.monotonic()
-    for number in range(numbers):
-        await asyncio.sleep(max(0.0, begun + number * every - time.monotonic()))
+    started = time.monotonic()
+    for number in range(jobs):
+        await asyncio.sleep(max(0.0, started + number * interval_seconds - time.monotonic()))
         instant = await store(number)
         committed.append((number, instant or time.monotonic_ns()))
-    tell(fed=committed)
-    await hear()
+    send(enqueued=committed)
+    await receive()
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """On uvloop if it is installed: on the same loop for all sides."""
+    """Run on uvloop if it is installed, so that all systems use the same event loop."""
     try:
         import uvloop
     except ImportError:

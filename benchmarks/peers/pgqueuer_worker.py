@@ -1,4 +1,4 @@
-"""PgQueuer's worker, in a setting that it is given."""
+"""The worker process of PgQueuer. The benchmark chooses its batch size and its concurrency."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
-from harness import Tally, conduct, orders, run, unfailing
+from harness import StartLog, exit_on_error, read_options, run, run_worker
 from pgqueuer import AsyncpgDriver, PgQueuer, Queries
 
 if TYPE_CHECKING:
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
     from pgqueuer import Job
 
 
-class PgQueuerSide:
-    def __init__(self, given: dict[str, Any]) -> None:
-        self.given = given
-        self.tally = Tally()
+class PgQueuerWorker:
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self.start_log = StartLog()
 
     async def prepare(self) -> None:
-        self.connection = await asyncpg.connect(**self.given["connection"])
+        self.connection = await asyncpg.connect(**self.options["connection"])
         self.queries = Queries(AsyncpgDriver(self.connection))
         await self.queries.install()
-        if jobs := self.given["jobs"]:
-            await self.queries.enqueue(["nothing"] * jobs, [b"%d" % number for number in range(jobs)], [0] * jobs)
+        if jobs := self.options["stored_jobs"]:
+            await self.queries.enqueue(["noop"] * jobs, [b"%d" % number for number in range(jobs)], [0] * jobs)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         queue = PgQueuer(AsyncpgDriver(self.connection))
 
-        @queue.entrypoint("nothing")
-        async def nothing(job: Job) -> None:
-            self.tally.count(int(job.payload or b"-1"))
+        @queue.entrypoint("noop")
+        async def noop(job: Job) -> None:
+            self.start_log.record(int(job.payload or b"-1"))
 
         work = queue.run(
-            batch_size=self.given["batch"],
-            max_concurrent_tasks=self.given["most"],
+            batch_size=self.options["batch_size"],
+            max_concurrent_tasks=self.options["concurrency"],
         )
-        working = asyncio.create_task(unfailing(work))
+        working = asyncio.create_task(exit_on_error(work))
         try:
             yield
         finally:
@@ -52,5 +52,5 @@ class PgQueuerSide:
 
 
 if __name__ == "__main__":
-    given = orders()
-    run(conduct(PgQueuerSide(given), given["expected"]))
+    options = read_options()
+    run(run_worker(PgQueuerWorker(options), options["expected"]))

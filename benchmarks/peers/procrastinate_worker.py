@@ -1,4 +1,4 @@
-"""Procrastinate's worker, with as many at once as ours."""
+"""The worker process of Procrastinate, with the same concurrency as Steady Queue."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from harness import Tally, conduct, orders, run, unfailing
+from harness import StartLog, exit_on_error, read_options, run, run_worker
 from procrastinate import App, PsycopgConnector
 
 if TYPE_CHECKING:
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 CONCURRENCY = 500
 
 
-class ProcrastinateSide:
-    def __init__(self, given: dict[str, Any]) -> None:
-        self.given = given
-        self.tally = Tally()
+class ProcrastinateWorker:
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self.start_log = StartLog()
 
     async def prepare(self) -> None:
-        account = dict(self.given["connection"])
+        account = dict(self.options["connection"])
         account["dbname"] = account.pop("database")
         self.app = App(connector=PsycopgConnector(kwargs=account, min_size=4, max_size=10))
 
-        @self.app.task(name="nothing")
-        async def nothing(number: int) -> None:
-            self.tally.count(number)
+        @self.app.task(name="noop")
+        async def noop(number: int) -> None:
+            self.start_log.record(number)
 
         await self.app.open_async()
         await self.app.schema_manager.apply_schema_async()
-        await nothing.batch_defer_async(*({"number": number} for number in range(self.given["jobs"])))
+        await noop.batch_defer_async(*({"number": number} for number in range(self.options["stored_jobs"])))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         work = self.app.run_worker_async(concurrency=CONCURRENCY, install_signal_handlers=False)
-        working = asyncio.create_task(unfailing(work))
+        working = asyncio.create_task(exit_on_error(work))
         try:
             yield
         finally:
@@ -50,5 +50,5 @@ class ProcrastinateSide:
 
 
 if __name__ == "__main__":
-    given = orders()
-    run(conduct(ProcrastinateSide(given), given["expected"]))
+    options = read_options()
+    run(run_worker(ProcrastinateWorker(options), options["expected"]))

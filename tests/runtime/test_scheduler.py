@@ -205,7 +205,7 @@ async def test_a_limited_recurring_task_takes_its_slots(database: str) -> None:
 async def test_very_many_entries_that_are_due_at_once_fire_once_each_and_leave_the_loop_free_between(
     database: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """How soon is measured by `python -m benchmarks.recurring`, with 5,000 of them."""
+    """How soon is measured by `python -m benchmarks.scale --only recurring`, with 5,000 of them."""
     many = 1_500
     monkeypatch.setattr(scheduler, "LOOK", 3.0)
 

@@ -1,4 +1,4 @@
-"""Where the database is, and which backend is measured, comes with the environment."""
+"""The settings. The database and the backend to measure come from an environment variable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": PROJECT["connection"]["database"],
-        # Otherwise a worker that looks after its connections would make a new one for each task.
+        # Without it, a worker that closes old connections would open a new one for each task.
         "CONN_MAX_AGE": None,
         **{name.upper(): PROJECT["connection"][name] for name in ("host", "port", "user", "password")},
     }

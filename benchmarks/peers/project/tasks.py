@@ -1,18 +1,18 @@
-"""The task."""
+"""The task that is measured."""
 
 from __future__ import annotations
 
 from django.conf import settings
-from harness import FileTally
+from harness import FileStartLog
 
 try:
     from django.tasks import task
 except ImportError:
     from django_tasks import task
 
-tally = FileTally(settings.PROJECT["tally"])
+start_log = FileStartLog(settings.PROJECT["start_log"])
 
 
 @task()
-def nothing(number: int) -> None:
-    tally.count(number)
+def noop(number: int) -> None:
+    start_log.record(number)

@@ -151,8 +151,8 @@ def _database(alias: str, name: str) -> Iterator[str]:
     from django.core.management import call_command
     from django.db import connections
 
-    from tests.support.aliases import extra_database, twin_settings
-    from tests.support.tables import query
+    from tests.support.databases.aliases import extra_database, twin_settings
+    from tests.support.databases.tables import query
 
     vendor = connections[alias].vendor
     place = f"claims_{name}"

@@ -14,14 +14,14 @@ import steady_queue
 from benchmarks.hands import Hand
 from benchmarks.servers import parameters
 from steady_queue import aenqueue_all
-from tests.support.invariants import violations
-from tests.support.tables import EXECUTIONS, query
+from tests.support.databases.invariants import violations
+from tests.support.databases.tables import EXECUTIONS, query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steady_queue.jobs.task import SteadyQueueTask
-    from tests.servers import Postgres
+    from tests.support.servers import Postgres
 
 #: What ours runs at once when nothing else is measured than the rate.
 COROUTINES = 500

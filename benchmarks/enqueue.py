@@ -24,13 +24,13 @@ from benchmarks.race import AsyncSide, Side, arace, race
 from benchmarks.rival import HOW_TO_INSTALL, INSTALLED, LABEL, rival
 from benchmarks.servers import DATABASES, databases, parameters, version
 from benchmarks.table import Line, Table
-from tests.servers import Postgres, ServerMissing
+from tests.support.servers import Postgres, ServerMissing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.race import Rates
-    from tests.servers import MariaDB
+    from tests.support.servers import MariaDB
 
 BARES: dict[str, type[Bare]] = {"postgres": BarePostgres, "mariadb": BareMariaDB, "sqlite": BareSQLite}
 #: Ours must be faster than PgQueuer's bulk.

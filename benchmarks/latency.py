@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from benchmarks.contenders import Contender
     from benchmarks.scene import Scene
-    from tests.servers import Postgres
+    from tests.support.servers import Postgres
 
 #: Between two tasks, and for a worker to become idle, in seconds.
 EVERY, SETTLE = 0.05, 2.0

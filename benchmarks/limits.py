@@ -16,7 +16,7 @@ from uuid import uuid4
 import steady_queue
 from benchmarks.figures import Figures
 from benchmarks.servers import DATABASES, databases, version
-from tests.servers import ServerMissing
+from tests.support.servers import ServerMissing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +125,7 @@ async def _settled(driver: AsyncDriver) -> list[float]:
 
 
 def _empty(alias: str) -> None:
-    from tests.support.tables import EXECUTIONS, query
+    from tests.support.databases.tables import EXECUTIONS, query
 
     word = "DELETE FROM" if alias == "sqlite" else "TRUNCATE"  # rows that are only marked would weigh on later rounds
     for table in (*EXECUTIONS, "semaphore", "process", "job"):

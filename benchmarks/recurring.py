@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from benchmarks.figures import Figures
 from benchmarks.servers import DATABASES, databases, version
 from benchmarks.vitals import cpu
-from tests.servers import ServerMissing
+from tests.support.servers import ServerMissing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,7 +172,7 @@ def _judge(alias: str, figures: Figures, count: int, due: datetime) -> None:
 
 
 def _empty(alias: str) -> None:
-    from tests.support.tables import query
+    from tests.support.databases.tables import query
 
     for table in ("readyexecution", "recurringexecution", "recurringtask", "job"):
         query(alias, f"DELETE FROM steady_queue_{table}")

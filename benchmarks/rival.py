@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from benchmarks.calls import Call
-    from tests.servers import Postgres
+    from tests.support.servers import Postgres
 
 NAME = "pgqueuer"
 INSTALLED = find_spec(NAME) is not None

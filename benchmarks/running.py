@@ -23,13 +23,13 @@ from benchmarks.figures import Figures
 from benchmarks.hands import HandError
 from benchmarks.servers import DATABASES, databases, version
 from benchmarks.vitals import cpu, memory
-from tests.servers import ServerMissing, wait_until
+from tests.support.servers import ServerMissing, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from benchmarks.example import Example
-    from tests.servers import MariaDB, Postgres
+    from tests.support.servers import MariaDB, Postgres
 
 #: Seconds: until a killed worker's task has failed, until another takes tasks, to stop, to the first task.
 FAILED_BAR, REPLACED_BAR, STOP_BAR, START_BAR = 1.0, 3.0, 1.0, 1.5
@@ -123,8 +123,8 @@ class Measured:
     def _death(self) -> Death:
         from benchmarks.moments import blocks, noted, notes
         from steady_queue.models import FailedExecution
-        from tests.support.commands import command
-        from tests.support.tables import query
+        from tests.support.databases.tables import query
+        from tests.support.processes.commands import command
 
         with TemporaryDirectory(prefix="steady-queue-benchmark-") as directory:
             begun, taken = Path(directory) / "begun", Path(directory) / "taken"
@@ -155,8 +155,8 @@ class Measured:
     def _stop(self, arguments: list[str]) -> float:
         from benchmarks.moments import naps, noted, rests
         from steady_queue import enqueue_all
-        from tests.support.commands import command
-        from tests.support.tables import query
+        from tests.support.databases.tables import query
+        from tests.support.processes.commands import command
 
         with TemporaryDirectory(prefix="steady-queue-benchmark-") as directory:
             path = Path(directory) / "moments"
@@ -193,7 +193,7 @@ class Measured:
         return first - begun
 
     def _idle(self, project: Example) -> None:
-        from tests.support.tables import count
+        from tests.support.databases.tables import count
 
         with project.set_up() as bare:
             least = memory(bare.pid)
@@ -214,7 +214,7 @@ class Measured:
 
     def _rounds(self, alias: str | None = None, more: int = 0) -> Iterator[int]:
         """Each round finds empty tables. In the first of all, code is compiled: let there be one more."""
-        from tests.support.tables import EXECUTIONS, query
+        from tests.support.databases.tables import EXECUTIONS, query
 
         for number in range(self.rounds + more):
             yield number

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from benchmarks.figures import Figures
 from benchmarks.hands import HandError
 from benchmarks.servers import DATABASES, databases
-from tests.servers import ServerMissing
+from tests.support.servers import ServerMissing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from benchmarks.figures import Figures
-    from tests.servers import MariaDB, Postgres
+    from tests.support.servers import MariaDB, Postgres
 
 #: A quick run shows that everything works; its figures mean little.
 QUICK = 10
@@ -28,7 +28,7 @@ class Scene:
 
     @property
     def postgres(self) -> Postgres:
-        from tests.servers import Postgres
+        from tests.support.servers import Postgres
 
         server = self.servers["postgres"]
         assert isinstance(server, Postgres)

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.hands import HandError
 from benchmarks.latency import percentile
-from tests.support.invariants import violations
-from tests.support.tables import counts, empty_tables, query
-from tests.support.waiting import aside, until
-from tests.support.web import HOST, serving
+from tests.support.databases.invariants import violations
+from tests.support.databases.tables import counts, empty_tables, query
+from tests.support.processes.web_servers import HOST, serving
+from tests.support.wait import aside, until
 
 if TYPE_CHECKING:
     from benchmarks.scene import Scene
-    from tests.support.web import Server
+    from tests.support.processes.web_servers import Server
 
 #: Requests to each server in a round, of which every second one enqueues a task; how far they are apart, in seconds.
 REQUESTS, EVERY = 1_000, 0.01
@@ -79,7 +79,7 @@ async def _serve(turns: int, file: Path) -> dict[str, list[float]]:
                 "STEADY_QUEUE_WEB_QUEUE": queue,
                 "STEADY_QUEUE_WEB_FILE": str(file),
             }
-            where = f"tests.runtime.web:{application}"
+            where = f"tests.asgi.web_application:{application}"
             server = await stack.enter_async_context(
                 serving("--timeout-keep-alive=60", application=where, **environment)
             )

@@ -5,7 +5,7 @@
 
 # PYTHON, if set, is the Python of both; otherwise .ci/python looks for one.
 ARGS ?=
-# Sequences that `make machine` tries on each database.
+# Sequences that `make stateful` tries on each database.
 EXAMPLES ?= 300
 # Where the example projects are served.
 PORT ?= 8000
@@ -21,7 +21,7 @@ TALLY := .test-tally/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TALLY=$(TALLY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-oldest test-newest test-everywhere storm storm-limits machine demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
+.PHONY: help test test-oldest test-newest test-everywhere storm storm-limits stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -56,8 +56,8 @@ storm: .venv/.tests ## Kill, stop and freeze workers amid 1,500 tasks, on each d
 storm-limits: .venv/.tests ## Kill eight workers at random amid tasks of which 1, 2 or 10 may run at once, on each database
 	.venv/bin/python -m tests.storm --limits --seconds 60 --tasks 2400 $(ARGS)
 
-machine: .venv/.tests ## Try many sequences of operations on the store beside its model; EXAMPLES=300
-	STEADY_QUEUE_MACHINE_EXAMPLES=$(EXAMPLES) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup tests/machine $(ARGS)
+stateful: .venv/.tests ## Try many sequences of operations on the store beside its model; EXAMPLES=300
+	STEADY_QUEUE_STATEFUL_EXAMPLES=$(EXAMPLES) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup tests/stateful $(ARGS)
 
 demo: .venv/.runtime ## Show it at work; needs no database server
 	@.venv/bin/python examples/demo.py

@@ -6,33 +6,36 @@ import os
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import django
 import pytest
 
-from tests.support.dispositions import restore_signals
+from tests.support.enqueue import put_async, put_sync
+from tests.support.processes.default_signals import restore_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
-    from pathlib import Path
 
-    from tests.servers import MariaDB, Postgres
-    from tests.support.proxy import Proxy
+    from tests.support.enqueue import Put
+    from tests.support.servers import MariaDB, Postgres
+    from tests.support.servers.proxy import Proxy
 
 DATABASES = ("postgres", "mariadb", "sqlite")
-#: Parts of the suite that usually run on some databases only, and the files of them that always run on all. What the
-#: databases differ in is the store's, whose tests always run on all.
+#: Folders whose tests usually run on some databases only, unless a test has a mark of its own. What differs between the
+#: databases is in the store, whose tests always run on all of them.
 USUALLY_ON = {
+    "aio": ("postgres", "sqlite"),
+    "aio/command": ("postgres",),
+    "aio/supervisor": ("postgres",),
+    "asgi": ("postgres", "sqlite"),
+    "contract": ("postgres",),
+    "events": ("postgres",),
     "hooks": ("postgres",),
-    "runtime": ("postgres", "sqlite"),
-    "seed": ("postgres",),
-    "supervisor": ("postgres",),
+    "management": ("postgres",),
 }
-ALWAYS = {
-    *("test_worker.py", "test_maintenance.py", "test_outage.py", "test_limits.py", "test_scheduler.py"),
-    *("test_supervisor.py", "test_orm_threads.py", "test_orm_pool.py"),
-}
+TESTS = Path(__file__).parent
 _servers: dict[str, Postgres | MariaDB] = {}
 
 
@@ -74,7 +77,7 @@ def shares_out(config: pytest.Config) -> bool:
 
 
 def start_servers(config: pytest.Config) -> None:
-    from tests.servers import MariaDB, Postgres
+    from tests.support.servers import MariaDB, Postgres
 
     makers: dict[str, Callable[[], Postgres | MariaDB]] = {"postgres": Postgres, "mariadb": MariaDB}
     started = {name: makers[name]() for name in chosen(config) if name in makers}
@@ -128,12 +131,16 @@ def _belongs(item: pytest.Item) -> bool:
         return True
     places = _marked(item, "only_on") or DATABASES
     if not item.config.getoption("--everywhere"):
-        always = item.path.name in ALWAYS
-        usual = _marked(item, "usually_on") or (
-            DATABASES if always else USUALLY_ON.get(item.path.parent.name, DATABASES)
-        )
+        usual = _marked(item, "usually_on") or _usual_of_folder(item.path.parent)
         places = [name for name in places if name in usual] or places
     return callspec.params["database"] in places
+
+
+def _usual_of_folder(folder: Path) -> Sequence[str]:
+    """The databases of the nearest folder that has an entry."""
+    path = folder.relative_to(TESTS)
+    nearest = (USUALLY_ON.get(one.as_posix()) for one in (path, *path.parents))
+    return next((databases for databases in nearest if databases), DATABASES)
 
 
 def _marked(item: pytest.Item, name: str) -> Sequence[str]:
@@ -154,8 +161,8 @@ def database(request: pytest.FixtureRequest) -> Iterator[str]:
     from django.db import connections
 
     import steady_queue
-    from tests.support.invariants import violations
-    from tests.support.tables import empty_tables
+    from tests.support.databases.invariants import violations
+    from tests.support.databases.tables import empty_tables
 
     alias: str = request.param
     before = steady_queue.database
@@ -176,7 +183,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def fresh(database: str, servers: dict[str, Postgres | MariaDB], tmp_path: Path) -> Iterator[str]:
     """The alias of a database of the same kind, without any table."""
-    from tests.support.fresh import fresh_database
+    from tests.support.databases.unmigrated import fresh_database
 
     with fresh_database(database, servers, tmp_path) as alias:
         yield alias
@@ -185,7 +192,7 @@ def fresh(database: str, servers: dict[str, Postgres | MariaDB], tmp_path: Path)
 @pytest.fixture
 def proxy(database: str, servers: dict[str, Postgres | MariaDB]) -> Iterator[Proxy]:
     """A way to the server that can be cut for the processes under test alone."""
-    from tests.support.proxy import Proxy
+    from tests.support.servers.proxy import Proxy
 
     with Proxy(servers[database]) as proxy:
         yield proxy
@@ -194,13 +201,29 @@ def proxy(database: str, servers: dict[str, Postgres | MariaDB]) -> Iterator[Pro
 @pytest.fixture
 def behind(database: str, proxy: Proxy) -> Iterator[str]:
     """The way to the database over the proxy, for a process under test alone."""
-    from tests.support.aliases import extra_database, twin_settings
+    from tests.support.databases.aliases import extra_database, twin_settings
 
     # asyncpg complains of a connection that is lost and given up at once while it asks for encryption.
     options = {"sslmode": "disable"} if database == "postgres" else {}
     settings = twin_settings(database, options=options, HOST=proxy.host, PORT=proxy.port)
     with extra_database(f"{database}_behind", settings) as alias:
         yield alias
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The queue in a database named by the test itself; `database` is for what must hold on all three."""
+    from tests.support.databases.aliases import queue_in
+
+    with queue_in(request.param) as alias:
+        yield alias
+
+
+@pytest.fixture(params=[put_sync, put_async], ids=["enqueue", "aenqueue"])
+def put(request: pytest.FixtureRequest) -> Put:
+    """Both ways to enqueue: what is true of one must be true of the other."""
+    way: Put = request.param
+    return way
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ DATABASES = {
     },
 }
 
-DATABASE_ROUTERS = ["tests.support.routing.EveryDatabase"]
+DATABASE_ROUTERS = ["tests.support.databases.routing.EveryDatabase"]
 
 SECRET_KEY = "not a secret: the suite's own"
 USE_TZ = True

@@ -27,13 +27,13 @@ from benchmarks.enqueue.timing import (
 from benchmarks.support.options import names, positive
 from benchmarks.support.report import BARE_DRIVER, STEADY_QUEUE, Comparison, ComparisonTable
 from benchmarks.support.servers import DATABASES, databases, parameters, version
-from tests.servers import Postgres, ServerMissing
+from tests.support.servers import Postgres, ServerMissing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.support.rounds import Rates
-    from tests.servers import MariaDB
+    from tests.support.servers import MariaDB
 
 DRIVERS: dict[str, type[BareDriver]] = {"postgres": BarePostgres, "mariadb": BareMariaDB, "sqlite": BareSQLite}
 #: Steady Queue must be faster than PgQueuer's bulk.

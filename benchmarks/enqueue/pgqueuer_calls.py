@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from benchmarks.enqueue.timing import Call
-    from tests.servers import Postgres
+    from tests.support.servers import Postgres
 
 NAME = "pgqueuer"
 IS_INSTALLED = find_spec(NAME) is not None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.db import connections
 
-from tests.support.invariants import violations
-from tests.support.tables import count, query
+from tests.support.databases.invariants import violations
+from tests.support.databases.tables import count, query
 
 _COLUMNS = (
     "j.queue_name, j.task_path, j.priority, j.lane, j.backend, j.scheduled_at, j.expires_at, j.headers,"

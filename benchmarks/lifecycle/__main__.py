@@ -18,13 +18,13 @@ from benchmarks.support.process_usage import read_cpu_seconds, read_memory
 from benchmarks.support.processes import BenchmarkError
 from benchmarks.support.report import Figures
 from benchmarks.support.servers import DATABASES, databases, version
-from tests.servers import ServerMissing, wait_until
+from tests.support.servers import ServerMissing, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from benchmarks.lifecycle.example_shop import ExampleShop
-    from tests.servers import MariaDB, Postgres
+    from tests.support.servers import MariaDB, Postgres
 
 #: From the kill of a worker until its task has failed, and until another worker starts a task.
 TARGET_FAILED_SECONDS, TARGET_REPLACED_SECONDS = 1.0, 3.0
@@ -124,8 +124,8 @@ class Benchmark:
     def _kill_worker(self) -> Recovery:
         from benchmarks.lifecycle.timestamp_tasks import block_thread, read_times, write_time
         from steady_queue.models import FailedExecution
-        from tests.support.commands import command
-        from tests.support.tables import query
+        from tests.support.databases.tables import query
+        from tests.support.processes.commands import command
 
         with TemporaryDirectory(prefix="steady-queue-benchmark-") as directory:
             first, second = Path(directory) / "first", Path(directory) / "second"
@@ -156,8 +156,8 @@ class Benchmark:
     def _stop(self, arguments: list[str]) -> float:
         from benchmarks.lifecycle.timestamp_tasks import async_sleep, read_times, sync_sleep
         from steady_queue import enqueue_all
-        from tests.support.commands import command
-        from tests.support.tables import query
+        from tests.support.databases.tables import query
+        from tests.support.processes.commands import command
 
         with TemporaryDirectory(prefix="steady-queue-benchmark-") as directory:
             path = Path(directory) / "times"
@@ -196,7 +196,7 @@ class Benchmark:
         return started_at.timestamp() - begin
 
     def _measure_idle(self, project: ExampleShop) -> None:
-        from tests.support.tables import count
+        from tests.support.databases.tables import count
 
         with project.run_django_setup() as django_process:
             django_memory = read_memory(django_process.pid)
@@ -217,7 +217,7 @@ class Benchmark:
 
     def _rounds(self, alias: str | None = None, more: int = 0) -> Iterator[int]:
         """The rounds, each with empty tables. `more` is for a first round that compiles bytecode and does not count."""
-        from tests.support.tables import EXECUTIONS, query
+        from tests.support.databases.tables import EXECUTIONS, query
 
         for number in range(self.rounds + more):
             yield number

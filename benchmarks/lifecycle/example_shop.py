@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.support.processes import ROOT, TIMEOUT_SECONDS, BenchmarkError
-from tests.support.aliases import extra_database, twin_settings
+from tests.support.databases.aliases import extra_database, twin_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tests.servers import MariaDB, Postgres
+    from tests.support.servers import MariaDB, Postgres
 
 SHOP = ROOT / "examples" / "shop"
 NAME = "shop"

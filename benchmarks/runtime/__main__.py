@@ -16,7 +16,7 @@ from benchmarks.support.processes import BenchmarkError
 from benchmarks.support.report import Figures
 from benchmarks.support.rounds import Context
 from benchmarks.support.servers import DATABASES, databases
-from tests.servers import ServerMissing
+from tests.support.servers import ServerMissing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import psycopg
 
 from benchmarks.support.processes import ROOT, WorkerProcess
-from tests.servers import Postgres
-from tests.servers.daemon import ServerError
+from tests.support.servers import Postgres
+from tests.support.servers.server_process import ServerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

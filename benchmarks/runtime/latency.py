@@ -18,7 +18,7 @@ from benchmarks.tasks import async_noop
 if TYPE_CHECKING:
     from benchmarks.support.rounds import Context
     from benchmarks.support.systems import System
-    from tests.servers import Postgres
+    from tests.support.servers import Postgres
 
 TASKS = 200
 TASK_INTERVAL_SECONDS = 0.05

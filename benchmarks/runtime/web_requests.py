@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.support.processes import BenchmarkError
 from benchmarks.support.rounds import percentile
-from tests.support.invariants import violations
-from tests.support.tables import counts, empty_tables, query
-from tests.support.waiting import aside, until
-from tests.support.web import HOST, serving
+from tests.support.databases.invariants import violations
+from tests.support.databases.tables import counts, empty_tables, query
+from tests.support.processes.web_servers import HOST, serving
+from tests.support.wait import aside, until
 
 if TYPE_CHECKING:
     from benchmarks.support.rounds import Context
-    from tests.support.web import Server
+    from tests.support.processes.web_servers import Server
 
 #: The requests to each server in a round. Every second one enqueues a task.
 REQUESTS = 1_000
@@ -85,7 +85,7 @@ async def _serve(turns: int, file: Path) -> dict[str, list[float]]:
                 "STEADY_QUEUE_WEB_QUEUE": queue,
                 "STEADY_QUEUE_WEB_FILE": str(file),
             }
-            path = f"tests.runtime.web:{application}"
+            path = f"tests.asgi.web_application:{application}"
             server = await stack.enter_async_context(
                 serving("--timeout-keep-alive=60", application=path, **environment)
             )

@@ -11,7 +11,7 @@ from benchmarks.support.options import names
 from benchmarks.support.processes import BenchmarkError
 from benchmarks.support.report import Figures
 from benchmarks.support.servers import DATABASES, databases
-from tests.servers import ServerMissing
+from tests.support.servers import ServerMissing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

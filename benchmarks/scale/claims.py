@@ -157,8 +157,8 @@ def _create_database(alias: str, name: str) -> Iterator[str]:
     from django.core.management import call_command
     from django.db import connections
 
-    from tests.support.aliases import extra_database, twin_settings
-    from tests.support.tables import query
+    from tests.support.databases.aliases import extra_database, twin_settings
+    from tests.support.databases.tables import query
 
     vendor = connections[alias].vendor
     database = f"claims_{name}"

@@ -122,7 +122,7 @@ async def _time_releases(driver: AsyncDriver) -> list[float]:
 
 
 def _empty(alias: str) -> None:
-    from tests.support.tables import EXECUTIONS, query
+    from tests.support.databases.tables import EXECUTIONS, query
 
     # TRUNCATE, because rows that are only marked as deleted would slow later rounds.
     statement = "DELETE FROM" if alias == "sqlite" else "TRUNCATE"

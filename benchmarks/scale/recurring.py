@@ -169,7 +169,7 @@ def _check_rows(alias: str, figures: Figures, count: int, due: datetime) -> None
 
 
 def _empty(alias: str) -> None:
-    from tests.support.tables import query
+    from tests.support.databases.tables import query
 
     for table in ("readyexecution", "recurringexecution", "recurringtask", "job"):
         query(alias, f"DELETE FROM steady_queue_{table}")

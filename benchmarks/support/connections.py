@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from benchmarks.settings import TASKS_NAME
-from tests.support.tables import query
+from tests.support.databases.tables import query
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from tests.servers import Postgres
+    from tests.support.servers import Postgres
 
 COUNT_INTERVAL_SECONDS = 0.05
 

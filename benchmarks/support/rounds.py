@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from benchmarks.support.report import Figures
     from benchmarks.support.systems import System
-    from tests.servers import MariaDB, Postgres
+    from tests.support.servers import MariaDB, Postgres
 
 #: The jobs per second of each system, by label, round by round.
 Rates: TypeAlias = dict[str, list[float]]
@@ -46,7 +46,7 @@ class Context:
 
     @property
     def postgres(self) -> Postgres:
-        from tests.servers import Postgres
+        from tests.support.servers import Postgres
 
         server = self.servers["postgres"]
         assert isinstance(server, Postgres)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import django
 
-from tests.servers import MariaDB, Postgres
+from tests.support.servers import MariaDB, Postgres
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,14 +14,14 @@ import steady_queue
 from benchmarks.support.processes import WorkerProcess
 from benchmarks.support.servers import parameters
 from steady_queue import aenqueue_all
-from tests.support.invariants import violations
-from tests.support.tables import EXECUTIONS, query
+from tests.support.databases.invariants import violations
+from tests.support.databases.tables import EXECUTIONS, query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steady_queue.jobs.task import SteadyQueueTask
-    from tests.servers import Postgres
+    from tests.support.servers import Postgres
 
 #: The concurrency of Steady Queue where only the rate is measured.
 COROUTINES = 500

@@ -9,8 +9,8 @@ import pytest
 
 from steady_queue import actions
 from steady_queue.queues import Queue
-from tests.support.jobs import failed
-from tests.support.stores import SyncStore
+from tests.support.store.jobs import failed
+from tests.support.store.stores import SyncStore
 
 if TYPE_CHECKING:
     from steady_queue.store.job import NewJob

@@ -22,13 +22,13 @@ from steady_queue.store.operations import maintenance
 from steady_queue.store.outcome import Finished
 from tests.actions.conftest import broken
 from tests.shop import tasks
-from tests.support.jobs import job, later, limited
-from tests.support.tables import count, counts
+from tests.support.databases.tables import count, counts
+from tests.support.store.jobs import job, later, limited
 
 if TYPE_CHECKING:
     from steady_queue.store.job import NewJob
     from tests.actions.conftest import Hand
-    from tests.support.stores import SyncStore
+    from tests.support.store.stores import SyncStore
 
 DAY = timedelta(days=1)
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue.queues import Queue
-from tests.support.jobs import failed, job, later, limited
-from tests.support.tables import counts
+from tests.support.databases.tables import counts
+from tests.support.store.jobs import failed, job, later, limited
 
 if TYPE_CHECKING:
     from tests.actions.conftest import Hand
-    from tests.support.stores import SyncStore
+    from tests.support.store.stores import SyncStore
 
 
 def test_a_queue_without_tasks_is_empty_and_nobody_waits(hand: Hand) -> None:

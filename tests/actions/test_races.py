@@ -22,10 +22,10 @@ from steady_queue.store.operations.cleanup import Old, Place, failed_cleared
 from steady_queue.store.outcome import ErrorReport, Failed, Finished
 from steady_queue.store.statement import Operation
 from tests.actions.conftest import broken
-from tests.machine.sessions import Session
 from tests.store.test_races import without_waiting
-from tests.support.jobs import failed, job, later, limited
-from tests.support.tables import count, counts, query
+from tests.support.databases.open_transactions import Session
+from tests.support.databases.tables import count, counts, query
+from tests.support.store.jobs import failed, job, later, limited
 from tests.support.threads import together
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from steady_queue.store.job import NewJob
     from steady_queue.store.statement import Flow
-    from tests.support.stores import SyncStore
+    from tests.support.store.stores import SyncStore
 
 ROUNDS = 8
 

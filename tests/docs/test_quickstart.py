@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import django
 
 from tests.docs.pages import page
-from tests.examples.test_demo import environment
+from tests.docs.test_demo import environment
 
 if TYPE_CHECKING:
     from pathlib import Path

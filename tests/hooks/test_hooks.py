@@ -18,11 +18,11 @@ from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.asgi import SteadyQueue
 from steady_queue.configuration import Dispatcher, Options, Worker
 from steady_queue.events import JobsClaimed, ProcessRegisteredAgain, ProcessStarted, ProcessStopped, RuntimeFault
-from tests.runtime import tasks
-from tests.runtime.tasks import book
 from tests.shop.models import Customer
-from tests.support.running import Heard, aside, until, values, worker
-from tests.support.tables import count
+from tests.support.databases.tables import count
+from tests.support.runtime import Heard, aside, until, values, worker
+from tests.support.tasks import recording
+from tests.support.tasks.recording import book
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +70,7 @@ async def test_nothing_is_claimed_before_the_start_hooks_have_returned_and_the_l
         begun.set()
         go_on.wait()
 
-    result = await tasks.rests.aenqueue("warm")
+    result = await recording.rests.aenqueue("warm")
     heard = Heard()
     async with asyncio.TaskGroup() as group:
         ended = asyncio.Event()
@@ -148,7 +148,7 @@ async def test_a_hook_that_raises_is_reported_and_the_others_are_called(
     told = noted(moment)
     heard = Heard()
     async with running(worker(), events=heard):
-        assert await values(await tasks.rests.aenqueue("fine")) == ["fine"]
+        assert await values(await recording.rests.aenqueue("fine")) == ["fine"]
     assert len(told) == 3
     faults = heard.of(RuntimeFault)
     assert [type(fault.exception) for fault in faults] == [error, error]
@@ -185,7 +185,7 @@ async def test_an_async_hook_that_cancels_its_own_task_is_reported_and_the_other
     told = noted(moment)
     heard = Heard()
     async with running(worker(), events=heard):
-        assert await values(await tasks.rests.aenqueue("fine")) == ["fine"]
+        assert await values(await recording.rests.aenqueue("fine")) == ["fine"]
     (fault,) = heard.of(RuntimeFault)
     assert "cancelled its own task" in str(fault.exception)
     assert len(told) == 3
@@ -220,7 +220,7 @@ async def test_stop_hooks_are_called_while_tasks_run_and_exit_hooks_when_all_is_
         seen.append(("exit", (sum(book.now.values()), count(database, "process"), count(database, "claimedexecution"))))
 
     async with running(worker()):
-        result = await tasks.awaits.aenqueue("long")
+        result = await recording.awaits.aenqueue("long")
         await until(lambda: book.began == ["long"])
     assert seen == [("stop", 1), ("exit", (0, 0, 0))]
     assert await values(result) == ["long"]

@@ -11,12 +11,12 @@ import pytest
 from steady_queue import events, hooks
 from steady_queue.aio import running
 from steady_queue.aio.maintenance.maintenance import Maintenance
-from tests.runtime import tasks
 from tests.shop import tasks as shop
-from tests.support.running import ended, until, values, worker
+from tests.support.runtime import ended, until, values, worker
+from tests.support.tasks import recording
 
 if TYPE_CHECKING:
-    from tests.support.proxy import Proxy
+    from tests.support.servers.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ async def test_a_service_that_raises_is_told_of_and_goes_on(database: str, monke
     monkeypatch.setattr("steady_queue.aio.maintenance.maintenance.INTERVAL", 0.01)
     async with running(worker()):
         await until(lambda: turns > 1)
-        assert await values(await tasks.rests.aenqueue("works")) == ["works"]
+        assert await values(await recording.rests.aenqueue("works")) == ["works"]
     (told_once,) = told
     assert (str(told_once[0]), told_once[1]) == ("on purpose", "maintenance")
 

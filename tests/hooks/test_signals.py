@@ -24,8 +24,8 @@ from steady_queue.signals import (
     queue_paused,
     queue_resumed,
 )
-from tests.runtime import tasks
-from tests.support.running import Heard, values, worker
+from tests.support.runtime import Heard, values, worker
+from tests.support.tasks import recording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,8 +94,8 @@ async def test_a_process_that_fails_tells_its_error_when_it_has_stopped(
 
 
 async def _sign_off_all(alias: str) -> None:
-    from tests.support.running import aside
-    from tests.support.tables import query
+    from tests.support.databases.tables import query
+    from tests.support.runtime import aside
 
     await aside(query, alias, "DELETE FROM steady_queue_process")
 
@@ -114,7 +114,7 @@ async def test_receivers_that_raise_are_reported_and_async_ones_are_awaited(data
     process_started.connect(receive)
     try:
         async with running(worker(), events=heard):
-            assert await values(await tasks.rests.aenqueue("fine")) == ["fine"]
+            assert await values(await recording.rests.aenqueue("fine")) == ["fine"]
     finally:
         process_started.disconnect(broken)
         process_started.disconnect(receive)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from anyio.from_thread import BlockingPortal
 
-    from tests.support.stores import Store
+    from tests.support.store.stores import Store
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +26,7 @@ def portal() -> Iterator[BlockingPortal]:
 @pytest.fixture(scope="session")
 def async_stores(portal: BlockingPortal) -> Iterator[Callable[[str], Store]]:
     """The store of an alias over an async driver that is kept for the next test: its connections are dear."""
-    from tests.support.stores import async_store
+    from tests.support.store.stores import async_store
 
     with ExitStack() as opened:
         stores: dict[str, Store] = {}
@@ -42,6 +42,6 @@ def async_stores(portal: BlockingPortal) -> Iterator[Callable[[str], Store]]:
 @pytest.fixture(params=["sync", "async"])
 def store(request: pytest.FixtureRequest, database: str, async_stores: Callable[[str], Store]) -> Store:
     """The database through Django's own connection, and through the async driver."""
-    from tests.support.stores import SyncStore
+    from tests.support.store.stores import SyncStore
 
     return SyncStore(database) if request.param == "sync" else async_stores(database)

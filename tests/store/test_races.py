@@ -15,9 +15,9 @@ from steady_queue.errors import StoreUnavailable
 from steady_queue.store.operations.enqueue import admit
 from steady_queue.store.operations.promote import lock_id
 from steady_queue.store.outcome import Finished, Released, Verdict
-from tests.support.jobs import failed, job, limited
-from tests.support.stores import SyncStore
-from tests.support.tables import count, counts, query
+from tests.support.databases.tables import count, counts, query
+from tests.support.store.jobs import failed, job, limited
+from tests.support.store.stores import SyncStore
 from tests.support.threads import PATIENCE, closing, together
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.store.job import Claim, NewJob
-    from tests.support.stores import Store
+    from tests.support.store.stores import Store
 
 #: After these a session gives up instead of waiting for a lock.
 NO_WAITING = {"postgresql": "SET lock_timeout = '50ms'", "mysql": "SET innodb_lock_wait_timeout = 1"}

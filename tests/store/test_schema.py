@@ -16,11 +16,11 @@ from django.db.migrations.state import ProjectState
 from steady_queue.models import BlockedExecution, Job, LockBucket, Pause, Process, ReadyExecution, ScheduledExecution
 from steady_queue.store.names import KEY_LENGTH, NAME_LENGTH
 from steady_queue.store.operations.promote import LOCK_IDS, lock_id
-from tests.support.jobs import job, limited
-from tests.support.tables import counts, query
+from tests.support.databases.tables import counts, query
+from tests.support.store.jobs import job, limited
 
 if TYPE_CHECKING:
-    from tests.support.stores import Store
+    from tests.support.store.stores import Store
 
 MODELS = list(apps.get_app_config("steady_queue").get_models())
 

@@ -1,11 +1,14 @@
 """The storm: workers are killed, told to stop and frozen at random while tasks run, and nothing may be lost or doubled.
 
-tasks.py       what runs, and tells the ledger
-ledger.py      a file that survives any fault: who began what, and how that ended
-worker.py      one `manage.py steady_queue --async`; crew.py: two of them, and what was done to each
-driver.py      the seed's faults and tasks, and the calm after them
-records.py     what the database says became of the jobs
-judgement.py   what the promises allow; limits.py: how many of a key ran at once
-storm.py       all of this, once
-report.py      the table of `python -m tests.storm`; servers.py: its databases
+tasks.py              the tasks, which append their attempts to the log
+attempt_log.py        a file that survives any fault: which process began which attempt, and how it ended
+worker_program.py     one `manage.py steady_queue --async`
+workers.py            the worker processes, and what was done to each
+driver.py             the faults and tasks of a seed, and the time without faults after them
+job_records.py        the state of the jobs in the database
+checker.py            compares all of this with what the promises allow
+concurrency_peaks.py  how many tasks of a concurrency key ran at the same time
+run.py                one storm and its check
+report.py             the table of `python -m tests.storm`
+databases.py          the databases of `python -m tests.storm`
 """

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from random import randrange
 
-from tests.storm.servers import databases
-from tests.support.dispositions import restore_signals
+from tests.storm.databases import databases
+from tests.support.processes.default_signals import restore_signals
 
 DATABASES = ("postgres", "mariadb", "sqlite")
 #: Violations that are printed; more of them tell nothing more.
@@ -40,8 +40,8 @@ def main() -> int:
 def rage(aliases: list[str], seed: int, options: argparse.Namespace) -> int:
     from tests.storm.driver import Plan, limits_plan  # not before Django is set up
     from tests.storm.report import row, table
-    from tests.storm.storm import storm
-    from tests.support.aliases import pointed_at
+    from tests.storm.run import storm
+    from tests.support.databases.aliases import pointed_at
 
     rows, wrong = [], []
     for alias in aliases:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from django.db import connections
 
 from steady_queue.jobs.bulk import enqueue_all
-from tests.storm.crew import Worker
 from tests.storm.tasks import any_call, limited_call
-from tests.storm.worker import ALIVE, TRUST
-from tests.support.tables import query
+from tests.storm.worker_program import ALIVE, TRUST
+from tests.storm.workers import Worker
+from tests.support.databases.tables import query
 from tests.support.threads import closing as closing_connections
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from steady_queue.jobs.task import TaskCall
-    from tests.storm.crew import Life
+    from tests.storm.workers import Life
 
 #: Seconds after the last fault within which a task ends and the dead are buried, and in which a worker starts.
 CALM_WITHIN = 30.0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.storm.worker import TRUST
+from tests.storm.worker_program import TRUST
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Sequence
 
+    from tests.storm.checker import Judgement
     from tests.storm.driver import Storm
-    from tests.storm.judgement import Judgement
 
 
 def row(storm: Storm, judgement: Judgement) -> dict[str, str]:

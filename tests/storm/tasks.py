@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from steady_queue import task
 from steady_queue.concurrency import limits_concurrency
-from tests.storm import ledger
-from tests.storm.worker import SHUTDOWN
+from tests.storm import attempt_log
+from tests.storm.worker_program import SHUTDOWN
 
 if TYPE_CHECKING:
     from random import Random
@@ -24,25 +24,25 @@ STEP = 0.05
 
 async def _wait(context: TaskContext, kind: str, seconds: float) -> str:
     job, nonce = str(context.task_result.id), uuid4().hex
-    ledger.write("begin", job=job, nonce=nonce, kind=kind)
+    attempt_log.write("begin", job=job, nonce=nonce, kind=kind)
     try:
         for _ in range(round(seconds / STEP)):
             await asyncio.sleep(STEP)
         await asyncio.sleep(seconds % STEP)
     except asyncio.CancelledError:
-        ledger.write("stopped", job=job, nonce=nonce, kind=kind)
+        attempt_log.write("stopped", job=job, nonce=nonce, kind=kind)
         raise
-    ledger.write("end", job=job, nonce=nonce, kind=kind)
+    attempt_log.write("end", job=job, nonce=nonce, kind=kind)
     return nonce
 
 
 def _block(context: TaskContext, kind: str, seconds: float) -> str:
     job, nonce = str(context.task_result.id), uuid4().hex
-    ledger.write("begin", job=job, nonce=nonce, kind=kind)
+    attempt_log.write("begin", job=job, nonce=nonce, kind=kind)
     for _ in range(round(seconds / STEP)):
         time.sleep(STEP)
     time.sleep(seconds % STEP)
-    ledger.write("end", job=job, nonce=nonce, kind=kind)
+    attempt_log.write("end", job=job, nonce=nonce, kind=kind)
     return nonce
 
 

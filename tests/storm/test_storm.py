@@ -8,7 +8,7 @@ import pytest
 
 from tests.storm.driver import Plan, limits_plan
 from tests.storm.report import row, table
-from tests.storm.storm import storm
+from tests.storm.run import storm
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from django.db import connections
 
 from steady_queue.testing import arun_pending, assert_enqueued, assert_not_enqueued
 from tests.shop import tasks as shop
-from tests.support.tables import counts
+from tests.support.databases.tables import counts
 from tests.testing import tasks
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from steady_queue.jobs.compat import TaskResultStatus, task_finished, task_start
 from steady_queue.models import Job, Pause
 from tests.shop import tasks as shop
 from tests.shop.models import Customer
-from tests.support.tables import count, counts, query
+from tests.support.databases.tables import count, counts, query
 from tests.testing import tasks
 
 if TYPE_CHECKING:

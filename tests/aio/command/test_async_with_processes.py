@@ -1,0 +1,77 @@
+"""`--async --processes 2`: one event loop that runs everything, and beside it a process for each other copy."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.shop import tasks
+from tests.shop.tasks import add
+from tests.support.databases.tables import count, counts, query
+from tests.support.processes.commands import command, prints, stopped
+from tests.support.processes.process_rows import exists, pids, rows
+from tests.support.runtime import aside, ended, error_of, until, values
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_another_process_works_is_replaced_when_killed_and_stops_with_the_first(
+    database: str, tmp_path: Path
+) -> None:
+    with command(database, "--async", "--processes", "2", "--threads", "1", patience=5) as process:
+        other = await besides(database, process.pid)
+        (child,) = [row for row in await aside(rows, database) if row.pid == other]
+        assert child.actors == ["worker"]
+        (main,) = [row for row in await aside(rows, database) if row.pid == process.pid]
+        assert main.actors == ["worker", "dispatcher", "scheduler"]
+
+        # One thread each: two at once means that both work.
+        both = [await tasks.blocks_until_file.aenqueue(str(tmp_path / "never")) for _ in range(2)]
+        await prints(process, "began")
+        await prints(process, "began")
+        lost = await claimed_by(database, other)
+        os.kill(other, signal.SIGKILL)
+        (victim,) = [result for result in both if result.id.replace("-", "") in lost]
+        await ended(victim)
+        assert error_of(victim) == "steady_queue.processes.ProcessExitError"
+        again = await besides(database, process.pid, other)
+        assert await values(await add.aenqueue(1)) == [1]
+
+        process.send_signal(signal.SIGTERM)
+        await prints(process, "stops: 1 tasks run still")
+        (tmp_path / "never").touch()
+        printed = await stopped(process)
+    assert f"process {again}, worker (*), left: it exited with status 0" in printed
+    assert not exists(again)
+    assert await aside(counts, database) == {"failed": 1}
+    assert await aside(count, database, "process") == 0
+
+
+async def besides(alias: str, *known: int) -> int:
+    """The process id of a registered worker that is none of these."""
+    found: list[int] = []
+
+    async def there() -> bool:
+        found[:] = [pid for pid in await pids(alias, "worker") if pid not in known]
+        return bool(found)
+
+    await until(there, "no other worker is registered")
+    return found[0]
+
+
+async def claimed_by(alias: str, pid: int) -> set[str]:
+    """The ids of the jobs that a process has."""
+    found = await aside(
+        query,
+        alias,
+        "SELECT c.job_id FROM steady_queue_claimedexecution c JOIN steady_queue_process p ON p.id = c.process_id "
+        "WHERE p.pid = %s",
+        pid,
+    )
+    return {str(job_id).replace("-", "") for (job_id,) in found}

@@ -1,0 +1,250 @@
+"""`steady_queue.supervisor_pidfile`: tells the process id, and keeps a second supervisor from starting."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import steady_queue
+from steady_queue.aio.command.pidfile import held
+from steady_queue.errors import ConfigurationError
+from tests.support.databases.tables import count
+from tests.support.processes.commands import command, printed_by, prints, stopped
+from tests.support.processes.scripts import REPOSITORY
+from tests.support.runtime import aside
+from tests.support.threads import together
+
+LONG_AGO = 1_000_000_000.0
+MINE = f"{os.getpid()}\n"
+
+
+def setting(path: Path) -> str:
+    return f"steady_queue.supervisor_pidfile = {str(path)!r}"
+
+
+@pytest.mark.anyio
+@pytest.mark.only_on("sqlite")
+@pytest.mark.parametrize("arguments", [[], ["--async"]], ids=["supervisor", "async"])
+async def test_a_second_is_refused_while_the_first_runs(database: str, tmp_path: Path, arguments: list[str]) -> None:
+    file = tmp_path / "run" / "queue.pid"
+    with command(database, *arguments, setup=setting(file)) as process:
+        await prints(process, "started")
+        assert file.read_text() == f"{process.pid}\n"
+        with command(database, "--async", setup=setting(file)) as second:
+            printed = await printed_by(second, code=1)
+        assert f"CommandError: already running as process {process.pid}, by the pidfile {file}" in printed
+        assert file.read_text() == f"{process.pid}\n"
+        await stopped(process)
+    assert not file.exists()
+    assert await aside(count, database, "process") == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.only_on("sqlite")
+async def test_of_two_that_start_at_once_one_runs_and_takes_over_what_a_dead_one_left(
+    database: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "queue.pid"
+    file.write_text(f"{ended_pid()}\n")
+    with (
+        command(database, "--async", setup=setting(file)) as one,
+        command(database, "--async", setup=setting(file)) as two,
+    ):
+        loser = await aside(first_to_end, one, two)
+        winner = two if loser is one else one
+        assert "already running as process" in await printed_by(loser, code=1)
+        await prints(winner, "started on")
+        assert file.read_text() == f"{winner.pid}\n"
+        await stopped(winner)
+    assert not file.exists()
+
+
+def first_to_end(*processes: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    while True:
+        for process in processes:
+            if process.poll() is not None:
+                return process
+        time.sleep(0.01)
+
+
+def ended_pid() -> int:
+    with subprocess.Popen([sys.executable, "-S", "-c", ""]) as process:
+        process.wait()
+    return process.pid
+
+
+def test_by_default_there_is_none() -> None:
+    assert steady_queue.supervisor_pidfile is None
+    with held(None):
+        pass
+
+
+def test_it_holds_this_process_id_as_long_as_it_is_held(tmp_path: Path) -> None:
+    file = tmp_path / "some" / "where" / "queue.pid"
+    with held(str(file)):
+        assert file.read_text() == MINE
+        with pytest.raises(ConfigurationError, match=f"already running as process {os.getpid()}"), held(str(file)):
+            raise AssertionError
+        assert file.read_text() == MINE
+    assert not file.exists()
+    with pytest.raises(KeyError), held(str(file)):
+        raise KeyError
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("text", ["", "\n", "0", "4194305", " 4194305 \n", "9" * 20, "\x00" * 8])
+def test_what_nobody_holds_and_no_process_has_written_is_taken_over(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "queue.pid"
+    file.write_text(text, encoding="latin-1")
+    with held(str(file)):
+        assert file.read_text() == MINE
+    assert not file.exists()
+
+
+def test_one_that_names_a_dead_process_or_a_younger_one_is_taken_over(tmp_path: Path) -> None:
+    file = tmp_path / "queue.pid"
+    file.write_text(f"{ended_pid()}\n")
+    with held(str(file)):
+        assert file.read_text() == MINE
+    file.write_text(f"{os.getppid()}\n")
+    os.utime(file, (LONG_AGO, LONG_AGO))
+    with held(str(file)):
+        assert file.read_text() == MINE
+
+
+def test_one_that_names_a_living_process_that_does_not_lock_is_respected(tmp_path: Path) -> None:
+    file = tmp_path / "queue.pid"
+    text = f"{os.getppid()}\n"
+    file.write_text(text)
+    with (
+        pytest.raises(ConfigurationError, match=f"process {os.getppid()}, named by the pidfile {file}, is alive"),
+        held(str(file)),
+    ):
+        raise AssertionError
+    assert file.read_text() == text
+
+
+def test_where_it_cannot_be_written_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path, why in ((tmp_path, "Is a directory"), (tmp_path / "file" / "queue.pid", "(Not a directory|File exists)")):
+        with pytest.raises(ConfigurationError, match=f"the pidfile {path} cannot be written: {why}"), held(str(path)):
+            raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["garbage", "-1", "12 34", "9" * 40, "\x00\xff", "1\n2\n", "PASSWORD = 'secret'\n", " " * 100, "4711\n" * 20],
+)
+def test_a_file_that_is_no_pidfile_is_refused_and_kept(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "settings.py"
+    file.write_text(text, encoding="latin-1")
+    with pytest.raises(ConfigurationError, match=refusal(file, "holds something other than a process id")), held(file):
+        raise AssertionError
+    assert file.read_text(encoding="latin-1") == text
+
+
+@pytest.mark.parametrize("text", [None, "", "4194305\n", "precious"], ids=["dangling", "empty", "a pid", "precious"])
+def test_a_symbolic_link_is_not_followed(tmp_path: Path, text: str | None) -> None:
+    target, file = tmp_path / "target", tmp_path / "queue.pid"
+    if text is not None:
+        target.write_text(text)
+    file.symlink_to(target)
+    with (
+        pytest.raises(ConfigurationError, match=refusal(file, "is a symbolic link, which is not followed")),
+        held(file),
+    ):
+        raise AssertionError
+    assert file.is_symlink()
+    assert (target.read_text() if target.exists() else None) == text
+
+
+def test_a_symbolic_link_among_the_directories_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    with held(tmp_path / "link" / "queue.pid"):
+        assert (tmp_path / "run" / "queue.pid").read_text() == MINE
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_a_file_with_a_second_name_is_refused_and_kept(tmp_path: Path) -> None:
+    """Whoever may write to the directory could name another's pidfile there."""
+    other, file = tmp_path / "other.pid", tmp_path / "queue.pid"
+    other.write_text("4194305\n")
+    os.link(other, file)
+    with pytest.raises(ConfigurationError, match=refusal(file, "has another name as well")), held(file):
+        raise AssertionError
+    assert other.read_text() == "4194305\n"
+
+
+def test_what_is_no_regular_file_is_refused_and_kept(tmp_path: Path) -> None:
+    pipe = tmp_path / "queue.pid"
+    os.mkfifo(pipe)
+    for path in (pipe, Path(os.devnull)):
+        with pytest.raises(ConfigurationError, match=refusal(path, "is not a regular file")), held(path):
+            raise AssertionError
+    assert pipe.is_fifo()
+
+
+def test_a_link_put_there_while_it_is_held_stays(tmp_path: Path) -> None:
+    """Even one that leads to the very file."""
+    file = tmp_path / "queue.pid"
+    with held(file):
+        file.rename(tmp_path / "moved")
+        file.symlink_to(tmp_path / "moved")
+    assert file.is_symlink()
+    assert (tmp_path / "moved").read_text() == MINE
+
+
+def refusal(file: Path, why: str) -> str:
+    return f"the pidfile {file} {why}.*, and is left as it is; remove it, or name another path in steady_queue"
+
+
+@pytest.mark.anyio
+@pytest.mark.only_on("sqlite")
+async def test_the_command_does_not_start_with_a_link_for_a_pidfile(database: str, tmp_path: Path) -> None:
+    target, file = tmp_path / "target", tmp_path / "queue.pid"
+    target.write_text("precious")
+    file.symlink_to(target)
+    with command(database, "--async", setup=setting(file)) as process:
+        printed = await printed_by(process, code=1)
+    assert f"CommandError: the pidfile {file} is a symbolic link" in printed
+    assert target.read_text() == "precious"
+
+
+def test_one_that_somebody_else_has_replaced_stays(tmp_path: Path) -> None:
+    file = tmp_path / "queue.pid"
+    with held(str(file)):
+        file.rename(tmp_path / "moved")
+        file.write_text("somebody else's")
+    assert file.read_text() == "somebody else's"
+
+
+HOLDER = """
+import os, sys, time
+from steady_queue.aio.command.pidfile import held
+from steady_queue.errors import ConfigurationError
+sys.stdin.readline()
+for _ in range(200):
+    try:
+        with held(sys.argv[1]):
+            with open(sys.argv[2], "x"):
+                pass
+            time.sleep(0.0005)
+            os.unlink(sys.argv[2])
+    except ConfigurationError:
+        pass
+"""
+
+
+def test_however_many_come_and_go_it_is_held_by_one_at_a_time(tmp_path: Path) -> None:
+    def come_and_go() -> None:
+        arguments = [sys.executable, "-c", HOLDER, str(tmp_path / "queue.pid"), str(tmp_path / "held")]
+        subprocess.run(arguments, input="\n", cwd=REPOSITORY, text=True, check=True, timeout=25)
+
+    together(*[come_and_go] * 3)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+
+@pytest.fixture
+def no_automatic_maintenance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may prune others soon after its start, and takes no turns of its own, however slow the machine."""
+    import steady_queue
+    from steady_queue.aio.maintenance import maintenance
+
+    monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(milliseconds=20))
+    monkeypatch.setattr(maintenance, "INTERVAL", 300.0)

@@ -1,0 +1,52 @@
+"""Heartbeats of a process that leaves."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from steady_queue.aio.lease import Lease
+from steady_queue.aio.outage import Outage
+from steady_queue.aio.process.heartbeat import Heartbeat
+from steady_queue.aio.timing import SystemClock
+from steady_queue.db.aliases import open_async
+from steady_queue.store.operations.processes import NewProcess, deregister
+from tests.support.databases.tables import count
+from tests.support.runtime import Heard
+from tests.support.wait import aside
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_a_process_that_left_is_not_registered_again_by_its_last_beat(database: str, leaves: bool) -> None:
+    clock, events = SystemClock(), Heard()
+    driver = open_async(database, size=1)
+    process = NewProcess(uuid4(), "worker", "worker", 4711, "somewhere")
+    trust = Lease(alive_seconds=60, clock=clock)
+
+    async def nobody() -> None:
+        pass
+
+    heartbeat = Heartbeat(
+        process=process,
+        interval=0.01,
+        driver=driver,
+        trust=trust,
+        lost_trust=lambda: None,
+        buried=nobody,
+        polled_ago=None,
+        clock=clock,
+        events=events,
+        outage=Outage(clock=clock, events=events),
+    )
+    await heartbeat.register()
+    try:
+        if leaves:
+            await heartbeat.rest()
+        await driver.run(deregister(driver.sql, process.id))
+        await heartbeat._beat()  # that of its service, which runs on while the process leaves
+        assert await aside(count, database, "process") == (0 if leaves else 1)
+    finally:
+        await driver.close()

@@ -1,0 +1,44 @@
+"""A process with nothing to do leaves its database alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from steady_queue.aio import listener, running
+from steady_queue.aio.maintenance import maintenance
+from steady_queue.aio.process import services as services_module
+from steady_queue.aio.worker import polling
+from steady_queue.configuration import Dispatcher, Options
+from tests.support.runtime import until
+
+if TYPE_CHECKING:
+    from tests.support.servers.proxy import Proxy
+
+pytestmark = pytest.mark.anyio
+
+#: Every pause is so many times shorter, so that seconds tell what happens in a longer time.
+FASTER = 8.0
+SECONDS = 3.0
+
+
+@pytest.mark.only_on("postgres")
+async def test_an_idle_process_makes_at_most_two_statements_a_second(
+    database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(polling, "LISTENING", polling.LISTENING / FASTER)
+    monkeypatch.setattr(services_module, "LISTENING", polling.LISTENING)
+    monkeypatch.setattr(maintenance, "INTERVAL", maintenance.INTERVAL / FASTER)
+    monkeypatch.setattr(listener, "PROBE_EVERY", listener.PROBE_EVERY / FASTER)
+    dispatcher = Dispatcher(polling_interval=Dispatcher().polling_interval / FASTER)
+    async with running(Options(dispatchers=[dispatcher]), alias=behind) as process:
+        await until(lambda: process.services.hears() and process.services.workers[0]._pace._step >= len(polling.AGAIN))
+        # After that every statement is known to the server.
+        await until(lambda: process.services.maintenance._turns >= 2)
+        before, began = proxy.requests, time.monotonic()
+        await asyncio.sleep(SECONDS)
+        rate = (proxy.requests - before) / (time.monotonic() - began) / FASTER
+    assert rate <= 2

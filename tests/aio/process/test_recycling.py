@@ -1,0 +1,133 @@
+"""`--max-tasks` and `--max-rss`: a process that has done enough, or grown too large, is replaced while it finishes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from steady_queue.aio.process.recycling import MIB, Retirement, TaskCounter, resident
+from steady_queue.events import Events, JobsSettled, ProcessRecycling
+from tests.shop import tasks
+from tests.shop.tasks import add
+from tests.support.databases.tables import count, counts, query
+from tests.support.processes.commands import command, printed_by, prints, stopped
+from tests.support.processes.process_rows import exists, working
+from tests.support.runtime import Heard, aside, until, values
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres")]
+
+#: A manage.py whose processes look at nothing by themselves: they act when they are told.
+TOLD_AT_ONCE = """
+from steady_queue.aio.process import recycling
+from steady_queue.aio.supervisor import children
+children.LOOK = recycling.LOOK_EVERY = 3600
+"""
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [("--max-tasks", "30"), pytest.param(("--max-rss", "1"), marks=pytest.mark.only_on("sqlite"))],
+    ids=["tasks", "memory"],
+)
+async def test_a_replacement_works_while_the_last_task_ends_and_nothing_is_lost_or_run_twice(
+    database: str, tmp_path: Path, limit: tuple[str, str]
+) -> None:
+    last = [await task.aenqueue(str(tmp_path / "file")) for task in (tasks.awaits_file, tasks.blocks_until_file)]
+    with command(database, "--only-work", *limit) as process:
+        await prints(process, "began")
+        await prints(process, "began")
+        first = await working(database)
+        many = [await add.aenqueue(number) for number in range(40)]
+        assert await values(*many) == list(range(40))
+        await prints(process, "this process takes no more tasks")
+        second = await working(database, besides=first)
+        assert exists(first)
+        assert await values(await add.aenqueue(1)) == [1]
+        (tmp_path / "file").touch()
+        assert await values(*last) == ["done"] * 2
+        await until(lambda: not exists(first), "the first stays")
+        printed = await stopped(process)
+    assert f"process {first}, worker (*), left: it exited with status 0" in printed
+    assert "died" not in printed
+    assert not exists(second)
+    assert await aside(counts, database) == {}
+    assert await aside(count, database, "process") == 0
+    assert await aside(query, database, "SELECT attempts, count(*) FROM steady_queue_job GROUP BY attempts") == [
+        (1, 43)
+    ]
+
+
+@pytest.mark.only_on("sqlite")
+async def test_a_loop_without_a_supervisor_ends_when_its_last_task_has(database: str, tmp_path: Path) -> None:
+    # Longer than the process may take to stop: it may go on for as long as it needs.
+    last = await tasks.blocks_until_file.aenqueue(str(tmp_path / "file"))
+    environ = {"STEADY_QUEUE_MAX_TASKS": "2"}
+    with command(database, "--async", environ=environ, patience=0.1, setup=TOLD_AT_ONCE) as process:
+        await prints(process, "began")
+        await values(await add.aenqueue(1), await add.aenqueue(2))
+        await prints(process, "it has ended 2 tasks, the limit is 2")
+        await prints(process, "stops: 1 tasks run still")
+        untouched = await add.aenqueue(3)
+        (tmp_path / "file").touch()
+        await printed_by(process)
+    assert await values(last) == ["done"]
+    await untouched.arefresh()
+    assert not untouched.is_finished
+    assert await aside(counts, database) == {"ready": 1}
+    assert await aside(count, database, "process") == 0
+
+
+@pytest.mark.only_on("sqlite")
+async def test_there_are_never_two_that_finish_their_last_tasks_beside_one_that_takes_new_ones(
+    database: str, tmp_path: Path
+) -> None:
+    files = [tmp_path / name for name in ("first", "second", "third")]
+    limits = ("--threads", "1", "--coroutines", "1", "--max-tasks", "1")
+    with command(database, "--only-work", *limits, alive=3000, setup=TOLD_AT_ONCE) as process:
+        pids: list[int] = []
+        for file in files[:2]:
+            await tasks.blocks_until_file.aenqueue(str(file))
+            await prints(process, "began")
+            pids.append(await working(database, besides=pids[0] if pids else None))
+            await tasks.anoop.aenqueue()
+            await prints(process, "this process takes no more tasks")
+        last = await tasks.blocks_until_file.aenqueue(str(files[2]))
+        files[0].touch()
+        # Until the first has left, nobody takes the third.
+        line = await prints(process, "worker (*)")
+        assert f"process {pids[0]}, worker (*), left: it exited with status 0" in line
+        await prints(process, "worker (*) started as process")
+        await prints(process, "began")
+        assert exists(pids[1])
+        for file in files[1:]:
+            file.touch()
+        assert await values(last) == ["done"]
+        await stopped(process)
+    assert await aside(counts, database) == {}
+
+
+async def test_memory_counts_once_a_task_has_ended_so_that_a_low_limit_keeps_nothing_from_running() -> None:
+    heard, tally = Heard(), TaskCounter()
+    retired: list[bool] = []
+    retirement = Retirement(
+        max_tasks=None,
+        max_rss=10,
+        tally=tally,
+        retire=lambda: retired.append(True),
+        events=Events([heard.emit]),
+        rss=lambda: 11 * MIB,
+    )
+    assert retirement._reason() is None
+    tally(JobsSettled(count=1, promoted=0, milliseconds=1.0))
+    await retirement.run()
+    assert retired == [True]
+    (event,) = heard.of(ProcessRecycling)
+    assert event.reason == "it has 11 MiB of memory, the limit is 10"
+
+
+def test_the_memory_of_this_process_is_known() -> None:
+    assert 10 * MIB < resident() < 4096 * MIB

@@ -1,0 +1,85 @@
+"""Admission: a process does not work on a database whose schema is not its own, and says at once what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from django.test import override_settings
+
+from steady_queue.aio import running
+from steady_queue.aio.embedding import prepared
+from steady_queue.aio.process.startup import refusal
+from steady_queue.db.aliases import open_async
+from steady_queue.errors import ConfigurationError
+from tests.shop.tasks import add
+from tests.support.databases.tables import count, query
+from tests.support.databases.unmigrated import said_to_be_applied
+from tests.support.processes.scripts import run_script
+from tests.support.runtime import aside, values, worker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def newer(database: str) -> Iterator[str]:
+    """A database that a later version of the package has migrated."""
+    with said_to_be_applied(database, "9999_later"):
+        yield database
+
+
+async def refused(alias: str) -> str:
+    """Why no process may work there, asked as a supervisor does."""
+    driver = open_async(alias, size=1)
+    try:
+        return str(await refusal(driver, alias))
+    finally:
+        await driver.close()
+
+
+async def test_a_process_refuses_a_database_without_a_schema(fresh: str) -> None:
+    text = rf"'{fresh}' lacks migrations of steady_queue: 0001_initial, .*; .* steady_queue --database={fresh}"
+    with pytest.raises(ConfigurationError, match=text):
+        async with running(worker(), alias=fresh):
+            raise AssertionError("it works")
+
+
+async def test_a_process_refuses_a_database_that_is_newer_and_leaves_no_trace(newer: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"newer than this version .* \(it has 9999_later\)"):
+        async with running(worker()):
+            raise AssertionError("it works")
+    assert await aside(count, newer, "process") == 0
+
+
+async def test_a_prepared_process_that_is_run_ends_with_its_refusal(newer: str) -> None:
+    process = prepared(worker())
+    await asyncio.wait_for(process.run(), 20)
+    assert "newer than this version" in str(process.refusal)
+
+
+async def test_a_supervisor_is_told_the_same(newer: str, fresh: str) -> None:
+    assert "newer than this version" in await refused(newer)
+    assert "lacks migrations" in await refused(fresh)
+
+
+async def test_a_table_of_migrations_that_cannot_be_read_is_a_refusal_and_not_an_outage(fresh: str) -> None:
+    await aside(query, fresh, "CREATE TABLE django_migrations (nothing_of_use integer)")
+    assert f"the migrations of the database '{fresh}' cannot be read" in await refused(fresh)
+
+
+async def test_a_project_that_makes_its_tables_without_migrations_is_not_asked_for_any(newer: str) -> None:
+    with override_settings(MIGRATION_MODULES={"steady_queue": None}):
+        async with running(worker()):
+            assert await values(await add.aenqueue(1)) == [1]
+
+
+async def test_the_command_ends_with_1_instead_of_trying_for_ever(newer: str) -> None:
+    text = """
+from django.core.management import execute_from_command_line
+execute_from_command_line(["manage.py", "steady_queue", "--async"])
+"""
+    await aside(lambda: run_script(text, alias=newer, code=1))

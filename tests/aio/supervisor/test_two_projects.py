@@ -1,0 +1,145 @@
+"""Two projects on one queue database: each has its own queues, and neither knows the tasks of the other."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from steady_queue import actions
+from steady_queue.models import Job, RecurringTask
+from tests.support.processes.commands import printed_by, stopped
+from tests.support.processes.projects import program
+from tests.support.wait import aside, until
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from tests.support.processes.commands import Command
+
+pytestmark = pytest.mark.anyio
+
+MANAGE = """
+import os, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = "{name}.settings"
+from django.core.management import execute_from_command_line
+execute_from_command_line(sys.argv)
+"""
+SETTINGS = """
+from datetime import timedelta
+from tests.settings import *
+import steady_queue
+from steady_queue.configuration import Configuration
+steady_queue.database = {alias!r}
+INSTALLED_APPS = ["django.contrib.contenttypes", "django_tasks", "steady_queue", {name!r}]
+TASKS = {{"default": {{"BACKEND": "steady_queue.backend.SteadyQueueBackend", "QUEUES": [{name!r}]}}}}
+STEADY_QUEUE = Configuration.Options(workers=[Configuration.Worker(queues=[{name!r}])], {options})
+"""
+TASKS = """
+from datetime import timedelta
+from steady_queue import task
+from steady_queue.concurrency import limits_concurrency
+from steady_queue.recurring.definitions import recurring
+
+@task(queue_name={name!r})
+def work(number):
+    return f"{name} {{number}}"
+
+@limits_concurrency(key="one", group="shared")
+@task(queue_name={name!r})
+async def in_turn(number):
+    return f"{name} {{number}}"
+{more}
+"""
+RECURRING = """
+@recurring(every=timedelta(days=365), key="{name} once a year")
+@task(queue_name={name!r})
+def sweep():
+    return "{name}"
+"""
+ENQUEUE = """
+import os
+os.environ["DJANGO_SETTINGS_MODULE"] = "{name}.settings"
+import django
+django.setup()
+from datetime import timedelta
+from {name}.tasks import in_turn, work
+for number in range({count}):
+    work.enqueue(number)
+    in_turn.enqueue(number)
+    work.using(run_after=timedelta(seconds=1)).enqueue(number)
+"""
+#: Each is enqueued plain, limited and for later.
+COUNT = 5
+
+
+class Project:
+    """A project with tasks of its own in a queue of its own name."""
+
+    def __init__(self, directory: Path, name: str, alias: str, *, options: str = "", more: str = "") -> None:
+        self.name = name
+        self.directory = directory / f"{name}_project"
+        app = self.directory / name
+        app.mkdir(parents=True)
+        (app / "__init__.py").touch()
+        (app / "settings.py").write_text(SETTINGS.format(name=name, alias=alias, options=options))
+        (app / "tasks.py").write_text(TASKS.format(name=name, more=more.format(name=name)))
+        (self.directory / "manage.py").write_text(MANAGE.format(name=name))
+        (self.directory / "enqueue.py").write_text(ENQUEUE.format(name=name, count=COUNT))
+
+    def command(self, *arguments: str) -> AbstractContextManager[Command]:
+        return program("manage.py", "steady_queue", *arguments, cwd=self.directory)
+
+    async def enqueue(self) -> None:
+        with program("enqueue.py", cwd=self.directory) as process:
+            await printed_by(process)
+
+    def ended(self) -> list[str]:
+        """What became of its tasks that have ended: the value or the error, the worker."""
+        jobs = Job.objects.filter(task_path__startswith=f"{self.name}.", worker_ids__isnull=False)
+        return [str(job.return_value or job.errors) for job in jobs]
+
+    @property
+    def expected(self) -> list[str]:
+        return sorted(f'"{self.name} {number}"' for number in range(COUNT) for _ in range(3))
+
+
+@pytest.mark.usually_on("postgres")
+async def test_each_project_runs_its_own_tasks_and_one_moves_those_of_both(database: str, tmp_path: Path) -> None:
+    bakery = Project(tmp_path, "bakery", database, more=RECURRING)
+    # Whoever only works leaves what is due, and the recurring tasks, to the other.
+    florist = Project(tmp_path, "florist", database, options="only_work=True")
+    await bakery.enqueue()
+    await florist.enqueue()
+    with bakery.command() as one, florist.command("--async") as other:
+        for project in (bakery, florist):
+
+            async def all_ended(project: Project = project) -> bool:
+                return len(await aside(project.ended)) >= 3 * COUNT
+
+            await until(all_ended, f"tasks of {project.name} never end")
+            assert sorted(await aside(project.ended)) == project.expected
+        entries = await aside(lambda: list(RecurringTask.objects.values_list("pk", "enabled")))
+        assert entries == [("bakery once a year", True)]
+        assert "Traceback" not in await stopped(one) + await stopped(other, signal.SIGINT)
+
+
+@pytest.mark.only_on("sqlite")
+async def test_a_task_taken_by_the_wrong_project_fails_with_the_reason_and_can_be_retried(
+    database: str, tmp_path: Path
+) -> None:
+    bakery = Project(tmp_path, "bakery", database)
+    florist = Project(tmp_path, "florist", database)
+    await bakery.enqueue()
+    with florist.command("--async", "--drain", "--skip-recurring", "--queues", "*") as process:
+        await printed_by(process)
+    errors = await aside(bakery.ended)
+    assert len(errors) == 3 * COUNT
+    assert all("UnknownTaskError" in error for error in errors)
+
+    assert await aside(actions.retry_where) == 3 * COUNT
+    with bakery.command("--async", "--drain", "--skip-recurring") as process:
+        await printed_by(process)
+    assert sorted(await aside(bakery.ended)) == bakery.expected

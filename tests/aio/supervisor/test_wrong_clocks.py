@@ -1,0 +1,105 @@
+"""Machines whose clocks are wrong: only the database's time counts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+import steady_queue
+from steady_queue.aio import running
+from steady_queue.aio.maintenance import maintenance
+from steady_queue.events import ProcessPruned
+from steady_queue.store.operations.processes import NewProcess, register
+from tests.aio.supervisor.tasks import KNOWN, awaits_alone, rests
+from tests.support.databases.tables import count, counts, query
+from tests.support.processes.commands import command, prints, stopped
+from tests.support.processes.process_rows import rows
+from tests.support.runtime import Heard, aside, ended, until, values, worker
+from tests.support.store.stores import SyncStore
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tests.aio.supervisor.task_log import Ledger
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usually_on("postgres"),
+    pytest.mark.only_on("postgres", "mariadb"),  # SQLite's time is that of its process
+]
+
+ALIVE = 2.0
+SETUP = f"{KNOWN}\nfrom steady_queue.aio.maintenance import maintenance\nmaintenance.INTERVAL = 0.2"
+
+
+@pytest.fixture(autouse=True)
+def _watchful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is as hasty as the others."""
+    monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(seconds=ALIVE))
+    monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=ALIVE / 10))
+    monkeypatch.setattr(maintenance, "INTERVAL", 0.2)
+
+
+def wrong_by(seconds: int) -> dict[str, str]:
+    """The environment of a process whose clock is wrong, and whose seconds are right."""
+    (library,) = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
+    return {"LD_PRELOAD": str(library), "FAKETIME": f"{seconds:+}", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+
+def leave_a_corpse(alias: str) -> None:
+    """The row of a process of another machine that was last alive before the time that it may be silent."""
+    store = SyncStore(alias)
+    store.run(register(store.sql, NewProcess(uuid4(), "process", "corpse", 1, "elsewhere", None, "{}")))
+    past = store.now() - timedelta(seconds=2 * ALIVE)
+    query(alias, "UPDATE steady_queue_process SET last_heartbeat_at = %s WHERE name = 'corpse'", past)
+
+
+async def no_corpse(alias: str) -> bool:
+    return not await aside(query, alias, "SELECT id FROM steady_queue_process WHERE name = 'corpse'")
+
+
+def now(alias: str) -> datetime:
+    return SyncStore(alias).now()
+
+
+@pytest.mark.parametrize("seconds", [3600, -3600], ids=["an hour ahead", "an hour behind"])
+async def test_a_worker_whose_clock_is_wrong_works_beside_one_whose_clock_is_right(
+    database: str, seconds: int, ledger: Ledger, tmp_path: Path
+) -> None:
+    heard = Heard()
+    begun = await aside(now, database)
+    await rests.using(run_after=timedelta(minutes=30)).aenqueue(ledger.path, "late", 0)
+    soon = await rests.using(run_after=timedelta(seconds=2)).aenqueue(ledger.path, "soon", 0)
+    held = await awaits_alone.aenqueue(ledger.path, "held", str(tmp_path / "file"))
+    with command(database, "--async", alive=ALIVE, setup=SETUP, environ=wrong_by(seconds)) as process:
+        await ledger.has_begun("held")
+        await ended(soon)
+        (pid,) = [row.pid for row in await aside(rows, database)]
+        await aside(leave_a_corpse, database)
+        await prints(process, "corpse is dead")
+        async with running(worker(), events=heard):
+            while not heard.of(ProcessPruned):  # whoever of the two is first buries the next one
+                await aside(leave_a_corpse, database)
+                await until(lambda: no_corpse(database), "nobody buries the dead")
+            (tmp_path / "file").touch()
+            await ended(held)
+            assert pid in {row.pid for row in await aside(rows, database)}
+        printed = await stopped(process)
+    over = await aside(now, database)
+    assert {event.name for event in heard.of(ProcessPruned)} == {"corpse"}
+    assert "taken back" not in printed
+    assert sorted(ledger.began) == ["held", "soon"]
+    assert await aside(counts, database) == {"scheduled": 1}
+    assert await aside(count, database, "process") == 0
+    for result in (soon, held):
+        times: list[Any] = [result.enqueued_at, result.started_at, result.finished_at]
+        assert sorted([begun, *times, over]) == [begun, *times, over]
+    assert soon.started_at is not None
+    assert soon.finished_at is not None
+    assert soon.started_at - begun >= timedelta(seconds=2)
+    (its_time,) = await values(soon)
+    assert its_time - soon.finished_at.timestamp() == pytest.approx(seconds, abs=60)  # it was really wrong

@@ -1,0 +1,139 @@
+"""Notifications: sent after commit, along with the insert when the process was quiet, and never needed."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.db import transaction
+
+from steady_queue import aenqueue_all
+from steady_queue.aio import running
+from steady_queue.db import notify as wake
+from steady_queue.db.aliases import parameters
+from steady_queue.events import DatabaseRecovered, ListenerLost
+from steady_queue.store.drivers import postgres
+from steady_queue.store.operations.notify import CHANNEL, notify
+from tests.support.databases.tables import query
+from tests.support.runtime import Heard, aside, until, values, worker
+from tests.support.tasks import recording
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = [pytest.mark.anyio, pytest.mark.only_on("postgres")]
+
+
+@asynccontextmanager
+async def listening(alias: str) -> AsyncIterator[list[str]]:
+    """What a listener hears."""
+    heard: list[str] = []
+    link = await postgres.listen(parameters(alias).values, CHANNEL, heard.append, lambda: None)
+    try:
+        yield heard
+    finally:
+        await link.close()
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Notifications that were statements of their own."""
+    found: list[str] = []
+    send = notify
+
+    def noted(*given: Any) -> Any:
+        found.append("sent")
+        return send(*given)
+
+    monkeypatch.setattr(wake, "notify", noted)
+    monkeypatch.setattr(wake, "_last_sent", {})
+    return found
+
+
+@pytest.fixture
+def never_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wake, "may_go_along", lambda *_: False)
+    monkeypatch.setattr(wake, "QUIET", 0.0)
+
+
+async def test_a_quiet_process_notifies_with_the_statement_that_enqueues(database: str, sent: list[str]) -> None:
+    async with listening(database) as heard:
+        await recording.rests.aenqueue("native")
+        await until(lambda: heard == [""])
+        wake._last_sent.clear()
+        await aside(recording.rests.enqueue, "Django")
+        await until(lambda: heard == ["", ""])
+    assert sent == []
+
+
+async def test_a_busy_process_notifies_after_commit(database: str, sent: list[str], never_quiet: None) -> None:
+    async with listening(database) as heard:
+        await recording.rests.aenqueue("native")
+        await aside(recording.rests.enqueue, "Django")
+        await until(lambda: heard == ["", ""])
+    assert sent == ["sent", "sent"]
+
+
+async def test_one_notification_serves_all_that_come_soon_after(
+    database: str, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake, "QUIET", 60.0)
+    monkeypatch.setattr(wake, "LONG_QUIET", 60.0)
+    async with listening(database) as heard:
+        for number in range(5):
+            await recording.rests.aenqueue(number)
+        await aside(query, database, f"SELECT pg_notify('{CHANNEL}', 'end')")
+        await until(lambda: "end" in heard)
+    assert heard == ["", "end"]
+
+
+async def test_a_bulk_is_one_notification(database: str, sent: list[str]) -> None:
+    async with listening(database) as heard:
+        await aenqueue_all([recording.rests.bind(number) for number in range(50)])
+        await aside(query, database, f"SELECT pg_notify('{CHANNEL}', 'end')")
+        await until(lambda: "end" in heard)
+    assert heard == ["", "end"]
+
+
+async def test_inside_a_transaction_nothing_is_told_before_its_commit(database: str, sent: list[str]) -> None:
+    def enqueue(undo: bool) -> None:
+        with transaction.atomic(using=database):
+            recording.rests.enqueue("inside")
+            assert sent == []
+            transaction.set_rollback(undo, using=database)
+
+    async with listening(database) as heard:
+        await aside(enqueue, True)
+        assert sent == []
+        await aside(enqueue, False)
+        await until(lambda: heard == [""])
+    assert sent == ["sent"]
+
+
+async def test_notifications_can_be_switched_off(
+    database: str, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake, "is_notifying", False)
+    async with listening(database) as heard:
+        await recording.rests.aenqueue("quietly")
+        await aside(query, database, f"SELECT pg_notify('{CHANNEL}', 'end')")
+        await until(lambda: "end" in heard)
+    assert heard == ["end"]
+    async with running(worker()) as process:
+        assert process.services.wakeup is None
+        assert await values(await recording.rests.aenqueue("found by polling")) == ["found by polling"]
+
+
+async def test_a_listener_whose_connection_breaks_is_replaced(database: str) -> None:
+    told = Heard()
+    async with running(worker(), events=told) as process:
+        wakeup = process.services.wakeup
+        assert wakeup is not None
+        await until(lambda: wakeup.hears)
+        is_it = f"starts_with(query, 'LISTEN') AND strpos(query, '{CHANNEL}') > 0"
+        await aside(query, database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {is_it}")
+        await until(lambda: bool(told.of(ListenerLost)))
+        await until(lambda: wakeup.hears)
+        assert "listener" in {event.service for event in told.of(DatabaseRecovered)}
+        assert await values(await recording.rests.aenqueue("heard again")) == ["heard again"]

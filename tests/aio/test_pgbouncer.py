@@ -1,0 +1,64 @@
+"""The runtime through PgBouncer in transaction mode, where nothing can be listened to: polling finds every task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from steady_queue.aio import listener, running
+from steady_queue.checks.project import check_project
+from steady_queue.db import notify
+from steady_queue.events import DatabaseLost
+from tests.support.databases.aliases import extra_database, pointed_at, twin_settings
+from tests.support.runtime import Heard, enqueued, until, values, worker
+from tests.support.servers import PgBouncer
+from tests.support.servers.postgres import Postgres
+from tests.support.tasks import recording
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.servers import MariaDB
+
+pytestmark = [pytest.mark.anyio, pytest.mark.only_on("postgres")]
+
+
+@pytest.fixture
+def pooled(database: str, servers: dict[str, Postgres | MariaDB]) -> Iterator[str]:
+    """The way to the database through the pooler, set up as Django's own setting for poolers says."""
+    server = servers[database]
+    assert isinstance(server, Postgres)
+    with PgBouncer(server) as bouncer:
+        settings = twin_settings(database, PORT=str(bouncer.port), DISABLE_SERVER_SIDE_CURSORS=True)
+        with extra_database("postgres_bounced", settings) as alias, pointed_at(alias):
+            yield alias
+
+
+def warned_of() -> list[str | None]:
+    return [message.id for message in check_project()]
+
+
+async def test_tasks_run_through_a_pooler_and_nothing_is_missed_where_notifications_are_off(
+    pooled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notify, "is_notifying", False)
+    heard = Heard()
+    assert warned_of() == []
+    async with running(worker(), events=heard):
+        assert await values(*await enqueued(recording.rests, range(20))) == list(range(20))
+        assert await values(*await enqueued(recording.works, range(20))) == list(range(20))
+    assert heard.of(DatabaseLost) == []
+
+
+async def test_tasks_run_through_a_pooler_also_where_a_listener_tries_in_vain(
+    pooled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "PROBE_WITHIN", 0.2)
+    heard = Heard()
+    assert warned_of() == ["steady_queue.W006"]
+    async with running(worker(), events=heard) as process:
+        await until(lambda: bool(heard.of(DatabaseLost)))
+        assert not process.services.hears()
+        assert await values(*await enqueued(recording.rests, range(20))) == list(range(20))
+    assert {event.service for event in heard.of(DatabaseLost)} == {"listener"}

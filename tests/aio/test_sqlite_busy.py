@@ -1,0 +1,90 @@
+"""SQLite while another writes for long: what is busy is waited for, and nothing is failed or run again for it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from django.db import connections
+
+import steady_queue
+from steady_queue.aio import running
+from steady_queue.events import DatabaseLost, DatabaseRecovered, JobFenced, LeaseLost
+from tests.support.databases.aliases import extra_database, twin_settings
+from tests.support.databases.tables import count
+from tests.support.runtime import Heard, aside, until, values, worker
+from tests.support.tasks import recording
+from tests.support.tasks.recording import book
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.anyio, pytest.mark.only_on("sqlite")]
+
+
+@pytest.fixture
+def hasty(database: str) -> Iterator[str]:
+    """The same file for the process under test, which gives up waiting for another's transaction soon."""
+    settings = twin_settings(database, options={"timeout": 0.1})
+    with extra_database("sqlite_hasty", settings) as alias:
+        yield alias
+
+
+@contextmanager
+def written_by_another(alias: str) -> Iterator[None]:
+    """Another connection is inside a transaction that writes, while the block runs."""
+    other = sqlite3.connect(str(connections.databases[alias]["NAME"]), isolation_level=None)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+    finally:
+        other.close()
+
+
+def lost_by(heard: Heard, service: str) -> bool:
+    return any(event.service == service for event in heard.of(DatabaseLost))
+
+
+async def test_a_settle_that_fails_after_a_successful_task_is_tried_again_and_the_task_is_not(
+    database: str, hasty: str
+) -> None:
+    heard = Heard()
+    async with running(worker(), alias=hasty, events=heard):
+        results = [await recording.awaits.aenqueue("async"), await recording.blocks.aenqueue("sync")]
+        await until(lambda: len(book.began) == 2)
+        with written_by_another(database):
+            book.gate.set()
+            await until(lambda: lost_by(heard, "settler"))
+        assert await values(*results) == ["async", "sync"]
+    assert set(book.runs.values()) == {1}
+    assert not heard.of(JobFenced)
+
+
+async def test_a_claim_that_fails_is_tried_again(database: str, hasty: str) -> None:
+    heard = Heard()
+    async with running(worker(), alias=hasty, events=heard) as process:
+        assert await values(await recording.rests.aenqueue("before")) == ["before"]
+        with written_by_another(database):
+            process.services.ring()
+            await until(lambda: lost_by(heard, "worker 1"))
+        assert await values(await recording.rests.aenqueue("after")) == ["after"]
+    assert set(book.runs.values()) == {1}
+
+
+async def test_one_heartbeat_that_fails_costs_nothing(
+    database: str, hasty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.1))
+    heard = Heard()
+    async with running(worker(), alias=hasty, events=heard) as process:
+        with written_by_another(database):
+            await until(lambda: lost_by(heard, "heartbeat"))
+        await until(lambda: any(event.service == "heartbeat" for event in heard.of(DatabaseRecovered)))
+        before = process.services.trust.until
+        await until(lambda: process.services.trust.until > before)
+        assert await values(await recording.rests.aenqueue("next")) == ["next"]
+        assert await aside(count, database, "process") == 1
+    assert not heard.of(LeaseLost)

@@ -1,0 +1,144 @@
+"""Threads for sync functions: fed ahead only while functions are short, and nothing waits behind a long one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from steady_queue import aenqueue_all
+from steady_queue.aio import running
+from steady_queue.aio.worker.threads import AHEAD, EVIDENCE, Threads
+from steady_queue.events import JobReleased
+from tests.shop.tasks import noop
+from tests.support.databases.tables import count, counts
+from tests.support.runtime import Heard, aside, until, worker
+from tests.support.tasks import recording
+from tests.support.tasks.recording import book
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.anyio
+
+#: A round trip to a database.
+ROUND_TRIP = 0.002
+
+
+def _nap(item: int) -> int:
+    time.sleep(0.02)
+    return item
+
+
+class Children:
+    """Threads, what they have done, and how often one of them left."""
+
+    def __init__(self, count: int, work: Callable[[int], int]) -> None:
+        self.done: list[int] = []
+        self.left = 0
+        self.threads: Threads[int, int] = Threads(count, work, self._done, leave=self._leave)
+
+    def _done(self, item: int, result: int) -> None:
+        self.done.append(item)
+
+    def _leave(self) -> None:
+        self.left += 1
+
+    async def does(self, items: range) -> None:
+        for item in items:
+            self.threads.submit(item)
+        await until(lambda: len(self.done) >= len(items))
+
+
+async def test_nothing_is_fed_ahead_before_much_is_known() -> None:
+    crew = Children(2, lambda item: item)
+    assert crew.threads.ahead(ROUND_TRIP) == 0
+    await crew.does(range(EVIDENCE - 1))
+    assert crew.threads.ahead(ROUND_TRIP) == 0
+
+
+async def test_short_functions_are_fed_ahead_up_to_a_bound() -> None:
+    crew = Children(2, lambda item: item)
+    await crew.does(range(EVIDENCE))
+    assert crew.threads.ahead(60) == 2 * AHEAD
+
+
+async def test_functions_longer_than_a_round_trip_are_not_fed_ahead() -> None:
+    crew = Children(4, _nap)
+    await crew.does(range(EVIDENCE))
+    assert crew.threads.ahead(ROUND_TRIP) == 0
+
+
+async def test_what_no_thread_has_begun_can_be_taken_back() -> None:
+    gate = threading.Event()
+    crew = Children(2, lambda item: gate.wait(30) and item)
+    for item in range(5):
+        crew.threads.submit(item)
+    await until(lambda: crew.threads._items.qsize() == 3)
+    assert crew.threads.take_back() == [2, 3, 4]
+    gate.set()
+    await until(lambda: sorted(crew.done) == [0, 1])
+    assert crew.threads.take_back() == []
+
+
+async def test_threads_leave_when_they_are_closed() -> None:
+    crew = Children(3, lambda item: item)
+    await crew.does(range(3))
+    crew.threads.close()
+    await until(lambda: crew.left == 3)
+
+
+async def test_a_thread_outlives_the_loop_only_until_it_has_nothing_to_tell() -> None:
+    gate, crews = threading.Event(), []
+
+    async def start() -> None:
+        crews.append(Children(1, lambda item: gate.wait(30) and item))
+        crews[0].threads.submit(1)
+
+    await asyncio.to_thread(asyncio.run, start())
+    gate.set()
+    await until(lambda: crews[0].left == 1)
+
+
+async def test_claims_behind_functions_that_turn_out_long_go_back_to_others(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if all functions had been short so far, on any machine.
+    monkeypatch.setattr(Threads, "ahead", lambda self, seconds: AHEAD * self.count if self._ended < 10**6 else 0)
+    taken_back = Threads.take_back
+
+    def forget(self: Threads[object, object]) -> list[object]:
+        items = taken_back(self)
+        self._ended = 10**6
+        return items
+
+    monkeypatch.setattr(Threads, "take_back", forget)
+    heard = Heard()
+    await aenqueue_all([recording.blocks.bind(number) for number in range(12)])
+    async with running(worker(threads=2), events=heard):
+        await until(lambda: len(heard.of(JobReleased)) == 10)
+        assert len(book.began) == 2
+        assert await aside(counts, database) == {"claimed": 2, "ready": 10}
+        assert {event.reason for event in heard.of(JobReleased)} == {"the tasks before it take long"}
+        book.gate.set()
+        await until(lambda: len(book.began) == 12)
+    assert set(book.runs.values()) == {1}
+
+
+async def test_many_short_functions_run_once_each(database: str) -> None:
+    await aenqueue_all([recording.notes.bind(number) for number in range(300)])
+    async with running(worker(threads=4)):
+        await until(lambda: len(book.runs) == 300)
+    assert set(book.runs.values()) == {1}
+    assert await aside(count, database, "claimedexecution") == 0
+
+
+async def test_what_waits_for_a_thread_when_the_process_stops_is_given_back(database: str) -> None:
+    await aenqueue_all([noop.bind() for _ in range(500)])
+    async with running(worker(threads=2)):
+        pass
+    left = await aside(counts, database)
+    assert set(left) <= {"ready"}

@@ -1,1 +1,0 @@
-"""The public interface, as an application uses it: tasks, enqueue, results, transactions, failures, checks."""

@@ -1,0 +1,288 @@
+"""Databases that are down, locked, full or wrong: `EnqueueError`, and nothing is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.core.management import call_command
+from django.db import DatabaseError, connections, transaction
+
+from steady_queue import aenqueue_all, enqueue_all
+from steady_queue.errors import EnqueueError, SteadyQueueError, StoreError
+from steady_queue.jobs.compat import task_backends
+from tests.shop import tasks
+from tests.shop.models import Customer
+from tests.support.databases.aliases import extra_database, pointed_at, queue_in, twin_settings
+from tests.support.databases.tables import count, counts, query
+from tests.support.servers import MariaDB, Postgres
+from tests.support.threads import PATIENCE, aside, held
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.enqueue import Put
+
+KINDS: dict[str, type[Postgres | MariaDB]] = {"postgres": Postgres, "mariadb": MariaDB}
+TASKS = pytest.mark.parametrize("task", [tasks.anything, tasks.charge], ids=["plain", "limited"])
+ON_SQLITE = pytest.mark.parametrize("queue", ["sqlite"], indirect=True)
+
+
+class Boom(Exception):
+    pass
+
+
+# -- a server that stops ----------------------------------------------------------------------------------------------
+
+
+#: What the module sets up once is dear: its tests stay in one process.
+pytestmark = pytest.mark.xdist_group("failures")
+
+
+class Mortal:
+    """A database on a server of its own, which tests may stop."""
+
+    def __init__(self, alias: str, server: Postgres | MariaDB) -> None:
+        self.alias = alias
+        self.server = server
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def own_server(request: pytest.FixtureRequest) -> Iterator[Mortal]:
+    kind = request.param
+    with KINDS[kind]() as server:
+        server.create_database("steady_queue")
+        settings = twin_settings(kind, HOST=server.host, PORT=server.port, USER=server.user, PASSWORD=server.password)
+        with extra_database(f"{kind}_mortal", settings) as alias:
+            call_command("migrate", database=alias, run_syncdb=True, verbosity=0)
+            yield Mortal(alias, server)
+
+
+@pytest.fixture
+def mortal(own_server: Mortal) -> Iterator[Mortal]:
+    """The server, running again at the end whatever the test did to it."""
+    with queue_in(own_server.alias):
+        yield own_server
+        if not own_server.server.running:
+            own_server.server.start()
+
+
+@TASKS
+def test_while_the_server_is_down_nothing_is_stored_and_the_caller_is_told(mortal: Mortal, put: Put, task: Any) -> None:
+    connections[mortal.alias].close()
+    mortal.server.kill()
+    with pytest.raises(EnqueueError, match=task.module_path) as caught:
+        put(task, "ada")
+    assert (caught.value.stored, len(caught.value.result_ids)) == ("no", 1)
+    mortal.server.start()
+    assert count(mortal.alias, "job") == 0
+    put(task, "ada")
+    assert counts(mortal.alias) == {"ready": 1}
+
+
+def test_while_the_server_is_down_a_bulk_names_every_result(mortal: Mortal) -> None:
+    connections[mortal.alias].close()
+    mortal.server.stop()
+    for way in (enqueue_all, lambda calls: asyncio.run(aenqueue_all(calls))):
+        with pytest.raises(EnqueueError, match="2 tasks") as caught:
+            way([tasks.add.bind(1), tasks.add.bind(2)])
+        assert (caught.value.stored, len(caught.value.result_ids)) == ("no", 2)
+
+
+def test_while_the_server_is_down_a_result_cannot_be_told_to_be_missing(mortal: Mortal) -> None:
+    result = tasks.add.enqueue(1)
+    connections[mortal.alias].close()
+    mortal.server.stop()
+    with pytest.raises(SteadyQueueError):
+        result.refresh()
+    with pytest.raises(StoreError):
+        asyncio.run(task_backends["default"].aget_result(result.id))
+    mortal.server.start()
+    result.refresh()
+
+
+def test_a_restart_of_the_server_costs_sync_code_at_most_one_enqueue(mortal: Mortal) -> None:
+    tasks.add.enqueue(1)
+    mortal.server.restart()
+    refused = 0
+    with suppress(EnqueueError):
+        refused = 1
+        tasks.add.enqueue(2)
+        refused = 0
+    tasks.add.enqueue(3)
+    connections[mortal.alias].close()
+    assert count(mortal.alias, "job") == 3 - refused
+
+
+def test_a_restart_of_the_server_costs_async_code_nothing(mortal: Mortal) -> None:
+    async def main() -> None:
+        await asyncio.gather(*(tasks.add.aenqueue(number) for number in range(4)))
+        await asyncio.to_thread(mortal.server.restart)
+        await asyncio.gather(*(tasks.add.aenqueue(number) for number in range(4)))
+
+    asyncio.run(main())
+    connections[mortal.alias].close()
+    assert count(mortal.alias, "job") == 8
+
+
+def test_a_server_that_dies_inside_the_callers_transaction_leaves_nothing(mortal: Mortal) -> None:
+    with pytest.raises(DatabaseError), transaction.atomic(using=mortal.alias):
+        Customer.objects.using(mortal.alias).create(name="Ada")
+        tasks.add.enqueue(1)
+        mortal.server.kill()
+        with pytest.raises(EnqueueError) as caught:
+            tasks.add.enqueue(2)
+    assert caught.value.stored == "no"
+    mortal.server.start()
+    assert count(mortal.alias, "job") == 0
+    assert not Customer.objects.using(mortal.alias).exists()
+
+
+def test_an_enqueue_that_was_deferred_fails_at_the_commit_if_the_server_is_down(mortal: Mortal) -> None:
+    connections[mortal.alias].close()
+    with pytest.raises(EnqueueError) as caught, transaction.atomic(using="default"):
+        tasks.add.enqueue(1)
+        mortal.server.stop()
+    assert caught.value.stored == "no"
+
+
+@pytest.mark.parametrize("own_server", ["mariadb"], indirect=True)
+def test_a_packet_that_the_server_refuses_is_not_stored(mortal: Mortal, put: Put) -> None:
+    query(mortal.alias, "SET GLOBAL max_allowed_packet = 1048576")
+    connections[mortal.alias].close()
+    with pytest.raises(EnqueueError) as caught:
+        put(tasks.anything, "x" * 2_000_000)
+    assert caught.value.stored == "no"
+    connections[mortal.alias].close()
+    query(mortal.alias, "SET GLOBAL max_allowed_packet = 16777216")
+    assert count(mortal.alias, "job") == 0
+
+
+# -- conflicts inside the caller's transaction ------------------------------------------------------------------------
+
+#: How a connection is made to be the one that a deadlock, or a wait, is ended for.
+GIVES_WAY = {"postgres": "SET deadlock_timeout = '10ms'", "mariadb": "SET innodb_lock_wait_timeout = 50"}
+LOCKS_JOBS = {
+    "postgres": "LOCK TABLE steady_queue_job IN SHARE MODE",
+    "mariadb": "SELECT id FROM steady_queue_job FOR UPDATE",
+}
+
+
+@pytest.mark.parametrize("queue", ["postgres", "mariadb"], indirect=True)
+def test_a_deadlock_in_the_callers_transaction_is_told_and_nothing_is_committed(queue: str) -> None:
+    ada = Customer.objects.using(queue).create(name="Ada")
+    jobs_locked, ada_locked = threading.Event(), threading.Event()
+
+    def other() -> None:
+        connection = connections[queue]
+        if connection.vendor == "mysql":
+            query(queue, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        with transaction.atomic(using=queue):
+            # The server ends the transaction that has done less.
+            Customer.objects.using(queue).bulk_create(Customer(name=str(number)) for number in range(500))
+            query(queue, LOCKS_JOBS[queue])
+            jobs_locked.set()
+            assert ada_locked.wait(PATIENCE)
+            Customer.objects.using(queue).filter(pk=ada.pk).update(name="other")
+
+    with aside(other):
+        assert jobs_locked.wait(PATIENCE)
+        query(queue, GIVES_WAY[queue])
+        with transaction.atomic(using=queue):
+            Customer.objects.using(queue).filter(pk=ada.pk).update(name="mine")
+            ada_locked.set()
+            with pytest.raises(EnqueueError) as caught:
+                tasks.charge.enqueue("ada")
+            assert caught.value.stored == "no"
+            assert connections[queue].needs_rollback
+            with pytest.raises(DatabaseError):
+                Customer.objects.using(queue).count()
+    assert count(queue, "job") == 0
+    ada.refresh_from_db(using=queue)
+    assert ada.name == "other"
+
+
+@pytest.mark.parametrize("queue", ["mariadb"], indirect=True)
+@TASKS
+def test_a_wait_that_took_too_long_in_the_callers_transaction_is_told(queue: str, task: Any) -> None:
+    with held(queue, ("LOCK TABLES steady_queue_job READ", [])):
+        query(queue, "SET lock_wait_timeout = 0")
+        with transaction.atomic(using=queue):
+            Customer.objects.using(queue).create(name="Ada")
+            with pytest.raises(EnqueueError) as caught:
+                task.enqueue("ada")
+            assert caught.value.stored == "no"
+            assert connections[queue].needs_rollback
+    assert count(queue, "job") == 0
+    assert not Customer.objects.using(queue).exists()
+
+
+# -- SQLite -----------------------------------------------------------------------------------------------------------
+
+WRITES: tuple[str, list[Any]] = ("DELETE FROM steady_queue_pause", [])
+
+
+@pytest.fixture
+def hasty(queue: str) -> Iterator[str]:
+    """Another way to the queue's SQLite file, on which nobody waits for long."""
+    settings = twin_settings(queue, OPTIONS={"timeout": 0.05})
+    with extra_database("sqlite_hasty", settings) as alias, pointed_at(alias):
+        yield alias
+
+
+@ON_SQLITE
+@TASKS
+def test_a_database_that_stays_busy_is_told_and_nothing_is_stored(queue: str, hasty: str, put: Put, task: Any) -> None:
+    with held(queue, WRITES):
+        with pytest.raises(EnqueueError, match="locked") as caught:
+            put(task, "ada")
+        assert caught.value.stored == "no"
+    assert count(queue, "job") == 0
+    put(task, "ada")
+    assert count(queue, "job") == 1
+
+
+@ON_SQLITE
+@TASKS
+def test_a_database_that_is_busy_inside_the_callers_transaction_is_told(queue: str, hasty: str, task: Any) -> None:
+    with transaction.atomic(using=hasty):
+        assert not Customer.objects.using(hasty).exists()
+        with held(queue, WRITES):
+            with pytest.raises(EnqueueError, match="locked") as caught:
+                task.enqueue("ada")
+            assert caught.value.stored == "no"
+    assert count(queue, "job") == 0
+
+
+@ON_SQLITE
+def test_a_transaction_that_has_read_before_others_wrote_cannot_enqueue(queue: str, hasty: str) -> None:
+    with transaction.atomic(using=hasty):
+        assert not Customer.objects.using(hasty).exists()
+        with aside(lambda: Customer.objects.using(queue).create(name="Ada")):
+            pass
+        with pytest.raises(EnqueueError, match="locked") as caught:
+            tasks.add.enqueue(1)
+        assert caught.value.stored == "no"
+    assert count(queue, "job") == 0
+    tasks.add.enqueue(1)
+    assert count(queue, "job") == 1
+
+
+@pytest.mark.parametrize("how", ["no directory", "read only", "no tables", "no database"])
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path, how: str) -> None:
+    file = tmp_path / "queue.sqlite3"
+    if how == "read only":
+        with extra_database("sqlite_new", {"ENGINE": "django.db.backends.sqlite3", "NAME": file}) as alias:
+            call_command("migrate", database=alias, run_syncdb=True, verbosity=0)
+    elif how == "no database":
+        file.write_text("This is a text, and rather a long one, so that nobody takes it for an empty file." * 20)
+    names = {"no directory": str(tmp_path / "missing" / "x"), "read only": f"file:{file}?mode=ro"}
+    settings = {"ENGINE": "django.db.backends.sqlite3", "NAME": names.get(how, str(file)), "OPTIONS": {"timeout": 0.05}}
+    with extra_database("sqlite_wrong", settings) as alias, pointed_at(alias):
+        with pytest.raises(EnqueueError) as caught:
+            tasks.add.enqueue(1)
+        assert caught.value.stored == "no"

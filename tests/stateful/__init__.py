@@ -1,0 +1,13 @@
+"""The machine: Hypothesis does to the store whatever can be done to it, and a model in plain Python says what must be.
+
+model.py           the expected state, without a database
+claim_history.py   what the store has answered about claims
+snapshot.py        the state of the database, in the terms of the model
+clock.py           the time of the database and of the model
+base.py            what all rules share, and the checks after every step
+enqueue_rules.py   rules: enqueue, dispatch, tick
+worker_rules.py    rules: claim, settle, release
+process_rules.py   rules: processes that end, maintenance
+action_rules.py    rules: retry, discard, run now, pause
+test_store_matches_model.py   all of them, on each database
+"""

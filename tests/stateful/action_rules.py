@@ -1,0 +1,62 @@
+"""Rules of people: retry, discard, run now, alone or in a transaction of their own; pause and resume."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db import transaction
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from steady_queue import actions
+from steady_queue.store.operations import actions as revision
+from steady_queue.store.operations.actions import run_now
+from steady_queue.store.operations.queues import pause, resume
+from tests.stateful.base import QUEUES, some, step
+from tests.stateful.process_rules import Care
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from uuid import UUID
+OPERATIONS = {"retry": revision.retry, "discard": revision.discard, "run_now": run_now}
+
+
+class Hands(Care):
+    @step
+    @rule(action=st.sampled_from(list(OPERATIONS)), numbers=some)
+    def act(self, action: str, numbers: list[int]) -> None:
+        ids = self.jobs_at(numbers)
+        done = self.store.run(OPERATIONS[action](self.sql, ids, self.limits)).ids
+        assert set(done) == getattr(self.model, action)(ids, self.limits)
+        self.note(action, done)
+
+    @step
+    @rule(action=st.sampled_from(list(OPERATIONS)), numbers=some, commits=st.booleans())
+    def act_in_a_transaction(self, action: str, numbers: list[int], commits: bool) -> None:
+        """Slots are given out after the commit; without one, nothing has happened."""
+        ids = self.jobs_at(numbers)
+        with transaction.atomic(using=self.alias):
+            done = _ids(getattr(actions, f"{action}_many")(ids))
+            transaction.set_rollback(not commits, using=self.alias)
+        if commits:
+            assert done == _ids(getattr(self.model, action)(ids, {}))
+            self.note(action, [id_ for id_ in ids if str(id_) in done])
+
+    def note(self, action: str, ids: Iterable[UUID]) -> None:
+        if action == "retry":
+            self.account.retried.update(ids)
+
+    @step
+    @rule(queue=st.sampled_from(QUEUES))
+    def pause_or_resume(self, queue: str) -> None:
+        """Whichever is new; the other changes nothing."""
+        is_paused = queue in self.model.pauses
+        assert self.store.run(pause(self.sql, queue)) is not is_paused
+        if is_paused:
+            assert self.store.run(resume(self.sql, queue))
+            assert not self.store.run(resume(self.sql, queue))
+        self.model.pauses ^= {queue}
+
+
+def _ids(ids: Iterable[UUID | str]) -> set[str]:
+    return {str(id_) for id_ in ids}

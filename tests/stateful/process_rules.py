@@ -1,0 +1,164 @@
+"""Rules of processes that come, beat, fall silent and go, of maintenance, and of time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from steady_queue.store.job import Lane, Status
+from steady_queue.store.operations.maintenance import clear_failed, clear_finished, free_ownerless, promote_stranded
+from steady_queue.store.operations.processes import deregister, heartbeat
+from steady_queue.store.operations.prune import bury, end, fail_orphans
+from steady_queue.store.operations.ticks import clear_ticks
+from steady_queue.store.outcome import Released
+from tests.stateful.base import calm, some, step, which
+from tests.stateful.clock import HALF, HOUR, let_pass
+from tests.stateful.worker_rules import Work
+from tests.support.store.jobs import failed, report
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steady_queue.store.job import Claim
+    from steady_queue.store.outcome import Outcome
+
+MOST = 4
+
+
+class Care(Work):
+    # -- processes ----------------------------------------------------------------------------------------------------
+
+    @step
+    @rule(number=which, what=st.sampled_from(["start", "beat", "vanish"]))
+    def live(self, number: int, what: str) -> None:
+        """One that vanishes leaves its claims without an owner."""
+        process_id = self.process_at(number)
+        if what == "start" and len(self.model.processes) < MOST:
+            self.new_process()
+        elif what == "vanish":
+            self.vanish(process_id)
+        else:
+            is_there = process_id in self.model.processes
+            assert self.store.run(heartbeat(self.sql, process_id)) is is_there
+            if is_there:
+                self.model.processes[process_id] = self.model.hour
+
+    @step
+    @rule(me=which)
+    def prune(self, me: int) -> None:
+        """Fail what processes have that have been silent for too long, one after another; not one's own."""
+        mine = self.process_at(me)
+        dead = {id_ for id_, hour in self.model.processes.items() if hour < self.model.hour and id_ != mine}
+        while dead:  # all of them, because which comes first is the database's affair
+            buried = self.store.run(bury(self.sql, me=mine, report=lambda _: report(), alive=HALF, limits=self.limits))
+            assert buried is not None
+            dead.remove(buried.process.id)
+            assert len(buried.jobs) == self.process_ends(buried.process.id)
+        assert self.store.run(bury(self.sql, me=mine, report=lambda _: report(), alive=HALF)) is None
+
+    @step
+    @rule(number=which, numbers=some, is_parent=st.booleans())
+    def die(self, number: int, numbers: list[int], is_parent: bool) -> None:
+        """A process that certainly has ended. Its parent also knows which of its tasks may be given back."""
+        process_id = self.process_at(number)
+        if not is_parent:
+            buried = self.store.run(
+                bury(self.sql, me=uuid4(), report=lambda _: report(), only=[process_id], limits=self.limits)
+            )
+            assert (buried is not None) is (process_id in self.model.processes)
+            assert buried is None or len(buried.jobs) == self.process_ends(process_id)
+            return
+        self.reap(process_id, {claim.claim_id for claim in self.claims_at(numbers)})
+
+    @precondition(lambda self: self.may_write and self.live_claims())
+    @rule(number=which)
+    def take_over(self, number: int) -> None:
+        """What a process had is given back and claimed by another; the first may still think that it is its own."""
+        live = self.live_claims()
+        claim = live[number % len(live)]
+        owner = self.model.jobs[claim.job_id].owner
+        assert owner is not None
+        self.reap(owner, {claim.claim_id})
+        self.claim_for(self.new_process(), [Lane.ASYNC, Lane.THREAD], 100, None)
+
+    @step
+    @rule(number=which, vanishes=st.booleans())
+    def fail_orphans(self, number: int, vanishes: bool) -> None:
+        """Claims whose process has no row, perhaps since a moment ago."""
+        live = self.live_claims()
+        if vanishes and live:
+            owner = self.model.jobs[live[number % len(live)].job_id].owner
+            assert owner is not None
+            self.vanish(owner)
+        orphans = [claim for claim in live if self.model.jobs[claim.job_id].owner not in self.model.processes]
+        assert len(self.store.run(fail_orphans(self.sql, report(), self.limits))) == len(orphans)
+        self.taken_back([failed(claim) for claim in orphans])
+
+    # -- the rest of a maintenance turn -------------------------------------------------------------------------------
+
+    @step
+    @rule()
+    def sweep(self) -> None:
+        """After it no job is blocked beside a free slot, and no slot is without an owner."""
+        assert self.store.run(free_ownerless(self.sql, after=HALF, durations={}, limits=self.limits)) == 0
+        promoted = self.model.promote(self.model.blocked_keys(), self.limits)
+        assert self.store.run(promote_stranded(self.sql, limits=self.limits)) == (len(promoted), None)
+        self.nothing_is_stuck()
+
+    @step
+    @rule()
+    def clear(self) -> None:
+        """Delete what ended in an earlier hour, and the records of old ticks."""
+        for clear, status in ((clear_finished, Status.FINISHED), (clear_failed, Status.FAILED)):
+            cleared = self.store.run(clear(self.sql, HALF))
+            assert cleared is not None
+            assert cleared.jobs == len(self.model.clear(status))
+        now = self.store.now() + self.model.hour * HOUR
+        assert self.store.run(clear_ticks(self.sql, now, HALF)) == self.model.clear_ticks()
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    @calm
+    @rule(hours=st.integers(1, 3))
+    def advance_the_clock(self, hours: int) -> None:
+        let_pass(self.alias, hours)
+        self.model.pass_by(hours)
+
+    # -- claims that are taken from their process ---------------------------------------------------------------------
+
+    def process_at(self, number: int) -> UUID:
+        return self.processes[number % len(self.processes)]
+
+    def vanish(self, process_id: UUID) -> None:
+        self.store.run(deregister(self.sql, process_id))
+        self.model.processes.pop(process_id, None)
+
+    def reap(self, process_id: UUID, back: set[UUID]) -> None:
+        owned = self.claims_of(process_id)
+        fates = self.store.run(end(self.sql, process_id, "gone", report(), give_back=back, limits=self.limits))
+        assert len(fates.given_back) == sum(claim.claim_id in back for claim in owned)
+        assert len(fates.failed) == self.process_ends(process_id, back)
+
+    def live_claims(self) -> list[Claim]:
+        return [claim for claim in self.claims if self.model.is_live(claim)]
+
+    def claims_of(self, process_id: UUID) -> list[Claim]:
+        return [claim for claim in self.live_claims() if self.model.jobs[claim.job_id].owner == process_id]
+
+    def process_ends(self, process_id: UUID, back: set[UUID] | None = None) -> int:
+        """In the model; returns how many of its claims failed."""
+        outcomes: list[Outcome] = [
+            Released(claim) if claim.claim_id in (back or ()) else failed(claim) for claim in self.claims_of(process_id)
+        ]
+        self.model.processes.pop(process_id, None)
+        self.taken_back(outcomes)
+        return sum(not isinstance(outcome, Released) for outcome in outcomes)
+
+    def taken_back(self, outcomes: Sequence[Outcome]) -> None:
+        self.model.settle(outcomes, self.limits, by_owner=False)
+        for outcome in outcomes:
+            way = "given back" if isinstance(outcome, Released) else "failed"
+            self.account.end(outcome.claim.claim_id, way)

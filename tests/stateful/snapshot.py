@@ -1,0 +1,131 @@
+"""The picture: everything that the database shows, and the same as the model has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steady_queue.store.job import Status
+from steady_queue.store.operations.actions import BY_HAND
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+    from tests.stateful.model import Model
+    from tests.support.store.stores import Store
+
+
+class JobPicture(NamedTuple):
+    """One job. Two execution rows, or none, show as a status that the model never has."""
+
+    status: str
+    queue: str
+    priority: int
+    attempts: int
+    last_claim_id: UUID | None
+    claim_id: UUID | None
+    owner: UUID | None
+    due: datetime | None
+    #: The key of the slot it holds, and whether that was given by hand.
+    slot: tuple[str, bool] | None
+
+
+class Picture(NamedTuple):
+    jobs: dict[UUID, JobPicture]
+    processes: set[UUID]
+    pauses: set[str]
+    ticks: dict[tuple[str, datetime], UUID]
+
+    def differences(self, expected: Picture) -> list[str]:
+        """What is otherwise than expected, in words."""
+        found = []
+        for id_ in sorted(self.jobs.keys() | expected.jobs.keys()):
+            shown, meant = self.jobs.get(id_), expected.jobs.get(id_)
+            if shown != meant:
+                found.append(f"job {id_} is {shown}, not {meant}")
+        for what, shown_, meant_ in zip(self._fields[1:], self[1:], expected[1:], strict=True):
+            if shown_ != meant_:
+                found.append(f"{what} are {shown_}, not {meant_}")
+        return found
+
+
+#: The rows of all executions. First those whose columns tell PostgreSQL the types of the others' nulls.
+_EXECUTIONS = " UNION ALL ".join(
+    f"SELECT '{status}' AS stands, job_id, {columns} FROM steady_queue_{status}execution"
+    for status, columns in (
+        (Status.CLAIMED, "claim_id, process_id, NULL AS due"),
+        (Status.SCHEDULED, "NULL, NULL, scheduled_at"),
+        (Status.READY, "NULL, NULL, NULL"),
+        (Status.BLOCKED, "NULL, NULL, NULL"),
+        (Status.FAILED, "NULL, NULL, NULL"),
+    )
+)
+
+
+def taken(store: Store) -> Picture:
+    """The picture of the database as it is committed now."""
+    rows: dict[UUID, list[tuple[Any, ...]]] = {}
+    for status, job_id, *rest in store.ask(_EXECUTIONS, returns=".uuut"):
+        rows.setdefault(job_id, []).append((status, *rest))
+    slots = {
+        job_id: (key, slot > BY_HAND)
+        for job_id, key, slot in store.ask(
+            "SELECT job_id, concurrency_key, slot FROM steady_queue_semaphore", returns="u.."
+        )
+    }
+    jobs = {}
+    for id_, queue, priority, attempts, last_claim_id, finished_at in store.ask(
+        "SELECT id, queue_name, priority, attempts, last_claim_id, finished_at FROM steady_queue_job", returns="u...ut"
+    ):
+        stands = rows.pop(id_, [])
+        if finished_at is not None:
+            stands = [*stands, (Status.FINISHED.value, None, None, None)]
+        status, claim_id, owner, due = stands[0] if len(stands) == 1 else (str(stands), None, None, None)
+        jobs[id_] = JobPicture(
+            status, queue, priority, attempts, last_claim_id, claim_id, owner, due, slots.pop(id_, None)
+        )
+    for id_, stands in rows.items():
+        jobs[id_] = JobPicture(f"no job, but {stands}", "", 0, 0, None, None, None, None, slots.pop(id_, None))
+    assert not slots, f"slots of nobody: {slots}"
+    return Picture(
+        jobs,
+        {row[0] for row in store.ask("SELECT id FROM steady_queue_process", returns="u")},
+        {row[0] for row in store.ask("SELECT queue_name FROM steady_queue_pause", returns=".")},
+        {
+            (key, run_at): job_id
+            for key, run_at, job_id in store.ask(
+                "SELECT task_key, run_at, job_id FROM steady_queue_recurringexecution", returns=".tu"
+            )
+        },
+    )
+
+
+def meant(model: Model) -> Picture:
+    """The picture that the model expects."""
+    jobs = {
+        job.new.id: JobPicture(
+            job.status.value,
+            job.new.queue_name,
+            job.new.priority,
+            job.attempts,
+            job.last_claim_id,
+            job.claim_id,
+            job.owner,
+            job.due,
+            None if job.holds is None else (job.holds, job.by_hand),
+        )
+        for job in model.jobs.values()
+    }
+    return Picture(jobs, set(model.processes), set(model.pauses), {tick: id_ for tick, (id_, _) in model.ticks.items()})
+
+
+def stuck(picture: Picture, model: Model, limits: Mapping[str, int]) -> list[str]:
+    """Blocked jobs that are first of their key although it has a slot for them."""
+    found = []
+    for key in model.blocked_keys():
+        first = next(job for job in model.those(Status.BLOCKED) if job.new.concurrency_key == key)
+        slots = sum(job.slot is not None and job.slot[0] == key for job in picture.jobs.values())
+        if slots < model.limit_of(first, limits):
+            found.append(f"{first.new.id} is blocked beside a free slot of {key}: {slots} are taken")
+    return found

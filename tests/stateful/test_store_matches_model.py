@@ -1,0 +1,79 @@
+"""The machine on each database: a fixed, small number of examples here; `make machine` tries many, each time others."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from steady_queue.store.sql import SQLite
+from steady_queue.store.sql.dialect import Dialect
+from tests.stateful.action_rules import Hands
+from tests.support.databases.tables import empty_tables
+
+if TYPE_CHECKING:
+    from steady_queue.store.statement import Statement
+
+#: Examples to try; unless told, a few that are always the same.
+EXAMPLES = int(os.environ.get("STEADY_QUEUE_STATEFUL_EXAMPLES", "0"))
+STEPS = int(os.environ.get("STEADY_QUEUE_MACHINE_STEPS", "50"))
+FEW = 10
+#: Seconds that an example takes at most, on a busy machine, and in all for making a failing one small. Of the few that
+#: are always the same none is made small: that can take longer than all other tests.
+EACH, SHRINKING = 15, 600
+PHASES = list(Phase) if EXAMPLES else [Phase.generate]
+#: What the store would do wrong if these words were otherwise.
+MISTAKES = {
+    "a paused queue is claimed from": (
+        "NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = ?)",
+        "'' <> ?",
+    ),
+    "a process that is dead claims": ("SELECT 1 FROM steady_queue_process o WHERE o.id = ?", "SELECT 1 WHERE ? > ''"),
+    "the oldest is claimed first": ("ORDER BY r.priority DESC, r.job_id", "ORDER BY r.job_id"),
+    "slots are kept": ("DELETE FROM steady_queue_semaphore WHERE", "DELETE FROM steady_queue_semaphore WHERE 0 AND"),
+    "what is not due is dispatched": ("WHERE scheduled_at <=", "WHERE scheduled_at > '' OR scheduled_at <="),
+}
+
+
+def run(database: str, **options: Any) -> None:
+    class Machine(Hands):
+        def __init__(self) -> None:
+            super().__init__(database, is_long=EXAMPLES > 0)
+
+    chosen = settings(
+        **{
+            "max_examples": EXAMPLES or FEW,
+            "stateful_step_count": STEPS,
+            "derandomize": not EXAMPLES,
+            "database": None,
+            "phases": PHASES,
+            "deadline": None,
+            "print_blob": True,
+            "suppress_health_check": list(HealthCheck),
+            **options,
+        }
+    )
+    run_state_machine_as_test(Machine, settings=chosen)
+
+
+@pytest.mark.timeout((EXAMPLES or FEW) * EACH + SHRINKING)
+def test_whatever_is_done_to_it_the_queue_is_as_the_model_says(database: str) -> None:
+    run(database)
+
+
+@pytest.mark.only_on("sqlite")
+@pytest.mark.timeout(SHRINKING)
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_machine_finds_a_mistake(database: str, mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right, wrong = MISTAKES[mistake]
+
+    def say(self: Dialect, text: str, *params: Any, returns: str = "") -> Statement:
+        return Dialect.say(self, text.replace(right, wrong), *params, returns=returns)
+
+    with monkeypatch.context() as patched, pytest.raises(AssertionError):
+        patched.setattr(SQLite, "say", say)
+        run(database, phases=[Phase.generate], report_multiple_bugs=False, max_examples=100)
+    empty_tables(database)

@@ -1,0 +1,423 @@
+"""Claim: ready jobs become the property of one process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+from django.db import connections, transaction
+
+from steady_queue.db.aliases import django_driver
+from steady_queue.store.job import Claim, Lane
+from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
+from steady_queue.store.operations.processes import deregister, heartbeat
+from steady_queue.store.outcome import Finished, Released
+from steady_queue.store.statement import Operation, drive, only
+from tests.support.databases.tables import counts, query, row
+from tests.support.store.jobs import failed, job, later, limited
+from tests.support.threads import held, together
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from uuid import UUID
+
+    from steady_queue.store.job import NewJob
+    from steady_queue.store.statement import Row, Statement
+    from tests.support.store.stores import Store
+
+
+def ids(claims: Iterable[Claim]) -> list[UUID]:
+    return [claim.job_id for claim in claims]
+
+
+def of(jobs: Iterable[NewJob]) -> list[UUID]:
+    return [new.id for new in jobs]
+
+
+def pause(store: Store, *queues: str) -> None:
+    for name in queues:
+        query(store.alias, "INSERT INTO steady_queue_pause VALUES (%s, '2024-01-01 00:00:00')", name)
+
+
+# -- what a claim is --------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_carries_everything_that_running_the_job_needs(store: Store) -> None:
+    new = limited("k", 3, queue_name="mail", arguments='{"a": 1}', priority=7, headers="{}", backend="other")
+    store.enqueue(new)
+    before = store.now()
+    (got,) = store.claim(store.worker())
+    assert before <= got.claimed_at <= store.now()
+    assert got == Claim(
+        job_id=new.id,
+        claim_id=got.claim_id,
+        claimed_at=got.claimed_at,
+        task_path=new.task_path,
+        arguments=new.arguments,
+        queue_name="mail",
+        priority=7,
+        lane=Lane.ASYNC,
+        backend="other",
+        attempts=0,
+        retries=0,
+        enqueued_at=new.enqueued_at,
+        expires_at=None,
+        headers="{}",
+        concurrency_key="k",
+        concurrency_limit=3,
+    )
+
+
+def test_a_claimed_row_carries_the_process_and_the_ready_row_is_gone(store: Store) -> None:
+    new, worker = job(), store.worker()
+    store.enqueue(new)
+    (got,) = store.claim(worker)
+    assert row(store.alias, "ClaimedExecution", new.id) == {
+        "job_id": new.id,
+        "claim_id": got.claim_id,
+        "process_id": worker,
+        "claimed_at": got.claimed_at,
+    }
+    assert counts(store.alias) == {"claimed": 1}
+
+
+def test_claiming_writes_nothing_into_the_job(store: Store) -> None:
+    new = job()
+    store.enqueue(new)
+    before = row(store.alias, "Job", new.id, "id")
+    store.claim(store.worker())
+    assert row(store.alias, "Job", new.id, "id") == before
+
+
+def test_claim_ids_are_new_for_every_claim(store: Store) -> None:
+    jobs, worker = [job() for _ in range(20)], store.worker()
+    store.enqueue(*jobs)
+    first = store.claim(worker, 20)
+    store.settle(*map(Released, first))
+    second = store.claim(worker, 20)
+    assert len({got.claim_id for got in [*first, *second]}) == 40
+
+
+def test_a_second_attempt_knows_of_the_first(store: Store) -> None:
+    new, worker = job(), store.worker()
+    (first,) = store.claimed(new, process_id=worker)
+    store.settle(failed(first), worker_id="name")
+    store.retry(new)
+    (second,) = store.claim(worker)
+    assert second.attempts == 1
+    assert (second.started_at, second.worker_ids) == (first.claimed_at, "name")
+
+
+# -- how many ---------------------------------------------------------------------------------------------------------
+
+
+def test_no_more_is_claimed_than_asked_for(store: Store) -> None:
+    store.enqueue(*[job() for _ in range(5)])
+    worker = store.worker()
+    assert len(store.claim(worker, 2)) == 2
+    assert counts(store.alias) == {"ready": 3, "claimed": 2}
+    assert len(store.claim(worker, 100)) == 3
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_claim_for_nothing_takes_nothing(store: Store, limit: int) -> None:
+    store.enqueue(job())
+    assert store.claim(store.worker(), limit) == []
+    assert counts(store.alias) == {"ready": 1}
+
+
+def test_nothing_is_claimed_from_an_empty_database(store: Store) -> None:
+    assert store.claim(store.worker(), 10) == []
+    assert store.claim(store.worker(), 10, queues=["a", "b"]) == []
+
+
+def test_only_ready_jobs_are_claimed(store: Store) -> None:
+    holder, waiting = limited(), limited()
+    store.enqueue(holder, waiting, job(scheduled_at=later()))
+    assert ids(store.claim(store.worker(), 10)) == [holder.id]
+
+
+def test_a_process_without_a_row_claims_nothing(store: Store) -> None:
+    store.enqueue(job())
+    assert store.claim(uuid4(), 10) == []
+    assert store.claim(uuid4(), 10, queues=["default"]) == []
+    assert counts(store.alias) == {"ready": 1}
+
+
+def test_a_process_that_was_deregistered_claims_nothing(store: Store) -> None:
+    worker = store.worker()
+    store.enqueue(job())
+    store.run(deregister(store.sql, worker))
+    assert store.claim(worker) == []
+
+
+# -- which ------------------------------------------------------------------------------------------------------------
+
+
+def test_larger_priority_comes_first_then_the_older_job(store: Store) -> None:
+    jobs = [job(priority=priority) for priority in (0, 5, -5, 5, 0, 100, -100)]
+    store.enqueue(*jobs)
+    expected = of(sorted(jobs, key=lambda new: (-new.priority, new.id)))
+    assert ids(store.claim(store.worker(), 10)) == expected
+
+
+def test_order_holds_between_claims(store: Store) -> None:
+    jobs = [job(priority=priority) for priority in (0, 5, -5, 5, 0, 100, -100)]
+    for new in jobs:
+        store.enqueue(new)
+    worker = store.worker()
+    taken = [got for _ in range(4) for got in store.claim(worker, 2)]
+    assert ids(taken) == of(sorted(jobs, key=lambda new: (-new.priority, new.id)))
+
+
+def test_priority_decides_between_queues_when_all_are_asked_for(store: Store) -> None:
+    low, high = job(queue_name="a", priority=1), job(queue_name="b", priority=2)
+    store.enqueue(low, high)
+    assert ids(store.claim(store.worker(), 10)) == [high.id, low.id]
+
+
+def test_the_order_of_queues_comes_before_priority(store: Store) -> None:
+    first, second, third = job(queue_name="z", priority=-9), job(queue_name="a", priority=9), job(queue_name="a")
+    store.enqueue(first, second, third)
+    assert ids(store.claim(store.worker(), 10, queues=["z", "a"])) == of([first, second, third])
+
+
+def test_a_later_queue_fills_what_earlier_ones_left(store: Store) -> None:
+    first, second = [job(queue_name="a") for _ in range(2)], [job(queue_name="b") for _ in range(3)]
+    store.enqueue(*second, *first)
+    worker = store.worker()
+    assert ids(store.claim(worker, 3, queues=["a", "b"])) == of([*first, second[0]])
+    assert ids(store.claim(worker, 3, queues=["a", "b"])) == of(second[1:])
+
+
+def test_only_the_queues_asked_for_are_claimed_from(store: Store) -> None:
+    wanted = job(queue_name="mail")
+    store.enqueue(job(queue_name="mails"), wanted, job(queue_name="Mail"), job(queue_name="mail "))
+    assert ids(store.claim(store.worker(), 10, queues=["mail", "nowhere"])) == [wanted.id]
+
+
+def test_no_queues_are_nothing_to_claim_from(store: Store) -> None:
+    store.enqueue(job())
+    assert store.claim(store.worker(), 10, queues=[]) == []
+
+
+def test_a_queue_named_twice_is_claimed_from_once(store: Store) -> None:
+    jobs = [job(queue_name="a") for _ in range(3)]
+    store.enqueue(*jobs)
+    assert ids(store.claim(store.worker(), 10, queues=["a", "a"])) == of(jobs)
+
+
+@pytest.mark.parametrize("queues", [None, ["default"]])
+def test_each_lane_is_claimed_from_by_itself(store: Store, queues: list[str] | None) -> None:
+    jobs = {lane: [job(lane=lane, priority=n) for n in range(2)] for lane in Lane}
+    store.enqueue(*(new for its in jobs.values() for new in its))
+    worker = store.worker()
+    for lane in Lane:
+        got = store.claim(worker, 10, lane=lane, queues=queues)
+        assert ids(got) == of(reversed(jobs[lane]))
+        assert {one.lane for one in got} == {lane}
+
+
+@pytest.mark.parametrize("queues", [None, ["default", "mail"]])
+def test_one_claim_for_several_lanes_keeps_the_limit_of_each(store: Store, queues: list[str] | None) -> None:
+    jobs = {lane: [job(lane=lane) for _ in range(3)] for lane in Lane}
+    store.enqueue(*(new for its in jobs.values() for new in its))
+    worker = store.worker()
+    rooms = {Lane.THREAD: 2, Lane.ASYNC: 1, Lane.PROCESS: 0}
+    wanted = [Wanted(worker, lane, room, queues or ()) for lane, room in rooms.items()]
+    got = store.run(claim(store.sql, *wanted)) if queues else store.run(claim_from_all(store.sql, *wanted)).claims
+    assert sorted(ids(got)) == sorted(of([*jobs[Lane.THREAD][:2], *jobs[Lane.ASYNC][:1]]))
+    assert counts(store.alias) == {"ready": 6, "claimed": 3}
+
+
+# -- pauses -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_paused_queue_is_left_out_when_all_are_asked_for(store: Store) -> None:
+    resting, working = job(queue_name="resting", priority=9), job(queue_name="working")
+    store.enqueue(resting, working)
+    pause(store, "resting")
+    assert ids(store.claim(store.worker(), 10)) == [working.id]
+    assert store.status(resting) == ["ready"]
+
+
+def test_a_paused_queue_is_left_out_when_it_is_asked_for_by_name(store: Store) -> None:
+    resting, working = job(queue_name="resting"), job(queue_name="working")
+    store.enqueue(resting, working)
+    pause(store, "resting")
+    worker = store.worker()
+    assert store.claim(worker, 10, queues=["resting"]) == []
+    assert ids(store.claim(worker, 10, queues=["resting", "working"])) == [working.id]
+
+
+def test_nothing_is_claimed_while_every_queue_is_paused(store: Store) -> None:
+    store.enqueue(job(queue_name="a"), job(queue_name="b"))
+    pause(store, "a", "b", "c")
+    assert store.claim(store.worker(), 10) == []
+
+
+def test_a_queue_is_claimed_from_again_when_it_is_resumed(store: Store) -> None:
+    new = job()
+    store.enqueue(new)
+    pause(store, "default")
+    worker = store.worker()
+    assert store.claim(worker) == []
+    query(store.alias, "DELETE FROM steady_queue_pause")
+    assert ids(store.claim(worker)) == [new.id]
+
+
+def test_many_paused_jobs_do_not_hide_the_others(store: Store) -> None:
+    working = job(queue_name="working", priority=-1)
+    store.enqueue(*[job(queue_name="resting", priority=5) for _ in range(50)], working)
+    pause(store, "resting")
+    assert ids(store.claim(store.worker(), 1)) == [working.id]
+
+
+def test_a_pause_compares_names_byte_by_byte(store: Store) -> None:
+    new = job(queue_name="mail")
+    store.enqueue(new)
+    pause(store, "Mail", "mail ", "maïl")
+    assert ids(store.claim(store.worker())) == [new.id]
+
+
+def test_all_queues_give_nothing_while_any_is_paused_and_say_so(store: Store) -> None:
+    new = job(queue_name="working")
+    store.enqueue(new)
+    worker = store.worker()
+    wanted = [Wanted(worker, lane, 5) for lane in Lane]
+    pause(store, "nowhere")
+    assert store.run(claim_from_all(store.sql, *wanted)) == ([], True)
+    query(store.alias, "DELETE FROM steady_queue_pause")
+    taken = store.run(claim_from_all(store.sql, *wanted))
+    assert (ids(taken.claims), taken.is_paused) == ([new.id], False)
+
+
+def test_each_lane_may_name_queues_of_its_own(store: Store) -> None:
+    jobs = {(lane, name): job(lane=lane, queue_name=name) for lane in (Lane.ASYNC, Lane.THREAD) for name in "abc"}
+    store.enqueue(*jobs.values())
+    pause(store, "c")
+    worker = store.worker()
+    wanted = [Wanted(worker, Lane.ASYNC, 9, ["c", "b"]), Wanted(worker, Lane.THREAD, 1, ["b", "a"])]
+    claims = store.run(claim(store.sql, *wanted))
+    assert ids(claims) == of([jobs[Lane.ASYNC, "b"], jobs[Lane.THREAD, "b"]])
+
+
+STRANGE = ["x%' OR 1=1--", "_", "%", "\\", "🐎", "a*b", "A", "a ", "?", "$1", "%s", ""]
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_any_name_of_a_queue_means_itself_alone(store: Store, name: str) -> None:
+    jobs = {its: job(queue_name=its) for its in [*STRANGE, "a", "🐢", "x"]}
+    store.enqueue(*jobs.values())
+    worker = store.worker()
+    assert ids(store.claim(worker, 99, queues=[name])) == [jobs[name].id]
+    pause(store, "🐢")
+    assert {got.queue_name for got in store.claim(worker, 99)} == {*STRANGE, "a", "x"} - {name}
+
+
+# -- others -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("queues", [None, ["a", "b"]])
+def test_several_claimers_never_take_the_same_job(store: Store, queues: list[str] | None) -> None:
+    jobs = [job(queue_name="ab"[n % 2], priority=n % 3) for n in range(120)]
+    store.enqueue(*jobs)
+
+    def take_all() -> list[Claim]:
+        worker = store.worker()
+        taken: list[Claim] = []
+        while got := store.claim(worker, 3, queues=queues):
+            taken.extend(got)
+        return taken
+
+    taken = [got for claims in together(*[take_all] * 4) for got in claims]
+    assert sorted(ids(taken)) == of(jobs)
+    assert counts(store.alias) == {"claimed": 120}
+
+
+@pytest.mark.only_on("postgres", "mariadb")
+@pytest.mark.parametrize("queues", [None, ["a", "b"]])
+def test_jobs_that_an_open_transaction_holds_are_passed_over(store: Store, queues: list[str] | None) -> None:
+    jobs = [job(queue_name=name) for name in "aabb"]
+    store.enqueue(*jobs)
+    lock = "SELECT 1 FROM steady_queue_readyexecution WHERE job_id = %s FOR UPDATE"
+    with held(store.alias, (lock, [jobs[0].id.hex]), (lock, [jobs[2].id.hex])):
+        assert ids(store.claim(store.worker(), 10, queues=queues)) == of([jobs[1], jobs[3]])
+
+
+@pytest.mark.only_on("postgres", "mariadb")
+def test_a_job_whose_enqueueing_transaction_is_open_is_passed_over(store: Store) -> None:
+    new, hidden = job(priority=-1), job(priority=5)
+    store.enqueue(new)
+    insert = "INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority) VALUES (%s, 'default', 0, 5)"
+    with held(store.alias, (insert, [hidden.id.hex])):
+        assert ids(store.claim(store.worker(), 10)) == [new.id]
+
+
+@pytest.mark.only_on("postgres", "mariadb")
+@pytest.mark.parametrize("queues", [None, ["default"]])
+def test_a_heartbeat_or_a_pause_under_way_neither_delays_nor_hides_anything(
+    store: Store, queues: list[str] | None
+) -> None:
+    store.enqueue(job(), job())
+    worker = store.worker()
+    pause(store, "elsewhere")
+    beat = ("UPDATE steady_queue_process SET last_heartbeat_at = last_heartbeat_at + INTERVAL '1' SECOND", ())
+    unpause = ("DELETE FROM steady_queue_pause", ())
+    with held(store.alias, beat, unpause):
+        assert len(store.claim(worker, 10, queues=queues)) == 2
+
+
+@pytest.mark.only_on("postgres", "mariadb")
+def test_a_claim_holds_up_neither_heartbeats_nor_pauses(store: Store) -> None:
+    worker = store.worker()
+    store.enqueue(job())
+    driver = django_driver(store.alias)
+    with transaction.atomic(using=store.alias):
+        assert len(driver.run(claim_from_all(driver.sql, Wanted(worker, Lane.ASYNC, 10))).claims) == 1
+
+        def beat_and_pause() -> bool:
+            with connections[store.alias].cursor() as cursor:
+                no_waiting = {"postgresql": "lock_timeout = '1s'", "mysql": "innodb_lock_wait_timeout = 1"}
+                cursor.execute(f"SET {no_waiting[connections[store.alias].vendor]}")
+            pause(store, "default")
+            return driver.run(heartbeat(driver.sql, worker))
+
+        assert together(beat_and_pause) == [True]
+
+
+# -- statements -------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_issues_exactly_the_planned_statements(store: Store) -> None:
+    jobs = [job(queue_name=name) for name in "aabb"]
+    store.enqueue(*jobs)
+    at_once = store.sql.at_once is not None
+    nothing = statements(store, Wanted(store.worker(), Lane.THREAD, 2, ["a", "b"]))
+    enough = statements(store, Wanted(store.worker(), Lane.ASYNC, 2, ["a", "b", "c"]))
+    assert len(nothing) == (1 if at_once else 2)
+    # Found in the first queue: the others are not looked at.
+    assert [text.split()[0] for text in enough] == (["WITH"] if at_once else ["SELECT", "DELETE", "INSERT", "SELECT"])
+
+
+def statements(store: Store, wanted: Wanted) -> list[str]:
+    """The texts of the statements of a claim that is really made."""
+    said: list[str] = []
+    operation = claim(store.sql, wanted)
+
+    def execute(statement: Statement) -> list[Row]:
+        said.append(statement.text)
+        return store.run(Operation("step", lambda: only(statement), transaction=False))
+
+    drive(operation.flow(), execute)
+    return said
+
+
+def test_a_claim_that_is_settled_leaves_room_for_the_next(store: Store) -> None:
+    first, second = job(), job()
+    store.enqueue(first, second)
+    worker = store.worker()
+    (got,) = store.claim(worker)
+    store.settle(Finished(got))
+    assert ids(store.claim(worker)) == [second.id]

@@ -1,0 +1,414 @@
+"""Enqueue: a job row and its first execution row, together or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import pytest
+
+from steady_queue.errors import StoreDataError
+from steady_queue.models import Job
+from steady_queue.store.job import Lane, NewJob
+from steady_queue.store.operations import enqueue as enqueueing
+from steady_queue.store.operations.enqueue import CHUNK, Enqueued, admit, enqueue
+from steady_queue.store.outcome import Finished
+from tests.support.databases.tables import count, counts, query, row
+from tests.support.store.jobs import choosy, job, later, limited
+from tests.support.store.stores import SyncStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from steady_queue.store.statement import Flow, Operation, T
+    from tests.support.store.stores import Store
+
+
+def all_jobs(store: Store) -> list[NewJob]:
+    """What the job table holds, in the order of ids."""
+    return [NewJob(*values) for values in Job.objects.using(store.alias).order_by("id").values_list(*NewJob._fields)]
+
+
+def stored_ids(store: Store) -> set[UUID]:
+    return {stored.id for stored in all_jobs(store)}
+
+
+# -- one job ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_immediate_job_is_ready_with_its_queue_priority_and_lane(store: Store) -> None:
+    new = job(queue_name="mail", priority=-7, lane=Lane.PROCESS)
+    assert store.enqueue(new) == Enqueued()
+    assert row(store.alias, "ReadyExecution", new.id) == {
+        "job_id": new.id,
+        "queue_name": "mail",
+        "lane": Lane.PROCESS,
+        "priority": -7,
+    }
+    assert counts(store.alias) == {"ready": 1}
+
+
+def test_a_future_job_is_scheduled_with_its_time_and_priority(store: Store) -> None:
+    new = job(scheduled_at=later(hours=2), priority=9)
+    store.enqueue(new)
+    assert row(store.alias, "ScheduledExecution", new.id) == {
+        "job_id": new.id,
+        "scheduled_at": new.scheduled_at,
+        "priority": 9,
+    }
+    assert counts(store.alias) == {"scheduled": 1}
+
+
+def test_a_job_whose_time_has_passed_is_ready_and_keeps_its_time(store: Store) -> None:
+    new = job(scheduled_at=later(hours=-2))
+    store.enqueue(new)
+    assert counts(store.alias) == {"ready": 1}
+    assert all_jobs(store) == [new]
+
+
+@pytest.mark.parametrize(("hours", "where"), [(0.0, "scheduled"), (2.0, "ready"), (-2.0, "scheduled")])
+def test_the_databases_clock_decides_what_is_due(store: Store, hours: float, where: str) -> None:
+    new = job(scheduled_at=later(hours=1))
+    store.run(with_clock(enqueue(store.sql, [new]), timedelta(hours=hours)))
+    assert counts(store.alias) == {where: 1}
+
+
+def with_clock(operation: Operation[T], shift: timedelta) -> Operation[T]:
+    """The operation, told another time by the database."""
+
+    def shifted() -> Flow[T]:
+        flow = operation.flow()
+        statement = next(flow)
+        while True:
+            rows = yield statement
+            if statement.returns == "t":
+                rows = [[moment + shift for moment in found] for found in rows]
+            try:
+                statement = flow.send(rows)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+
+    return replace(operation, flow=shifted)
+
+
+def test_a_limited_job_with_a_free_slot_is_ready_and_holds_the_slot(store: Store) -> None:
+    new = limited(queue_name="mail", priority=3, lane=Lane.THREAD)
+    assert store.enqueue(new) == Enqueued()
+    assert row(store.alias, "ReadyExecution", new.id) == {
+        "job_id": new.id,
+        "queue_name": "mail",
+        "lane": Lane.THREAD,
+        "priority": 3,
+    }
+    slot = row(store.alias, "Semaphore", new.id)
+    assert slot is not None
+    assert (slot["concurrency_key"], slot["slot"]) == ("key", 1)
+    assert counts(store.alias) == {"ready": 1}
+
+
+def test_a_limited_job_without_a_free_slot_is_blocked(store: Store) -> None:
+    first, second = limited(), limited(priority=5)
+    store.enqueue(first)
+    assert store.enqueue(second) == Enqueued()
+    assert row(store.alias, "BlockedExecution", second.id) == {
+        "job_id": second.id,
+        "concurrency_key": "key",
+        "priority": 5,
+    }
+    assert counts(store.alias) == {"ready": 1, "blocked": 1}
+
+
+def test_a_future_limited_job_is_scheduled_and_takes_no_slot(store: Store) -> None:
+    store.enqueue(limited(scheduled_at=later()))
+    assert counts(store.alias) == {"scheduled": 1}
+    assert count(store.alias, "semaphore") == 0
+
+
+def test_a_limited_job_whose_time_has_passed_queues_for_a_slot(store: Store) -> None:
+    store.enqueue(limited(scheduled_at=later(hours=-1)))
+    store.enqueue(limited(scheduled_at=later(hours=-1)))
+    assert counts(store.alias) == {"ready": 1, "blocked": 1}
+
+
+AWKWARD = [
+    "'; DROP TABLE steady_queue_job; -- \" ` '' \\' \\",
+    "? ?* $1 %s %(p1)s :id {} %% 100%",
+    "écran 中文 ß Å",
+    "😀 \U0001f9d1\u200d\U0001f680",
+    "a\tb\nc\rd\x01\x7f",
+    "  before and after  ",
+    "",
+]
+
+
+def test_every_text_comes_back_as_it_went_in(store: Store) -> None:
+    def all_columns(text: str) -> list[NewJob]:
+        return [
+            job(queue_name=text, task_path=text, arguments=text, backend=text),
+            job(queue_name=text, task_path=text, arguments=text, backend=text, headers=text),
+            limited(text, 7, headers=text),
+        ]
+
+    alone = [new for text in AWKWARD for new in all_columns(text)]
+    for new in alone:
+        store.enqueue(new)
+    in_bulk = [new for text in AWKWARD for new in all_columns(text)]
+    store.enqueue(*in_bulk)
+    assert all_jobs(store) == [*alone, *in_bulk]
+
+
+def test_every_priority_and_lane_is_stored(store: Store) -> None:
+    jobs = [job(priority=priority, lane=lane) for priority in (-100, 0, 100) for lane in Lane]
+    for new in jobs:
+        store.enqueue(new)
+    assert all_jobs(store) == jobs
+
+
+def test_an_instant_of_any_zone_is_stored_to_the_microsecond(store: Store) -> None:
+    for hours in (-11, 0, 5.75):
+        moment = datetime(2031, 12, 31, 23, 59, 59, 123457, tzinfo=timezone(timedelta(hours=hours)))
+        new = job(enqueued_at=moment, scheduled_at=moment + timedelta(days=1))
+        store.enqueue(new)
+        (record,) = store.find(new)
+        assert record.enqueued_at == moment
+        assert record.scheduled_at == moment + timedelta(days=1)
+        assert record.enqueued_at.utcoffset() == timedelta(0)
+
+
+def test_arguments_of_a_megabyte_are_stored(store: Store) -> None:
+    new = job(arguments='"' + "x" * 1_000_000 + '"')
+    store.enqueue(new)
+    assert all_jobs(store) == [new]
+
+
+# -- many jobs --------------------------------------------------------------------------------------------------------
+
+
+def mixture() -> dict[str, list[NewJob]]:
+    """Jobs by where they will stand."""
+    return {
+        "ready": [job(queue_name=f"q{n % 3}", priority=n, lane=Lane(n % 3)) for n in range(7)],
+        "past": [job(scheduled_at=later(hours=-1)) for _ in range(2)],
+        "scheduled": [job(scheduled_at=later(minutes=n + 10), priority=n) for n in range(4)],
+        "first": [limited("a"), limited("b", 2), limited("b", 2)],
+        "blocked": [limited("a"), limited("b", 2), limited("a")],
+        "scheduled and limited": [limited("a", scheduled_at=later())],
+    }
+
+
+def test_a_bulk_of_all_kinds_puts_each_job_where_it_belongs(store: Store) -> None:
+    kinds = mixture()
+    store.enqueue(*(new for jobs in kinds.values() for new in jobs))
+    assert counts(store.alias) == {"ready": 12, "scheduled": 5, "blocked": 3}
+    assert count(store.alias, "job") == 20
+    assert count(store.alias, "semaphore") == 3
+    assert {str(record.status) for record in store.find(*kinds["ready"], *kinds["past"], *kinds["first"])} == {"ready"}
+    assert {str(record.status) for record in store.find(*kinds["blocked"])} == {"blocked"}
+    assert {str(found.status) for found in store.find(*kinds["scheduled"], *kinds["scheduled and limited"])} == {
+        "scheduled"
+    }
+
+
+def test_a_bulk_stores_every_job_exactly(store: Store) -> None:
+    jobs = sorted((new for jobs in mixture().values() for new in jobs), key=lambda new: new.id)
+    store.enqueue(*jobs)
+    assert all_jobs(store) == jobs
+
+
+def test_no_jobs_are_stored_without_complaint(store: Store) -> None:
+    assert store.enqueue() == Enqueued()
+    assert store.enqueue(again=True) == Enqueued()
+    assert count(store.alias, "job") == 0
+
+
+def test_more_jobs_than_fit_into_one_insert_are_stored(database: str) -> None:
+    SyncStore(database).enqueue(*[job() for _ in range(CHUNK + 1)])
+    assert count(database, "job") == CHUNK + 1
+    assert counts(database) == {"ready": CHUNK + 1}
+
+
+@pytest.mark.parametrize("number", [10, 11, 20])
+def test_no_job_is_lost_between_two_inserts(store: Store, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(enqueueing, "CHUNK", 10)
+    ready = [job() for _ in range(number)]
+    scheduled = [job(scheduled_at=later()) for _ in range(number)]
+    blocked = [limited() for _ in range(number)]
+    store.enqueue(*ready, *scheduled, *blocked)
+    assert all_jobs(store) == [*ready, *scheduled, *blocked]
+    assert counts(store.alias) == {"ready": number + 1, "scheduled": number, "blocked": number - 1}
+
+
+# -- all or none ------------------------------------------------------------------------------------------------------
+
+ALL_OR_NONE: dict[str, Callable[[], list[NewJob]]] = {
+    "one": list,
+    "ready": lambda: [job() for _ in range(3)],
+    "scheduled": lambda: [job(scheduled_at=later()) for _ in range(3)],
+    "limited": lambda: [limited() for _ in range(3)],
+    "mixture": lambda: [new for jobs in mixture().values() for new in jobs],
+}
+
+
+@pytest.mark.parametrize("others", ALL_OR_NONE.values(), ids=ALL_OR_NONE.keys())
+def test_a_bulk_with_one_job_that_cannot_be_stored_stores_nothing(
+    store: Store, others: Callable[[], list[NewJob]]
+) -> None:
+    there = job(queue_name="there")
+    store.enqueue(there)
+    for jobs in ([there._replace(queue_name="twice"), *others()], [*others(), there]):
+        with pytest.raises(StoreDataError) as caught:
+            store.enqueue(*jobs)
+        assert caught.value.applied == "no"
+        assert all_jobs(store) == [there]
+        assert counts(store.alias) == {"ready": 1}
+        assert count(store.alias, "semaphore") == 0
+
+
+def test_a_bulk_of_several_inserts_of_which_the_last_fails_stores_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enqueueing, "CHUNK", 2)
+    there = job()
+    store.enqueue(there)
+    with pytest.raises(StoreDataError):
+        store.enqueue(job(), job(), job(), job(), there)
+    assert all_jobs(store) == [there]
+
+
+def test_a_store_that_refused_jobs_takes_others(store: Store) -> None:
+    there = job()
+    store.enqueue(there)
+    for _ in range(3):
+        with pytest.raises(StoreDataError):
+            store.enqueue(job(), there)
+    store.enqueue(job())
+    assert counts(store.alias) == {"ready": 2}
+
+
+@pytest.mark.only_on("postgres", "mariadb")  # SQLite stores texts of any length: the enqueuer refuses them before
+def test_a_name_longer_than_its_column_is_refused_not_cut(store: Store) -> None:
+    long = "x" * 256
+    for new in (job(queue_name=long), job(task_path=long), job(backend=long), limited(long + long + "x")):
+        with pytest.raises(StoreDataError):
+            store.enqueue(job(), new)
+        assert count(store.alias, "job") == 0
+
+
+# -- after a lost reply -----------------------------------------------------------------------------------------------
+
+
+def test_jobs_that_had_not_been_stored_are_stored_when_sent_again(store: Store) -> None:
+    kinds = mixture()
+    store.enqueue(*(new for jobs in kinds.values() for new in jobs), again=True)
+    assert counts(store.alias) == {"ready": 12, "scheduled": 5, "blocked": 3}
+
+
+def test_jobs_that_had_been_stored_are_not_stored_twice_when_sent_again(store: Store) -> None:
+    jobs = sorted((new for jobs in mixture().values() for new in jobs), key=lambda new: new.id)
+    store.enqueue(*jobs)
+    for _ in range(2):
+        assert store.enqueue(*jobs, again=True) == Enqueued()
+    assert all_jobs(store) == jobs
+    assert counts(store.alias) == {"ready": 12, "scheduled": 5, "blocked": 3}
+
+
+def test_a_job_sent_again_after_it_ran_does_not_run_twice(store: Store) -> None:
+    new = job()
+    (claim,) = store.claimed(new)
+    store.enqueue(new, again=True)
+    assert counts(store.alias) == {"claimed": 1}
+    store.settle(Finished(claim))
+    store.enqueue(new, again=True)
+    assert counts(store.alias) == {}
+    assert count(store.alias, "job") == 1
+
+
+def test_a_bulk_sent_again_although_its_first_job_was_discarded_stores_nothing_twice(store: Store) -> None:
+    store.enqueue(limited("taken"))
+    refused, plain = choosy("taken"), job()
+    assert store.enqueue(refused, plain).discarded == {refused.id}
+    store.enqueue(refused, plain, again=True)
+    assert counts(store.alias) == {"ready": 2}
+    assert count(store.alias, "job") == 2
+
+
+# -- inside somebody else's transaction -------------------------------------------------------------------------------
+
+
+def test_without_promotion_limited_jobs_stay_blocked_and_are_handed_back(store: Store) -> None:
+    plain, one, two = job(), limited("a"), limited("b")
+    assert store.enqueue(plain, one, two, promoting=False) == Enqueued(blocked=[one, two])
+    assert counts(store.alias) == {"ready": 1, "blocked": 2}
+    assert count(store.alias, "semaphore") == 0
+
+
+def test_jobs_admitted_after_the_commit_get_the_free_slots(store: Store) -> None:
+    jobs = [limited("a"), limited("a"), limited("b")]
+    blocked = store.enqueue(*jobs, promoting=False).blocked
+    assert store.run(admit(store.sql, blocked)) == frozenset()
+    assert [str(record.status) for record in store.find(*jobs)] == ["ready", "blocked", "ready"]
+
+
+def test_nothing_is_admitted_twice(store: Store) -> None:
+    blocked = store.enqueue(limited("a"), limited("a"), promoting=False).blocked
+    store.run(admit(store.sql, blocked))
+    store.run(admit(store.sql, blocked))
+    assert counts(store.alias) == {"ready": 1, "blocked": 1}
+    assert count(store.alias, "semaphore") == 1
+
+
+def test_choosy_jobs_admitted_after_the_commit_are_discarded_when_their_key_is_full(store: Store) -> None:
+    first, second = choosy("a"), choosy("a")
+    blocked = store.enqueue(first, second, promoting=False).blocked
+    assert store.run(admit(store.sql, blocked)) == {second.id}
+    assert stored_ids(store) == {first.id}
+
+
+# -- discard on conflict ----------------------------------------------------------------------------------------------
+
+
+def test_a_choosy_job_with_a_free_slot_is_ready(store: Store) -> None:
+    new = choosy()
+    assert store.enqueue(new).discarded == frozenset()
+    assert counts(store.alias) == {"ready": 1}
+
+
+def test_a_choosy_job_without_a_free_slot_vanishes(store: Store) -> None:
+    first, second = choosy(), choosy()
+    store.enqueue(first)
+    assert store.enqueue(second).discarded == {second.id}
+    assert stored_ids(store) == {first.id}
+    assert counts(store.alias) == {"ready": 1}
+
+
+def test_a_bulk_says_which_of_its_choosy_jobs_vanished(store: Store) -> None:
+    waiting = [limited("b"), limited("b")]
+    kept = [choosy("a", 2), choosy("a", 2), choosy("c"), job(), choosy("d", scheduled_at=later())]
+    refused = [choosy("a", 2), choosy("b")]
+    assert store.enqueue(*waiting, *kept, *refused).discarded == {new.id for new in refused}
+    assert stored_ids(store) == {new.id for new in [*waiting, *kept]}
+    assert counts(store.alias) == {"ready": 5, "blocked": 1, "scheduled": 1}
+
+
+def test_a_choosy_job_takes_the_slot_that_became_free(store: Store) -> None:
+    (claim,) = store.claimed(choosy())
+    assert store.enqueue(choosy()).discarded
+    store.settle(Finished(claim))
+    assert not store.enqueue(choosy()).discarded
+
+
+def test_a_discarded_job_leaves_the_others_of_its_key_alone(store: Store) -> None:
+    holder, waiting, refused = limited(), limited(), choosy()
+    store.enqueue(holder, waiting)
+    store.enqueue(refused)
+    assert [str(record.status) for record in store.find(holder, waiting)] == ["ready", "blocked"]
+    assert query(store.alias, "SELECT slot FROM steady_queue_semaphore") == [(1,)]
+
+
+def test_times_are_the_ones_given_and_not_the_databases(store: Store) -> None:
+    new = job(enqueued_at=datetime(2001, 2, 3, 4, 5, 6, 789_000, tzinfo=UTC))
+    store.enqueue(new)
+    assert store.find(new)[0].enqueued_at == new.enqueued_at

@@ -1,0 +1,361 @@
+"""Entries of recurring tasks and their ticks."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from steady_queue.errors import StoreError
+from steady_queue.store.ids import new_job_id
+from steady_queue.store.operations import maintenance, recurring
+from steady_queue.store.operations.recurring import (
+    Entry,
+    Moment,
+    NewEntry,
+    add,
+    entries,
+    give_up,
+    listing,
+    put,
+    remove,
+    switch,
+)
+from steady_queue.store.operations.ticks import Tick, Ticked, clear_ticks, tick
+from tests.support.databases.tables import count, counts, query
+from tests.support.store.jobs import PATH, choosy, job, limited
+from tests.support.store.stores import SyncStore
+from tests.support.threads import closing
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from steady_queue.store.job import NewJob
+    from tests.support.store.stores import Store
+
+MINUTE = timedelta(minutes=1)
+
+
+def entry(key: str = "key", **options: Any) -> NewEntry:
+    plain = NewEntry(key, PATH, "* * * * *", None, "none", "[1,[],{}]", None, None, "")
+    return plain._replace(**options)
+
+
+def stored(store: Store, *keys: str) -> list[Entry]:
+    found = store.run(entries(store.sql, keys or ("key",)))
+    return sorted(found, key=lambda entry: entry.new.task_key)
+
+
+def persist(store: Store, wanted: list[NewEntry]) -> dict[str, str]:
+    """By a project whose tasks are in the package `tests`."""
+    return store.run(recurring.persist(store.sql, wanted, lambda path: path.startswith("tests.")))
+
+
+def give_up_on(store: Store, key: str) -> bool:
+    return store.run(give_up(store.sql, key, stored(store, key)[0].updated_at, "it broke"))
+
+
+def made(key: str, run_at: datetime, updated_at: Moment, new: NewJob) -> Tick:
+    return Tick(key, run_at, updated_at, new.id, new)
+
+
+def ticked(store: Store, run_at: datetime, *, key: str = "key", new: NewJob | None = None) -> Ticked:
+    (found,) = stored(store, key)
+    return store.run(tick(store.sql, [made(key, run_at, found.updated_at, new or job())]))
+
+
+def test_static_entries_become_those_of_the_code_and_dynamic_ones_stay(store: Store) -> None:
+    store.run(add(store.sql, entry("dynamic")))
+    persist(store, [entry("a"), entry("b")])
+    before = {found.new.task_key: found for found in stored(store, "a", "b", "c", "dynamic")}
+    assert before.keys() == {"a", "b", "dynamic"}
+    persist(store, [entry("c"), entry("b"), entry("a", schedule="0 * * * *", priority=5)])
+    after = {found.new.task_key: found for found in stored(store, "a", "b", "c", "dynamic")}
+    assert after["b"] == before["b"]
+    assert after["dynamic"] == before["dynamic"]
+    assert after["a"].new == entry("a", schedule="0 * * * *", priority=5)
+    persist(store, [])
+    assert [found.new.task_key for found in stored(store, "a", "b", "c", "dynamic")] == ["dynamic"]
+
+
+def test_entries_of_other_projects_are_neither_deleted_nor_taken_over(store: Store) -> None:
+    theirs = [entry(key, task_path=f"other.tasks.{key}") for key in ("a", "b")]
+    persist(store, theirs)
+    assert persist(store, [entry("b"), entry("c")]) == {"b": "other.tasks.b"}
+    assert [found.new for found in stored(store, "a", "b", "c")] == [*theirs, entry("c")]
+    # The same task may have come from another project that shares the app.
+    assert persist(store, [entry("c", schedule="0 * * * *")]) == {}
+    assert [found.new.schedule for found in stored(store, "c")] == ["0 * * * *"]
+
+
+def test_a_thousand_entries_of_the_code_are_stored_in_few_statements(store: Store) -> None:
+    wanted = [entry(f"key {number:04}") for number in range(1_000)]
+    persist(store, wanted)
+    assert count(store.alias, "recurringtask") == 1_000
+    persist(store, wanted[:10])
+    assert count(store.alias, "recurringtask") == 10
+
+
+def test_a_tick_without_a_job_is_recorded_once(store: Store) -> None:
+    store.run(add(store.sql, entry()))
+    (read,) = stored(store)
+    at = store.now()
+    first, second = new_job_id(), new_job_id()
+    for id_, won in ((first, (first,)), (second, ())):
+        assert store.run(tick(store.sql, [Tick("key", at, read.updated_at, id_, None)])).ids == won
+    assert (count(store.alias, "recurringexecution"), count(store.alias, "job")) == (1, 0)
+
+
+def test_an_entry_keeps_its_key_text_and_arguments_exactly(store: Store) -> None:
+    keys = ["a", "A", "a ", "😀", "😁", "x%' OR 1=1--", "\\"]
+    persist(store, [entry(key, description=f"{key}\n'") for key in keys])
+    assert {found.new for found in stored(store, *keys)} == {entry(key, description=f"{key}\n'") for key in keys}
+
+
+def test_a_static_entry_that_a_person_switched_off_stays_off_and_a_broken_one_does_not(store: Store) -> None:
+    persist(store, [entry("off"), entry("broken")])
+    assert store.run(switch(store.sql, "off", on=False))
+    assert give_up_on(store, "broken")
+    assert stored(store, "off", "broken") == []
+    persist(store, [entry("off"), entry("broken")])
+    assert [found.new.task_key for found in stored(store, "off", "broken")] == ["broken"]
+
+
+def test_dynamic_entries_are_added_once_edited_and_removed(store: Store) -> None:
+    assert store.run(add(store.sql, entry()))
+    assert not store.run(add(store.sql, entry(schedule="0 * * * *")))
+    assert stored(store)[0].new == entry()
+    assert give_up_on(store, "key")
+    assert store.run(put(store.sql, entry(schedule="0 * * * *")))
+    assert stored(store)[0].new == entry(schedule="0 * * * *")
+    assert store.run(remove(store.sql, "key"))
+    assert not store.run(remove(store.sql, "key"))
+    assert not store.run(switch(store.sql, "key", on=True))
+
+
+def test_a_static_entry_can_neither_be_edited_nor_removed_nor_added_again(store: Store) -> None:
+    persist(store, [entry()])
+    assert not store.run(put(store.sql, entry()))
+    assert not store.run(remove(store.sql, "key"))
+    assert not store.run(add(store.sql, entry()))
+
+
+def test_the_listing_tells_the_time_and_what_is_enabled(store: Store) -> None:
+    persist(store, [entry("on"), entry("off")])
+    store.run(switch(store.sql, "off", on=False))
+    listed = store.run(listing(store.sql))
+    assert listed.changed.keys() == {"on"}
+    assert abs(listed.now - store.now()) < MINUTE
+
+
+def test_a_tick_stores_its_job_once(store: Store) -> None:
+    store.run(add(store.sql, entry()))
+    at = store.now()
+    first, again = job(), job()
+    assert ticked(store, at, new=first) == Ticked((first.id,))
+    assert ticked(store, at, new=again) == Ticked()
+    assert store.status(first) == ["ready"]
+    assert store.find(again) == []
+    assert stored(store)[0].last_tick == at
+
+
+def test_a_tick_is_not_enqueued_after_a_later_one(store: Store) -> None:
+    store.run(add(store.sql, entry()))
+    at = store.now()
+    ticked(store, at)
+    assert not ticked(store, at - MINUTE).ids
+    assert ticked(store, at + MINUTE).ids
+    assert count(store.alias, "job") == 2
+
+
+@pytest.mark.parametrize("what", ["edited", "off", "gone"])
+def test_a_tick_of_an_entry_that_is_no_longer_as_it_was_read_changes_nothing(store: Store, what: str) -> None:
+    store.run(add(store.sql, entry()))
+    (read,) = stored(store)
+    query(store.alias, "UPDATE steady_queue_recurringtask SET updated_at = %s", store.now() - MINUTE)
+    if what == "off":
+        store.run(switch(store.sql, "key", on=False))
+    elif what == "gone":
+        store.run(remove(store.sql, "key"))
+    assert store.run(tick(store.sql, [made("key", store.now(), read.updated_at, job())])) == Ticked()
+    assert count(store.alias, "job") == count(store.alias, "recurringexecution") == 0
+
+
+@pytest.mark.only_on("postgres", "mariadb")  # SQLite stores a name of any length
+def test_one_bad_job_stores_no_tick_of_its_transaction(store: Store) -> None:
+    store.run(add(store.sql, entry()))
+    (read,) = stored(store)
+    now = store.now()
+    jobs = [job(), job(queue_name="q" * 400)]
+    ticks = [made("key", now + at * MINUTE, read.updated_at, new) for at, new in enumerate(jobs)]
+    with pytest.raises(StoreError):
+        store.run(tick(store.sql, ticks))
+    assert count(store.alias, "job") == count(store.alias, "recurringexecution") == 0
+
+
+def test_ticks_of_limited_tasks_queue_for_their_slot_or_are_discarded(store: Store) -> None:
+    for key in ("limited", "choosy"):
+        store.run(add(store.sql, entry(key)))
+    now = store.now()
+    assert ticked(store, now, key="limited", new=limited("a")).ids
+    assert ticked(store, now + MINUTE, key="limited", new=limited("a")).ids
+    refused = choosy("a")
+    assert ticked(store, now, key="choosy", new=refused) == Ticked((refused.id,), frozenset([refused.id]))
+    assert counts(store.alias) == {"ready": 1, "blocked": 1}
+    # The tick is over all the same.
+    assert not ticked(store, now, key="choosy", new=choosy("b")).ids
+
+
+def test_records_are_cleared_but_for_the_last_of_each_entry(store: Store) -> None:
+    for key in ("a", "b", "gone"):
+        store.run(add(store.sql, entry(key)))
+        for minutes in range(3):
+            ticked(store, store.now() + minutes * MINUTE, key=key)
+    store.run(remove(store.sql, "gone"))
+    later = store.now() + timedelta(days=3)
+    assert store.run(clear_ticks(store.sql, later, timedelta(days=4))) == 0
+    assert store.run(clear_ticks(store.sql, later, timedelta(days=1))) == 7
+    assert store.run(clear_ticks(store.sql, later, timedelta(days=1))) == 0
+    assert all(found.last_tick is not None for found in stored(store, "a", "b"))
+    assert count(store.alias, "recurringexecution") == 2
+
+
+def test_racing_schedulers_store_one_job_for_each_tick(database: str) -> None:
+    store = SyncStore(database)
+    keys = [f"key {number:03}" for number in range(40)]
+    persist(store, [entry(key) for key in keys])
+    read = {found.new.task_key: found.updated_at for found in stored(store, *keys)}
+    now = store.now()
+    won: list[int] = []
+    start = threading.Barrier(6)
+
+    def race(number: int) -> None:
+        mine = SyncStore(database)
+        start.wait()
+        for minute in range(3):
+            order = keys if number % 2 else keys[::-1]
+            ticks = [made(key, now + minute * MINUTE, read[key], job()) for key in order]
+            won.append(len(mine.run(tick(mine.sql, ticks)).ids))
+
+    threads = [threading.Thread(target=closing, args=(race, number)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(won) == count(database, "job") == count(database, "recurringexecution") == 120
+
+
+# -- since when ticks count -------------------------------------------------------------------------------------------
+
+
+def aged(store: Store, key: str = "key") -> datetime:
+    """Make the entry an hour old; returns since when it is."""
+    since = store.now() - 60 * MINUTE
+    query(store.alias, "UPDATE steady_queue_recurringtask SET updated_at = %s WHERE task_key = %s", since, key)
+    return since
+
+
+@pytest.mark.parametrize("kind", ["static", "dynamic"])
+def test_a_change_loses_no_tick_unless_it_is_one_of_the_schedule(store: Store, kind: str) -> None:
+    def change(**options: Any) -> Entry:
+        wanted = entry(**options)
+        if kind == "static":
+            persist(store, [wanted])
+        else:
+            assert store.run(put(store.sql, wanted))
+        return stored(store)[0]
+
+    change()
+    since = aged(store)
+    before = stored(store)[0]
+    assert change() == before
+    others = {"description": "other", "arguments": "[1,[2],{}]", "queue_name": "mail", "priority": 7, "catch_up": "all"}
+    for name, value in others.items():
+        after = change(**{name: value})
+        assert (after.counts_from, getattr(after.new, name)) == (since, value)
+        # Whoever has read it before enqueues nothing of it.
+        assert after.updated_at != before.updated_at
+    for times in ({"schedule": "0 * * * *"}, {"time_zone": "Asia/Tokyo"}):
+        after = change(**times)
+        assert after.counts_from == after.updated_at > since  # type: ignore[operator]
+
+
+def test_an_entry_that_is_switched_on_counts_from_then_and_one_that_was_on_goes_on(store: Store) -> None:
+    store.run(put(store.sql, entry()))
+    since = aged(store)
+    store.run(put(store.sql, entry(description="other")))
+    assert store.run(switch(store.sql, "key", on=True))
+    assert stored(store)[0].counts_from == since
+    store.run(switch(store.sql, "key", on=False))
+    store.run(switch(store.sql, "key", on=True))
+    (after,) = stored(store)
+    assert after.counts_from == after.updated_at > since  # type: ignore[operator]
+    store.run(switch(store.sql, "key", on=False))
+    aged(store)
+    store.run(put(store.sql, entry(description="other")))
+    (after,) = stored(store)
+    assert after.counts_from == after.updated_at > since  # type: ignore[operator]
+
+
+def test_an_entry_that_was_mended_meanwhile_is_not_given_up(store: Store) -> None:
+    store.run(put(store.sql, entry()))
+    aged(store)
+    (read,) = stored(store)
+    store.run(put(store.sql, entry(description="mended")))
+    assert not store.run(give_up(store.sql, "key", read.updated_at, "it broke"))
+    assert stored(store)
+    assert give_up_on(store, "key")
+    assert not store.run(give_up(store.sql, "key", read.updated_at, "it broke"))
+
+
+def test_several_that_put_the_same_key_at_once_all_succeed(database: str) -> None:
+    start = threading.Barrier(4)
+    wrong: list[str] = []
+
+    def race(number: int) -> None:
+        mine = SyncStore(database)
+        for turn in range(8):
+            start.wait()
+            try:
+                assert mine.run(put(mine.sql, entry(f"key {turn}", description=f"by {number}")))
+            except Exception as error:
+                wrong.append(repr(error))
+
+    threads = [threading.Thread(target=closing, args=(race, number)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert count(database, "recurringtask") == 8
+
+
+@pytest.mark.only_on("sqlite")  # the others store moments only
+def test_one_moment_that_cannot_be_read_spoils_no_other_entry(store: Store) -> None:
+    persist(store, [entry("bad"), entry("good"), entry("static")])
+    for key, text in (("bad", "garbage"), ("static", "1794852000")):
+        query(store.alias, "UPDATE steady_queue_recurringtask SET updated_at = %s WHERE task_key = %s", text, key)
+    listed = store.run(listing(store.sql)).changed
+    assert isinstance(listed["good"], datetime)
+    assert not isinstance(listed["bad"], datetime)
+    read = {found.new.task_key: found.updated_at for found in stored(store, "bad", "good")}
+    assert read["bad"] == listed["bad"]
+    ticks = [made(key, store.now(), at, job()) for key, at in read.items()]
+    assert store.run(tick(store.sql, ticks)).ids
+    assert store.run(give_up(store.sql, "bad", listed["bad"], "it cannot be read"))
+    persist(store, [entry("good"), entry("static")])
+    assert isinstance(store.run(listing(store.sql)).changed["static"], datetime)
+
+
+@pytest.mark.parametrize("keep", [timedelta(days=366 * 60), timedelta(days=366 * 3_000), timedelta.max], ids=str)
+def test_records_and_jobs_may_be_kept_for_any_time(store: Store, keep: timedelta) -> None:
+    store.run(add(store.sql, entry()))
+    for minutes in range(2):
+        ticked(store, store.now() + minutes * MINUTE)
+    assert store.run(clear_ticks(store.sql, store.now(), keep)) == 0
+    work = store.run(maintenance.look(store.sql, alive=keep, keep=keep, keep_failed=keep))
+    assert (work.dead, work.old, work.old_failed) == (False, False, False)
+    assert store.run(maintenance.clear_finished(store.sql, keep)) == (0, None)
+    assert store.run(maintenance.clear_failed(store.sql, keep)) == (0, None)

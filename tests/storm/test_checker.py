@@ -1,0 +1,111 @@
+"""The judgement itself: it finds what must not be, and lets pass what may."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.storm.attempt_log import Attempt
+from tests.storm.checker import Judge
+from tests.storm.job_records import Record
+from tests.storm.workers import Life
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.storm.checker import Judgement
+
+FINISHED = Record("job", 5.0, None, "", "", pid=1, attempts=1, value="first", key=None, limit=0)
+FAILED = Record("job", None, 5.0, "ProcessExitError", "", pid=1, attempts=1, value=None, key=None, limit=0)
+PRUNED = replace(FAILED, error="ProcessPrunedError")
+RAN = Attempt("job", "first", 1, "async", 1.0, ended=2.0)
+STOPPED = Attempt("job", "earlier", 2, "async", 0.1, stopped=0.5)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "log"
+    path.write_text("it started\n")
+    return path
+
+
+def judged(log: Path, record: Record | None, *attempts: Attempt, **lives: dict[str, Any]) -> Judgement:
+    """The judgement of one job. The processes 1 and 2 were told to stop at the end, or went through what is given."""
+    well = {"told": 50.0, "left": 51.0, "code": 0}
+    processes = [Life(pid, log, **{**well, **lives.get(name, {})}) for pid, name in ((1, "one"), (2, "two"))]
+    return Judge(["job"], {"job": record} if record else {}, attempts, processes).judge()
+
+
+KILLED = {"told": None, "killed": 3.0, "left": 3.0, "code": -9}
+ASLEEP = {"freezes": [(1.5, 8.0)]}
+
+
+def test_a_job_that_ran_once_and_finished_is_well(log: Path) -> None:
+    judgement = judged(log, FINISHED, RAN)
+    assert (judgement.violations, judgement.finished) == ([], 1)
+
+
+def test_a_job_may_begin_again_after_it_has_stopped_in_a_process_that_was_told_to(log: Path) -> None:
+    judgement = judged(log, FINISHED, STOPPED, RAN, two={"told": 0.2, "left": 1.2})
+    assert (judgement.violations, judgement.rerun) == ([], {"told to stop": 1})
+
+
+def test_a_job_may_begin_again_after_it_has_stopped_in_a_process_that_was_frozen(log: Path) -> None:
+    earlier = replace(STOPPED, began=-4.0)
+    judgement = judged(log, FINISHED, earlier, RAN, two={"freezes": [(-3.0, 0.4)]})
+    assert (judgement.violations, judgement.rerun) == ([], {"frozen": 1})
+
+
+def test_a_job_of_a_killed_process_may_be_reported(log: Path) -> None:
+    judgement = judged(log, FAILED, replace(RAN, ended=None), one=KILLED)
+    assert (judgement.violations, judgement.failed) == ([], {"ProcessExitError": 1})
+
+
+def test_a_job_of_a_frozen_process_may_be_reported_and_stop_when_it_wakes(log: Path) -> None:
+    judgement = judged(log, PRUNED, replace(RAN, ended=None, stopped=8.1), one=ASLEEP)
+    assert judgement.violations == []
+    assert judgement.ran_on == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("expected", "record", "attempts", "lives"),
+    [
+        ("is lost", None, [], {}),
+        ("has not ended", replace(FINISHED, finished=None), [RAN], {}),
+        ("has finished and failed", replace(FINISHED, failed=5.0), [RAN], {}),
+        ("ended 0 times", FINISHED, [], {}),
+        ("ended 2 times", FINISHED, [replace(RAN, nonce="other", began=0.1, ended=0.2), RAN], {}),
+        ("settled by another attempt", FINISHED, [replace(RAN, nonce="other")], {}),
+        ("although it had not stopped", FINISHED, [replace(STOPPED, stopped=None), RAN], {"two": KILLED}),
+        ("although it had not stopped", FINISHED, [replace(STOPPED, stopped=1.5), RAN], {"two": {"told": 0.2}}),
+        ("for no reason", FINISHED, [STOPPED, RAN], {}),
+        ("with 2 attempts", replace(FINISHED, attempts=2), [RAN], {}),
+        ("failed by itself", replace(FAILED, error="ValueError"), [RAN], {"one": KILLED}),
+        ("its process was well", FAILED, [RAN], {}),
+        ("its process was well", FAILED, [RAN], {"one": {**KILLED, "killed": 6.0, "left": 6.0}}),
+        ("ran on in 1 for 1.50 s", PRUNED, [replace(RAN, ended=9.5)], {"one": ASLEEP}),
+        ("left with 1", FINISHED, [RAN], {"two": {"code": 1}}),
+        ("left with 75", FINISHED, [RAN], {"two": {"told": None, "code": 75}}),
+        ("took 49.0 s to stop", FINISHED, [RAN], {"two": {"told": 2.0}}),
+    ],
+)
+def test_finds(
+    log: Path, expected: str, record: Record | None, attempts: list[Attempt], lives: dict[str, dict[str, Any]]
+) -> None:
+    assert expected in "\n".join(judged(log, record, *attempts, **lives).violations)
+
+
+def test_finds_a_limit_that_is_exceeded_but_not_by_one_that_died_before(log: Path) -> None:
+    limited = replace(FINISHED, key="key", limit=1)
+    other = replace(limited, id="other", value="other", pid=2)
+    its = replace(RAN, job="other", nonce="other", pid=2, began=1.5, ended=3.0)
+    lives = [Life(pid, log, told=50.0, left=51.0, code=0) for pid in (1, 2)]
+    found = Judge(["job", "other"], {"job": limited, "other": other}, [RAN, its], lives).judge()
+    assert "2 of the key key ran at once, 1 may" in found.violations[0]
+
+    died = replace(FAILED, key="key", limit=1, failed=1.4)
+    lives[0] = Life(1, log, killed=1.3, left=1.3, code=-9)
+    found = Judge(["job", "other"], {"job": died, "other": other}, [replace(RAN, ended=None), its], lives).judge()
+    assert found.violations == []

@@ -1,0 +1,51 @@
+"""What must always be true of the queue's rows. Every database test ends with this; so do benchmarks and storms."""
+
+from __future__ import annotations
+
+from steady_queue.db.aliases import django_driver
+from tests.support.databases.tables import EXECUTIONS, query
+
+_STANDS = " UNION ALL ".join(f"SELECT job_id FROM steady_queue_{table}" for table in EXECUTIONS)
+_HOLDS = "SELECT job_id FROM steady_queue_readyexecution UNION ALL SELECT job_id FROM steady_queue_claimedexecution"
+
+RULES = {
+    "jobs that are neither finished nor stand anywhere (lost)": f"""
+        SELECT j.id FROM steady_queue_job j WHERE j.finished_at IS NULL
+        AND j.id NOT IN (SELECT job_id FROM ({_STANDS}) s)""",
+    "jobs that stand in two places": f"SELECT job_id FROM ({_STANDS}) s GROUP BY job_id HAVING count(*) > 1",
+    "finished jobs that still stand somewhere": f"""
+        SELECT j.id FROM steady_queue_job j WHERE j.finished_at IS NOT NULL
+        AND j.id IN (SELECT job_id FROM ({_STANDS}) s)""",
+    "execution rows without a job": f"""
+        SELECT job_id FROM ({_STANDS}) s WHERE job_id NOT IN (SELECT id FROM steady_queue_job)""",
+    "slots whose job is neither ready nor claimed (leaked)": f"""
+        SELECT job_id FROM steady_queue_semaphore WHERE job_id NOT IN (SELECT job_id FROM ({_HOLDS}) h)""",
+    "limited jobs that are ready or claimed without a slot": f"""
+        SELECT id FROM steady_queue_job WHERE concurrency_key IS NOT NULL AND id IN (SELECT job_id FROM ({_HOLDS}) h)
+        AND id NOT IN (SELECT job_id FROM steady_queue_semaphore)
+        AND id NOT IN (SELECT c.job_id FROM steady_queue_claimedexecution c JOIN steady_queue_job o ON o.id = c.job_id
+        WHERE o.overrun_after IS NOT NULL AND c.claimed_at <= [o.overrun_after ago])""",
+    "keys with more slots taken, but for those given by hand, than the largest limit of their jobs": """
+        SELECT s.concurrency_key FROM steady_queue_semaphore s JOIN steady_queue_job j ON j.id = s.job_id
+        WHERE s.slot <= 1073741824 GROUP BY s.concurrency_key HAVING count(*) > max(j.concurrency_limit)""",
+    "execution rows whose priority, queue or lane differ from their job's": """
+        SELECT j.id FROM steady_queue_readyexecution r JOIN steady_queue_job j ON j.id = r.job_id
+        WHERE r.priority <> j.priority OR r.queue_name <> j.queue_name OR r.lane <> j.lane""",
+    "jobs with fewer worker names than attempts": """
+        SELECT id FROM steady_queue_job
+        WHERE (attempts > 0 AND worker_ids IS NULL) OR (attempts = 0 AND worker_ids IS NOT NULL)""",
+}
+
+
+def violations(alias: str) -> list[str]:
+    """Every rule that is broken, with the rows that break it."""
+    ago = django_driver(alias).sql.given_ago.replace("?", "o.overrun_after")
+    rules = {rule: text.replace("[o.overrun_after ago]", ago) for rule, text in RULES.items()}
+    # First all of them with one statement: some tests look after every step.
+    if not any(query(alias, f"SELECT {', '.join(f'EXISTS ({text})' for text in rules.values())}")[0]):
+        return []
+    found = []
+    for rule, text in rules.items():
+        if rows := query(alias, text):
+            found.append(f"{rule}: {[str(row[0]) for row in rows[:5]]}")
+    return found

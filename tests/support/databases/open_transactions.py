@@ -1,0 +1,70 @@
+"""Transactions of others, each on a connection of its own, that stay open from one step to the next."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.db import connections, transaction
+
+from tests.support.databases.tables import query
+from tests.support.store.stores import SyncStore
+from tests.support.threads import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.store.stores import Store
+
+T = TypeVar("T")
+
+#: How long a statement may wait for a lock: nothing here may wait at all. Statements that set it, in seconds.
+_HURRY = {
+    "postgresql": "SET lock_timeout = '2s'",
+    "mysql": "SET innodb_lock_wait_timeout = 2",
+    "sqlite": "PRAGMA busy_timeout = 2000",
+}
+
+
+def hurry(alias: str) -> None:
+    """Let this thread's connection wait for nobody for long."""
+    query(alias, _HURRY[connections[alias].vendor])
+
+
+class Session:
+    """A thread with a connection, and at most one transaction open on it."""
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+        self._thread = ThreadPoolExecutor(1)
+        self._atomic: Any = None
+        self.do(lambda _: hurry(alias))
+
+    def do(self, action: Callable[[Store], T]) -> T:
+        """The result of the action, on this connection."""
+        return self._thread.submit(lambda: action(SyncStore(self._alias))).result(PATIENCE)
+
+    @property
+    def is_open(self) -> bool:
+        return self._atomic is not None
+
+    def begin(self) -> None:
+        self._atomic = transaction.atomic(using=self._alias)
+        self.do(lambda _: self._atomic.__enter__())
+
+    def end(self, *, commit: bool) -> None:
+        """Commit or roll back; what was to happen on commit happens here."""
+        atomic, self._atomic = self._atomic, None
+
+        def leave(_: Store) -> None:
+            if not commit:
+                transaction.set_rollback(True, using=self._alias)
+            atomic.__exit__(None, None, None)
+
+        self.do(leave)
+
+    def close(self) -> None:
+        if self.is_open:
+            self.end(commit=False)
+        self._thread.submit(connections.close_all).result(PATIENCE)
+        self._thread.shutdown()

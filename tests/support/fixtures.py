@@ -1,0 +1,33 @@
+"""Fixtures of several folders: the conftest.py of a folder imports those that its tests need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def empty_book() -> Iterator[None]:
+    """Every test finds an empty book, and leaves no task behind a closed gate."""
+    from tests.support.tasks.recording import book  # not before Django is set up
+
+    book.clear()
+    yield
+    book.clear()
+
+
+@pytest.fixture(autouse=True)
+def nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers ends with it."""
+    from steady_queue import hooks
+    from steady_queue.events import subscriptions
+
+    for moments in hooks.by_kind.values():
+        for moment in (moments.on_start, moments.on_stop, moments.on_exit):
+            monkeypatch.setattr(moment, "hooks", ())
+    monkeypatch.setattr(subscriptions, "_subscriptions", ())
+    monkeypatch.setattr(hooks, "reporter", hooks.Reporter())

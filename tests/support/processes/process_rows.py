@@ -1,0 +1,59 @@
+"""The processes of a supervisor, as their rows tell them."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from tests.support.databases.tables import query
+from tests.support.wait import aside, until
+
+
+class Row(NamedTuple):
+    """A process's row."""
+
+    kind: str
+    pid: int
+    hostname: str
+    supervisor_id: str | None
+    actors: list[str]
+
+
+def rows(alias: str) -> list[Row]:
+    found = query(alias, "SELECT kind, pid, hostname, supervisor_id, metadata FROM steady_queue_process")
+    return [
+        Row(
+            kind,
+            pid,
+            hostname,
+            str(supervisor) if supervisor else None,
+            [a["kind"] for a in json.loads(text)["actors"]],
+        )
+        for kind, pid, hostname, supervisor, text in found
+    ]
+
+
+async def pids(alias: str, kind: str) -> list[int]:
+    """The process ids of those that run such an actor."""
+    return [row.pid for row in await aside(rows, alias) if kind in row.actors]
+
+
+async def working(alias: str, *, besides: int | None = None) -> int:
+    """The process id of the worker, when one is registered that is not this."""
+    found: list[int] = []
+
+    async def there() -> bool:
+        found[:] = [pid for pid in await pids(alias, "worker") if pid != besides]
+        return bool(found)
+
+    await until(there, "no worker is registered")
+    return found[0]
+
+
+def exists(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

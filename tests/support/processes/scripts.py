@@ -1,0 +1,38 @@
+"""Programs of a user, run for real: a fresh interpreter on the suite's settings and servers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[3]
+
+SETUP = """
+import asyncio
+import django
+import steady_queue
+django.setup()
+steady_queue.database = {alias!r}
+from tests.shop.tasks import add, charge, greet
+"""
+
+
+def run_script(text: str, *, alias: str | None = None, code: int = 0, quiet: bool = True, patience: float = 30) -> str:
+    """What a program printed. It must end by itself, with `code`, and if that is 0 have nothing to complain of.
+
+    `quiet` is false where the complaints are not ours: asyncpg's when it is cancelled, Python's about Django's own.
+    """
+    source = (SETUP.format(alias=alias) if alias else "") + text
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", source],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=patience,
+    )
+    assert done.returncode == code, done.stderr
+    assert code or not quiet or not done.stderr, done.stderr
+    return done.stdout

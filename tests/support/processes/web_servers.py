@@ -1,0 +1,111 @@
+"""Web servers, run for real: uvicorn with the application of tests.asgi.web_application."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from tests.support.processes.scripts import REPOSITORY
+from tests.support.wait import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+HOST = "127.0.0.1"
+#: What uvicorn says when the lifespan's startup is over, and where it listens.
+STARTED = "Application startup complete."
+LISTENS = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
+
+
+class Server:
+    """A server in a process of its own, or several: all that they print, and where they listen."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.printed = ""
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.printed += line
+
+    @property
+    def port(self) -> int:
+        found = LISTENS.search(self.printed)
+        assert found is not None, self.printed
+        return int(found[1])
+
+    async def prints(self, text: str, times: int = 1, patience: float = PATIENCE) -> None:
+        """Return when it has printed this so often."""
+
+        def has_printed() -> bool:
+            assert self.process.poll() is None or self._reader.is_alive() or self.printed.count(text) >= times, (
+                f"it ended by itself: {self.printed}"
+            )
+            return self.printed.count(text) >= times
+
+        await until(has_printed, f"{text!r} was not printed", patience)
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """The status and the body of an answer; every request has a connection of its own."""
+        reader, writer = await asyncio.open_connection(HOST, self.port)
+        try:
+            writer.write(f"GET {path} HTTP/1.0\r\nHost: {HOST}\r\n\r\n".encode())
+            head, _, body = (await asyncio.wait_for(reader.read(), PATIENCE)).partition(b"\r\n\r\n")
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+        return int(head.split()[1]), body.decode()
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    async def ended(self) -> int:
+        """Its exit status, when it has ended and all that it printed was read."""
+        status = await asyncio.to_thread(self.process.wait, PATIENCE)
+        await asyncio.to_thread(self._reader.join, PATIENCE)
+        return status
+
+
+@asynccontextmanager
+async def serving(
+    *arguments: str, application: str, workers: int = 1, answer_within_seconds: int = 60, **environment: str
+) -> AsyncIterator[Server]:
+    """A server that has started; it is killed, with its workers, if the block has not ended it.
+
+    `answer_within_seconds`: how long the parent of several workers waits for the answer of one that it asks whether it
+    is alive, twice a second. For one that dies between the question and the answer it waits so long in vain.
+    """
+    command = [sys.executable, "-W", "error", "-m", "uvicorn", application, f"--host={HOST}", "--port=0"]
+    # The only sign of life that its parent asks of a worker; on a busy machine it may come late.
+    health = f"--timeout-worker-healthcheck={answer_within_seconds}"
+    several = [f"--workers={workers}", health] if workers > 1 else []
+    with subprocess.Popen(  # noqa: ASYNC220, it takes a moment
+        [*command, "--no-access-log", *several, *arguments],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        server = Server(process)
+        try:
+            await server.prints("Uvicorn running on")
+            if "--lifespan=off" not in arguments:
+                await server.prints(STARTED, times=workers)
+            yield server
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await server.ended()

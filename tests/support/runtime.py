@@ -1,0 +1,71 @@
+"""The runtime as tests start and watch it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from steady_queue.configuration import Dispatcher, Options, Worker
+from steady_queue.events import Event, Events
+from tests.support.wait import PATIENCE, aside, until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steady_queue.jobs.compat import Task, TaskResult
+
+E = TypeVar("E", bound=Event)
+
+
+class Heard(Events):
+    """Events that remember what was told."""
+
+    def __init__(self) -> None:
+        super().__init__([self._hear])
+        self.told: list[Event] = []
+
+    def _hear(self, event: Event) -> None:
+        self.told.append(event)
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [event for event in self.told if isinstance(event, kind)]
+
+
+def worker(**options: Any) -> Options:
+    """One worker with these options, and a dispatcher that looks often."""
+    quick = [Dispatcher(polling_interval=timedelta(seconds=0.1))]
+    return Options(workers=[Worker(**options)], dispatchers=quick)
+
+
+async def ended(*results: TaskResult[Any], patience: float = PATIENCE) -> list[TaskResult[Any]]:
+    """The results, when all of them have finished or failed."""
+
+    async def over() -> bool:
+        for result in results:
+            if not result.is_finished:
+                await result.arefresh()
+            if not result.is_finished:
+                return False
+        return True
+
+    await until(over, f"of {len(results)} results some never end", patience)
+    return list(results)
+
+
+async def values(*results: TaskResult[Any]) -> list[Any]:
+    """What the tasks returned, all of which must have succeeded."""
+    return [result.return_value for result in await ended(*results)]
+
+
+async def enqueued(task: Task[..., Any], arguments: Sequence[Any]) -> list[TaskResult[Any]]:
+    """The results of one call of the task for each argument, in their order, enqueued one after another."""
+    return [await task.aenqueue(argument) for argument in arguments]
+
+
+def error_of(result: TaskResult[Any]) -> str:
+    """The path of the exception that ended the only attempt."""
+    (error,) = result.errors
+    return error.exception_class_path
+
+
+__all__ = ["PATIENCE", "Heard", "aside", "ended", "enqueued", "error_of", "until", "values", "worker"]

@@ -11,6 +11,9 @@ SteadyQueueError
 ├── JobIsRunning               the action is not possible while the job is claimed
 ├── TransactionLeftOpen        a task ended with a transaction open, which was rolled back
 ├── OrmThreadTimeout           an ORM call of an async task waited too long for a thread (also a TimeoutError)
+├── ProcessExitError           the process that ran the task exited before the task ended
+├── ProcessPrunedError         the process that ran the task sent no heartbeat for too long
+├── ProcessMissingError        the process that claimed the task is not registered
 └── StoreError                 the database said no; classified by its error code, never by its text
     ├── StoreUnavailable       connection lost, refused, shutting down, busy: retry for ever, with back-off
     ├── StoreConflict          deadlock, serialization failure, lock timeout: retry at once, a few times
@@ -113,3 +116,22 @@ class StoreDataError(StoreError):
 
 class StoreBug(StoreError):
     """The statement or the schema is wrong."""
+
+
+class ProcessExitError(SteadyQueueError, RuntimeError):
+    """The process that ran the task exited before the task ended."""
+
+    # The public path, which is stored with each job that failed this way.
+    __module__ = "steady_queue.processes"
+
+
+class ProcessPrunedError(SteadyQueueError, RuntimeError):
+    """The process that ran the task sent no heartbeat for too long."""
+
+    __module__ = "steady_queue.processes"
+
+
+class ProcessMissingError(SteadyQueueError, RuntimeError):
+    """The task was claimed by a process that is not registered."""
+
+    __module__ = "steady_queue.processes"

@@ -1,4 +1,4 @@
-"""What goes wrong and is survived."""
+"""Events of errors that the runtime survives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RuntimeFault(Fault):
-    """An error of ours, or of a hook, a subscriber or a receiver."""
+    """An error in the runtime, a hook, a subscriber or a signal receiver."""
 
     text: ClassVar[str] = "%(where)s: %(error)s"
     where: str
@@ -51,13 +51,13 @@ class JobSetAside(Event):
     """The database refused what maintenance had to write about a job, so it failed with that as its reason."""
 
     level: ClassVar[int] = logging.ERROR
-    text: ClassVar[str] = "the task %(job_id)s was failed because its rows could not be changed: %(error)s"
+    text: ClassVar[str] = "the task %(job_id)s was marked as failed because its rows could not be changed: %(error)s"
     job_id: UUID
     error: str
 
 
 class DatabaseLost(Fault):
-    text: ClassVar[str] = "%(service)s: the database cannot be used (%(error)s); trying again"
+    text: ClassVar[str] = "%(service)s: the database is unavailable (%(error)s); retrying"
     service: str
     error: str
 
@@ -68,36 +68,38 @@ class DatabaseLost(Fault):
 
 class DatabaseRecovered(Event):
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "%(service)s: the database is back after %(seconds).1f s"
+    text: ClassVar[str] = "%(service)s: the database is available again after %(seconds).1f s"
     service: str
     seconds: float
 
 
 class LeaseLost(Event):
-    """Others may take this process for dead by now: it claims nothing and stops its async tasks."""
+    """Another process may prune this one from now on: it claims nothing and cancels its async tasks."""
 
     level: ClassVar[int] = logging.ERROR
-    text: ClassVar[str] = "no heartbeat for %(seconds).0f s: async tasks are stopped, %(threads)d threads still run"
+    text: ClassVar[str] = (
+        "lease lost after %(seconds).0f s without a heartbeat: async tasks are cancelled, %(threads)d threads still run"
+    )
     seconds: float
     threads: int
 
 
 class OutcomesNotWritten(Event):
-    """The process stopped while the database was away: others will find these tasks and fail them."""
+    """The process stopped during an outage: maintenance of another process marks these tasks as failed."""
 
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = (
-        "what became of %(count)d tasks could not be written before the end: they will count as failed"
+        "the outcomes of %(count)d tasks could not be written before the process ended: they will be marked as failed"
     )
     count: int
 
 
 class ClaimsLost(Event):
-    """Others have taken claims whose tasks still run here: those are stopped."""
+    """Another process ended claims whose tasks still run here: these tasks are cancelled."""
 
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = (
-        "%(count)d claims were taken by others: their tasks are stopped, %(threads)d threads still run"
+        "another process ended %(count)d claims: their tasks are cancelled, %(threads)d threads still run"
     )
     count: int
     threads: int
@@ -134,12 +136,12 @@ class TransactionRolledBack(Event):
 
 class ListenerLost(Event):
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "the listener for new tasks is silent (%(error)s): polling until it is replaced"
+    text: ClassVar[str] = "the notification listener does not respond (%(error)s): polling until it is replaced"
     error: str
 
 
 class SlotsRepaired(Event):
-    """Slots without an owner: must not happen, so it is an error although it is repaired."""
+    """Slots had no owner. This is a defect, so the level is ERROR although the slots were freed."""
 
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = "%(count)d concurrency slots had no owner and were freed"

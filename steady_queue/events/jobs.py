@@ -1,4 +1,4 @@
-"""What happens to jobs and queues. What is on the path of every job is told in batches, and at DEBUG."""
+"""Events of jobs, queues and recurring tasks. Events on the path of every job are emitted per batch, at DEBUG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Polled(Event):
-    """A worker, dispatcher or scheduler has looked for work. Made only if somebody hears it."""
+    """A worker, dispatcher or scheduler polled for work. Created only if a subscriber wants it."""
 
     level: ClassVar[int] = POLLING
     text: ClassVar[str] = "%(actor)s found %(found)d in %(milliseconds).1f ms"
@@ -32,16 +32,16 @@ class JobsClaimed(Event):
 
 
 class JobsSettled(Event):
-    text: ClassVar[str] = "settled %(count)d jobs in %(milliseconds).1f ms, %(promoted)d unblocked"
+    text: ClassVar[str] = "settled %(count)d jobs in %(milliseconds).1f ms, %(promoted)d blocked jobs promoted"
     count: int
     promoted: int
     milliseconds: float
 
 
 class JobFailed(Event):
-    """A task has raised.
+    """A task raised an exception.
 
-    The framework logs it with its traceback; the cases in which it does not are the two subclasses.
+    Django logs it with its traceback; the two subclasses are the cases in which it does not.
     """
 
     text: ClassVar[str] = "%(task_path)s %(job_id)s failed: %(error)s"
@@ -51,13 +51,13 @@ class JobFailed(Event):
 
 
 class JobUnrunnable(JobFailed):
-    """It failed, and the framework knows nothing of it: its task is unknown, say, or its outcome cannot be stored."""
+    """A job failed without `task_finished`: its task is unknown, for example, or its outcome cannot be stored."""
 
     level: ClassVar[int] = logging.ERROR
 
 
 class JobFailedUnlogged(JobFailed):
-    """A task has raised, and no handler emits what the framework logs of it."""
+    """A task raised an exception, and no log handler emits the record that Django logs."""
 
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = "%(task_path)s %(job_id)s failed: %(error)s\n%(traceback)s"
@@ -65,7 +65,7 @@ class JobFailedUnlogged(JobFailed):
 
 
 class JobsFailed(Event):
-    """Jobs failed because their process is dead, has ended, or was never there; another event tells which."""
+    """Jobs failed because their process died, exited or was never registered; another event says which."""
 
     text: ClassVar[str] = "%(count)d jobs failed: %(error)s"
     process_id: UUID | None
@@ -75,19 +75,19 @@ class JobsFailed(Event):
 
 
 class JobFenced(Event):
-    """The claim had been taken back while the task ran: its outcome was not written."""
+    """Another process ended the claim while the task ran, so the outcome was not written."""
 
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "%(task_path)s %(job_id)s: its claim had been taken back, the outcome was not written"
+    text: ClassVar[str] = "%(task_path)s %(job_id)s lost its claim while it ran: its outcome was not written"
     job_id: UUID
     task_path: str
 
 
 class JobReleased(Event):
-    """Given back: not started, or really stopped."""
+    """A claimed job became ready again: its task had not started, or was stopped."""
 
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "%(task_path)s %(job_id)s was given back: %(reason)s"
+    text: ClassVar[str] = "%(task_path)s %(job_id)s was released: %(reason)s"
     job_id: UUID
     task_path: str
     worker_id: str
@@ -95,10 +95,10 @@ class JobReleased(Event):
 
 
 class ClaimsReconciled(Event):
-    """Claims of ours that we do not know, because the reply to a claim was lost, went back to ready."""
+    """Claims that this process does not know, because the reply to a claim statement was lost, were released."""
 
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "%(count)d claims whose reply was lost were given back"
+    text: ClassVar[str] = "released %(count)d claims whose reply was lost"
     process_id: UUID
     count: int
 
@@ -112,15 +112,15 @@ class JobsDispatched(Event):
 
 
 class JobsPromoted(Event):
-    """Blocked jobs got their slots; `by`: because others were settled, or found by maintenance."""
+    """Blocked jobs got slots. `by` names the service that promoted them: the settler or maintenance."""
 
-    text: ClassVar[str] = "%(by)s unblocked %(count)d jobs"
+    text: ClassVar[str] = "%(by)s promoted %(count)d blocked jobs"
     by: str
     count: int
 
 
 class JobRefused(Event):
-    """Discarded when it was enqueued or its time had come, as its task asks for."""
+    """A job with `on_conflict="discard"` found no free slot when it was enqueued or became due."""
 
     level: ClassVar[int] = logging.INFO
     text: ClassVar[str] = "job %(job_id)s was discarded: its concurrency key had no free slot"
@@ -128,19 +128,21 @@ class JobRefused(Event):
 
 
 class JobOverran(Event):
-    """It runs for longer than its limit's duration, and has let its slot go, as its limit says."""
+    """A job runs longer than the duration of its limit, so its slot was freed."""
 
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "%(task_path)s %(job_id)s takes long: others of %(concurrency_key)s may start beside it"
+    text: ClassVar[str] = (
+        "%(task_path)s %(job_id)s overran its limit: its slot of %(concurrency_key)s was freed for another job"
+    )
     job_id: UUID
     task_path: str
     concurrency_key: str
 
 
 class JobsCleared(Event):
-    text: ClassVar[str] = "cleared %(count)d %(which)s jobs"
+    text: ClassVar[str] = "cleared %(count)d %(status)s jobs"
     count: int
-    which: str
+    status: str
 
 
 class QueueNotServed(Event):
@@ -150,7 +152,7 @@ class QueueNotServed(Event):
 
 
 class UnknownLane(Event):
-    """Ready tasks in a lane that no worker of this version serves: written by a newer version, or by hand."""
+    """Ready tasks are in a lane that no worker of this version serves: a newer version or a manual edit wrote them."""
 
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = (
@@ -160,44 +162,44 @@ class UnknownLane(Event):
     lane: int
 
 
-# -- done by people ---------------------------------------------------------------------------------------------------
+# -- manual actions ---------------------------------------------------------------------------------------------------
 
 
 class JobsRetried(Event):
-    text: ClassVar[str] = "%(count)d failed jobs run again"
+    text: ClassVar[str] = "retried %(count)d failed jobs"
     job_ids: Sequence[UUID]
     count: int
 
 
 class JobsDiscarded(Event):
-    """`status`: where they stood, one event for each."""
+    """One event for each `status` that the discarded jobs had."""
 
-    text: ClassVar[str] = "%(count)d %(status)s jobs were discarded"
+    text: ClassVar[str] = "discarded %(count)d %(status)s jobs"
     job_ids: Sequence[UUID]
     count: int
     status: str
 
 
 class JobsRunNow(Event):
-    text: ClassVar[str] = "%(count)d scheduled or blocked jobs run now"
+    text: ClassVar[str] = "made %(count)d scheduled or blocked jobs ready"
     job_ids: Sequence[UUID]
     count: int
 
 
 class QueuePaused(Event):
-    """`changed`: whether it was not paused before."""
+    """`changed` is False if the queue was already paused."""
 
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "the queue %(queue_name)s is paused"
+    text: ClassVar[str] = "queue %(queue_name)s was paused"
     queue_name: str
     changed: bool
 
 
 class QueueResumed(Event):
-    """`changed`: whether it was paused before."""
+    """`changed` is False if the queue was not paused."""
 
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "the queue %(queue_name)s is served again"
+    text: ClassVar[str] = "queue %(queue_name)s was resumed"
     queue_name: str
     changed: bool
 
@@ -206,7 +208,7 @@ class QueueResumed(Event):
 
 
 class RecurringEnqueued(Event):
-    """`ticks`: the key, the time and the job of each."""
+    """`ticks` holds the key, the due time and the job id of each tick."""
 
     text: ClassVar[str] = "enqueued %(count)d recurring tasks, %(discarded)d discarded"
     ticks: Sequence[tuple[str, datetime, UUID]]
@@ -215,15 +217,15 @@ class RecurringEnqueued(Event):
 
 
 class RecurringSkipped(Event):
-    """Another scheduler has enqueued them, or their entries have changed. `ticks`: the key and the time of each."""
+    """Another scheduler enqueued the ticks, or their entries changed. `ticks` holds each key and due time."""
 
-    text: ClassVar[str] = "left %(count)d recurring tasks to others"
+    text: ClassVar[str] = "skipped %(count)d ticks that another scheduler enqueued or whose entries changed"
     ticks: Sequence[tuple[str, datetime]]
     count: int
 
 
 class RecurringFailed(Fault):
-    """A tick could not be enqueued; the entry stays."""
+    """A tick could not be enqueued; the entry stays enabled."""
 
     text: ClassVar[str] = "recurring task %(key)s was not enqueued: %(error)s"
     key: str
@@ -235,7 +237,7 @@ class RecurringFailed(Fault):
 
 
 class RecurringDiscarded(Event):
-    """A tick whose task found its concurrency key full, and was to be discarded then."""
+    """A tick of a task with `on_conflict="discard"` found no free slot."""
 
     level: ClassVar[int] = logging.INFO
     text: ClassVar[str] = "recurring task %(key)s was discarded at %(run_at)s: its concurrency key had no free slot"
@@ -244,18 +246,18 @@ class RecurringDiscarded(Event):
 
 
 class RecurringUnavailable(Event):
-    """An entry that this process cannot enqueue, and others perhaps can: of another project, or of newer code."""
+    """This process cannot enqueue an entry that another process may: one of another project, or of newer code."""
 
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "recurring task %(key)s is left to others: %(reason)s"
+    text: ClassVar[str] = "recurring task %(key)s cannot be enqueued by this process: %(reason)s"
     key: str
     reason: str
 
 
 class RecurringDisabled(Event):
-    """An entry that cannot fire: it stays off until it is changed or switched on."""
+    """An entry that no process can enqueue was disabled until it is changed or enabled."""
 
     level: ClassVar[int] = logging.ERROR
-    text: ClassVar[str] = "recurring task %(key)s was switched off: %(reason)s"
+    text: ClassVar[str] = "recurring task %(key)s was disabled: %(reason)s"
     key: str
     reason: str

@@ -1,4 +1,4 @@
-"""What happens to processes and their supervisors."""
+"""Events of processes, their rows, supervisors and children."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ class ProcessStarted(Event):
 
 
 class ProcessStopping(Event):
-    """Told to stop: its tasks may go on for `seconds`, or for as long as they like."""
+    """A graceful shutdown began. Running tasks have `seconds` to finish; None means no limit."""
 
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "%(name)s stops: %(running)d tasks run still"
+    text: ClassVar[str] = "%(name)s is stopping: %(running)d tasks still running"
     name: str
     running: int
     seconds: float | None
 
 
 class ProcessQuitting(Event):
-    """Told to stop at once."""
+    """An immediate shutdown began."""
 
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "%(name)s stops at once: %(running)d tasks run still"
+    text: ClassVar[str] = "%(name)s is stopping immediately: %(running)d tasks still running"
     name: str
     running: int
 
 
 class ProcessStopped(Event):
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "%(name)s stopped: %(released)d tasks given back, %(abandoned)d could not be stopped"
+    text: ClassVar[str] = "%(name)s stopped: %(released)d tasks released, %(abandoned)d could not be stopped"
     name: str
     released: int
     abandoned: int
@@ -53,7 +53,7 @@ class ProcessStopped(Event):
 
 class ProcessRecycling(Event):
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "this process takes no more tasks: %(reason)s"
+    text: ClassVar[str] = "this process is being recycled and claims no more tasks: %(reason)s"
     reason: str
 
 
@@ -70,7 +70,7 @@ class ProcessRegistered(Event):
 
 
 class ProcessRegisteredAgain(Event):
-    """The process has a row again, after others had declared it dead."""
+    """The process registered again after another process had pruned its row."""
 
     level: ClassVar[int] = logging.INFO
     text: ClassVar[str] = "%(name)s registered again"
@@ -82,7 +82,7 @@ class ProcessRegisteredAgain(Event):
 
 
 class ProcessRegistrationFailed(Event):
-    """Tried again for as long as it takes, and told once."""
+    """Emitted once; the process retries until it is registered."""
 
     level: ClassVar[int] = logging.WARNING
     text: ClassVar[str] = "%(name)s could not be registered yet: %(error)s"
@@ -95,16 +95,16 @@ class ProcessRegistrationFailed(Event):
 
 
 class ProcessDeregistered(Event):
-    """It removed its own row; `claims` of it were failed, because their tasks could not be stopped."""
+    """The process removed its row. `claims` counts tasks that could not be stopped and were marked as failed."""
 
-    text: ClassVar[str] = "%(name)s deregistered: %(claims)d of its tasks were failed"
+    text: ClassVar[str] = "%(name)s deregistered: %(claims)d of its tasks were marked as failed"
     process_id: UUID
     name: str
     claims: int
 
 
 class ProcessDeregistrationFailed(Fault):
-    """Nothing is lost: others find what it leaves behind."""
+    """Nothing is lost: maintenance of another process prunes the row."""
 
     text: ClassVar[str] = "%(name)s could not be deregistered: %(error)s"
     process_id: UUID
@@ -117,10 +117,10 @@ class ProcessDeregistrationFailed(Fault):
 
 
 class ProcessPruned(Event):
-    """Another process is dead, and its row was removed."""
+    """Maintenance removed the row of a dead process."""
 
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "%(name)s is dead (%(reason)s): %(jobs)d of its tasks were failed"
+    text: ClassVar[str] = "pruned %(name)s (%(reason)s): %(jobs)d of its tasks were marked as failed"
     process_id: UUID
     name: str
     reason: str
@@ -129,7 +129,7 @@ class ProcessPruned(Event):
 
 class OrphansFailed(Event):
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "%(jobs)d tasks claimed by no registered process were failed"
+    text: ClassVar[str] = "%(jobs)d tasks claimed by no registered process were marked as failed"
     jobs: int
 
 
@@ -138,15 +138,15 @@ class OrphansFailed(Event):
 
 class SupervisorStarted(Event):
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "%(name)s keeps %(posts)d processes"
+    text: ClassVar[str] = "supervisor %(name)s runs %(processes)d processes"
     name: str
     pid: int
-    posts: int
+    processes: int
 
 
 class SupervisorStopped(Event):
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "%(name)s, the supervisor, stopped"
+    text: ClassVar[str] = "supervisor %(name)s stopped"
     name: str
     pid: int
 
@@ -159,10 +159,10 @@ class ChildStarted(Event):
 
 
 class ChildReplaced(Event):
-    """A child was started in the place of one that has ended, with `status`, or is about to (None)."""
+    """A child was started to replace one that exited with `status`, or that is about to exit (None)."""
 
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "process %(replacement_pid)d takes the place of process %(pid)d, %(what)s"
+    text: ClassVar[str] = "process %(replacement_pid)d replaces process %(pid)d (%(what)s)"
     supervisor_pid: int
     pid: int
     status: int | None
@@ -171,52 +171,55 @@ class ChildReplaced(Event):
 
 
 class ChildExited(Event):
-    """A child process ended because it was told to."""
+    """A child process exited because the supervisor asked it to."""
 
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "process %(pid)d, %(what)s, left: it %(how)s after %(lived).1f s"
+    text: ClassVar[str] = "process %(pid)d (%(what)s) ended: it %(how)s after %(lived_seconds).1f s"
     pid: int
     what: str
     how: str
-    lived: float
+    lived_seconds: float
 
 
 class ChildDied(Event):
-    """A child process ended unasked; `pause`: how long until its post is filled again."""
+    """A child process exited without a request. The supervisor replaces it after `restart_delay_seconds`."""
 
     level: ClassVar[int] = logging.ERROR
-    text: ClassVar[str] = "process %(pid)d, %(what)s, died: it %(how)s after %(lived).1f s; replaced in %(pause).1f s"
+    text: ClassVar[str] = (
+        "process %(pid)d (%(what)s) died: it %(how)s after %(lived_seconds).1f s;"
+        " it is restarted in %(restart_delay_seconds).1f s"
+    )
     pid: int
     what: str
     how: str
-    lived: float
-    pause: float
+    lived_seconds: float
+    restart_delay_seconds: float
 
 
 class ChildUnresponsive(Event):
     level: ClassVar[int] = logging.ERROR
-    text: ClassVar[str] = "process %(pid)d, %(what)s, has not been heard for %(seconds).0f s and is killed"
+    text: ClassVar[str] = "process %(pid)d (%(what)s) has not responded for %(seconds).0f s and is killed"
     pid: int
     what: str
     seconds: float
 
 
 class ChildPruned(Event):
-    """What became of the tasks that a child had when it ended."""
+    """The supervisor settled the claims of a child that exited."""
 
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "tasks of process %(pid)d: %(failed)d failed, %(given_back)d given back"
+    text: ClassVar[str] = "claims of process %(pid)d: %(failed)d failed, %(released)d released"
     pid: int
     failed: int
-    given_back: int
+    released: int
 
 
 class ChildrenStopping(Event):
-    """The children were told to stop when their tasks have ended."""
+    """The supervisor asked its children to stop when their tasks have finished."""
 
     level: ClassVar[int] = logging.INFO
     text: ClassVar[str] = (
-        "%(count)d processes have %(seconds).1f s to finish their tasks; QUIT, or Ctrl-C once more, stops them at once"
+        "%(count)d processes have %(seconds).1f s to finish their tasks; QUIT or a second Ctrl-C stops them now"
     )
     supervisor_pid: int
     pids: Sequence[int]
@@ -225,10 +228,10 @@ class ChildrenStopping(Event):
 
 
 class ChildrenQuitting(Event):
-    """The children that are left were told to stop at once; `timed_out`: because their time was over."""
+    """The supervisor asked its remaining children to stop immediately. `timed_out`: their time was over."""
 
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "%(count)d processes are told to stop at once"
+    text: ClassVar[str] = "stopping %(count)d processes immediately"
     supervisor_pid: int
     pids: Sequence[int]
     count: int
@@ -236,8 +239,8 @@ class ChildrenQuitting(Event):
 
 
 class UnhandledSignal(Event):
-    """A signal that means nothing to us, and would have ended the process."""
+    """A signal without a meaning here, which would have ended the process by default."""
 
     level: ClassVar[int] = logging.ERROR
-    text: ClassVar[str] = "%(signal)s means nothing here and is ignored"
+    text: ClassVar[str] = "%(signal)s is not supported and was ignored"
     signal: str

@@ -23,7 +23,7 @@ from steady_queue.events import (
     unsubscribe,
 )
 
-CLEARED = JobsCleared(count=1, which="finished")
+CLEARED = JobsCleared(count=1, status="finished")
 PROMOTED = JobsPromoted(by="maintenance", count=1)
 
 
@@ -173,6 +173,6 @@ def test_nobody_hears_polls_unless_the_log_or_a_subscriber_wants_them(caplog: py
 
 
 def test_an_event_shows_its_fields_and_cannot_be_changed() -> None:
-    assert repr(CLEARED) == "JobsCleared(count=1, which='finished')"
+    assert repr(CLEARED) == "JobsCleared(count=1, status='finished')"
     with pytest.raises(AttributeError, match="cannot be changed"):
         CLEARED.count = 2  # type: ignore[misc]

@@ -103,7 +103,7 @@ async def test_health_shows_from_another_process_what_maintenance_cannot_do(data
             assert ": maintenance: clearing finished tasks has failed " in out
             assert "refused by a test" in out
             printed = await stopped(process)
-    assert "cannot be used" not in printed
+    assert "is unavailable" not in printed
 
 
 def test_a_bad_age_is_refused() -> None:

@@ -81,7 +81,7 @@ async def test_a_terminal_has_a_status_line_which_log_lines_clear(database: str)
         await until(lambda: "1 process · 0 running · 2 done (" in screen.text, "no status is shown")
         process.terminate()
         await aside(process.wait, PATIENCE)
-        await until(lambda: "left: it exited with status 0" in screen.text, "it does not tell its end")
+        await until(lambda: "ended: it exited with status 0" in screen.text, "it does not tell its end")
     assert process.returncode == 0
     assert "/s) · 1 failed\x1b[K\r" in screen.text
     for line in screen.text.split("\n"):

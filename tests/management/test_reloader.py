@@ -28,7 +28,7 @@ async def test_a_change_lets_tasks_finish_and_a_broken_file_waits_for_the_next(d
         await prints(process, "began")
         project.write("version 2")
         assert str(project.app / "tasks.py") in await prints(process, "has changed: starting again")
-        await prints(process, "stops: 1 tasks run still")
+        await prints(process, "is stopping: 1 tasks still running")
         project.done.touch()
         await prints(process, "repaired by version 1")
         await prints(process, "started on")
@@ -58,7 +58,7 @@ async def test_who_is_told_to_stop_while_it_starts_again_stops(database: str, tm
         children = [row.pid for row in await aside(rows, database)]
         assert len(children) == 2
         project.write("version 2")
-        await prints(process, "stops: 1 tasks run still")
+        await prints(process, "is stopping: 1 tasks still running")
         process.send_signal(signal.SIGINT)
         project.done.touch()
         printed = await printed_by(process)
@@ -77,7 +77,7 @@ async def test_what_it_has_started_stops_when_it_is_killed(database: str, tmp_pa
         process.kill()
         try:
             async with asyncio.timeout(PATIENCE):
-                await prints(process, "stops: 1 tasks run still")
+                await prints(process, "is stopping: 1 tasks still running")
             project.done.touch()
             assert "repaired by version 1" in await printed_by(process, code=-signal.SIGKILL)
             await until(lambda: not exists(worker), "it stays")

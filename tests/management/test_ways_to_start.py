@@ -119,7 +119,7 @@ async def test_what_who_started_it_ignores_does_not_stop_it_but_quit_does(databa
         await project.enqueue("repair")
         await prints(process, "began")
         printed = await stopped(process, signal.SIGQUIT)
-    assert "left: it exited with status 0" in printed  # not killed: it has obeyed as well
+    assert "ended: it exited with status 0" in printed  # not killed: it has obeyed as well
     assert await aside(counts, database) == {"ready": 1}
 
 

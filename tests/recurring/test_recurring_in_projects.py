@@ -265,9 +265,9 @@ async def test_an_old_version_undoes_nothing_that_a_newer_one_has_stored(databas
         for key in ("kept", "removed"):
             await fires(database, key)
         new = stack.enter_context(started(tmp_path / "new", "shop2", "--async"))
-        await prints(old, "recurring task added is left to others")
+        await prints(old, "recurring task added cannot be enqueued by this process")
         await aside(_schedule_for, database, "shop2.tasks.added", "dynamic")
-        await prints(old, "recurring task dynamic is left to others")
+        await prints(old, "recurring task dynamic cannot be enqueued by this process")
         for key in ("added", "dynamic", "kept"):
             await fires(database, key, 3)
         await stopped(old)

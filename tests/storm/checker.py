@@ -33,7 +33,7 @@ STOP_EACH = 3.0
 #: The exit status of a process that no longer trusts its claims.
 UNTRUSTED = 75
 #: What a process says when, on a busy machine, its heartbeats came too late.
-LATE = ("no heartbeat for", "claims were taken by others", "registered again")
+LATE = ("lease lost after", "another process ended", "registered again")
 #: What none may say.
 NEVER = ("Traceback", "had no owner")
 

@@ -221,7 +221,7 @@ class Maintenance:
 
     def _clearing(self, kind: Kind) -> Clearing:
         def on_cleared(count: int) -> None:
-            self._events.emit(events.JobsCleared(count=count, which=kind.name))
+            self._events.emit(events.JobsCleared(count=count, status=kind.name))
 
         return Clearing(kind, run=self._run, sql=self._sql, on_cleared=on_cleared)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from steady_queue import events
 from steady_queue.aio.identity import is_gone
 from steady_queue.aio.maintenance.splitting import REFUSED
+from steady_queue.errors import ProcessExitError, ProcessMissingError, ProcessPrunedError
 from steady_queue.jobs.registry import limits_in_force
-from steady_queue.processes import ProcessExitError, ProcessMissingError, ProcessPrunedError
 from steady_queue.store.operations import prune
 from steady_queue.store.operations.set_aside import Owner
 from steady_queue.store.outcome import report

@@ -27,9 +27,8 @@ from steady_queue.aio.scheduler.other_backends import HANDS
 from steady_queue.aio.timing import SystemClock
 from steady_queue.db import notify
 from steady_queue.db.aliases import is_in_memory, queue_alias
-from steady_queue.errors import ConfigurationError, StoreError
+from steady_queue.errors import ConfigurationError, ProcessExitError, StoreError
 from steady_queue.events import Events
-from steady_queue.processes import ProcessExitError
 from steady_queue.store.operations.processes import NewProcess
 from steady_queue.store.outcome import report
 

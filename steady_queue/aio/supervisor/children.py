@@ -225,8 +225,9 @@ class Children:
         if end.refusal is not None and not post.has_worked:
             self._refused(end.refusal)
             return
-        who: dict[str, Any] = {"pid": child.pid, "what": what(child.options), "how": end.how, "lived": lived}
-        self._events.emit(events.ChildExited(**who) if end.was_told else events.ChildDied(**who, pause=pause))
+        who: dict[str, Any] = {"pid": child.pid, "what": what(child.options), "how": end.how, "lived_seconds": lived}
+        exited = events.ChildExited(**who) if end.was_told else events.ChildDied(**who, restart_delay_seconds=pause)
+        self._events.emit(exited)
 
     def _fill(self) -> None:
         now = self._clock.monotonic()

@@ -13,7 +13,7 @@ from steady_queue import events
 from steady_queue.aio.identity import process_name
 from steady_queue.aio.maintenance.splitting import ClaimSplitter
 from steady_queue.aio.supervisor.child import what
-from steady_queue.processes import ProcessExitError
+from steady_queue.errors import ProcessExitError
 from steady_queue.store.outcome import report
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Pruner:
         self._outage.over(self.name)
         if any(fates):
             failed, given_back = len(fates.failed), len(fates.given_back)
-            self._events.emit(events.ChildPruned(pid=child.pid, failed=failed, given_back=given_back))
+            self._events.emit(events.ChildPruned(pid=child.pid, failed=failed, released=given_back))
             if failed:
                 self._events.emit(
                     events.JobsFailed(process_id=child.id, job_ids=fates.failed, count=failed, error=error.message)

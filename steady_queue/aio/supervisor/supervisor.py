@@ -194,7 +194,9 @@ class Supervisor:
                     await unless_stopped(self._stop, self._start)
                 crew.start_soon(self._run_crew)
                 self.ready.set()
-                self.events.emit(events.SupervisorStarted(name=self.name, pid=os.getpid(), posts=len(self.crew.posts)))
+                self.events.emit(
+                    events.SupervisorStarted(name=self.name, pid=os.getpid(), processes=len(self.crew.posts))
+                )
             with move_on_after(self._flush_within, shield=True) as leaving:
                 await self._leave()
             if leaving.cancelled_caught:

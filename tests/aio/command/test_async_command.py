@@ -80,7 +80,7 @@ async def test_the_command_leaves_with_75_when_trust_is_lost_while_a_thread_runs
     with command(database, "--async", alive=2, port=proxy.port) as process:
         await prints(process, "began")
         proxy.go()
-        assert "no heartbeat for" in await printed_by(process, code=75)
+        assert "lease lost" in await printed_by(process, code=75)
     async with running(worker(threads=0)):  # at its start it buries the dead of its own machine
         await ended(result)
     assert error_of(result) == "steady_queue.processes.ProcessExitError"
@@ -91,7 +91,7 @@ async def test_the_command_leaves_with_75_when_trust_is_lost_while_a_thread_runs
 async def test_the_command_can_be_stopped_while_it_waits_for_its_database(database: str, proxy: Proxy) -> None:
     proxy.go()
     with command(database, "--async", port=proxy.port) as process:
-        await prints(process, "the database cannot be used")
+        await prints(process, "the database is unavailable")
         process.send_signal(signal.SIGTERM)
         await printed_by(process)
 
@@ -154,7 +154,7 @@ async def test_a_process_that_was_frozen_past_its_time_stops_its_async_tasks_and
         process.send_signal(signal.SIGSTOP)
         await aside(bury, database)
         process.send_signal(signal.SIGCONT)
-        await prints(process, "had been taken back")
+        await prints(process, "lost its claim")
         assert await values(await add.aenqueue(1)) == [1]
         process.send_signal(signal.SIGTERM)
         await printed_by(process)

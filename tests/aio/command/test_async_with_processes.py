@@ -44,10 +44,10 @@ async def test_another_process_works_is_replaced_when_killed_and_stops_with_the_
         assert await values(await add.aenqueue(1)) == [1]
 
         process.send_signal(signal.SIGTERM)
-        await prints(process, "stops: 1 tasks run still")
+        await prints(process, "is stopping: 1 tasks still running")
         (tmp_path / "never").touch()
         printed = await stopped(process)
-    assert f"process {again}, worker (*), left: it exited with status 0" in printed
+    assert f"process {again} (worker (*)) ended: it exited with status 0" in printed
     assert not exists(again)
     assert await aside(counts, database) == {"failed": 1}
     assert await aside(count, database, "process") == 0

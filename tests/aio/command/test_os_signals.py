@@ -37,7 +37,7 @@ async def test_it_stops_gracefully(
         await prints(process, "began")
         started = [row.pid for row in await aside(rows, database)]
         process.send_signal(signals[0])
-        await prints(process, "stops: 1 tasks run still")
+        await prints(process, "is stopping: 1 tasks still running")
         for number in signals[1:]:
             process.send_signal(number)
         (tmp_path / "file").touch()
@@ -54,6 +54,6 @@ async def test_it_stops_while_its_processes_boot(database: str) -> None:
         await prints(process, "dispatcher started as process")
         process.send_signal(signal.SIGTERM)
         printed = await printed_by(process)
-    assert printed.count("left: it was killed by SIGTERM") == 2
+    assert printed.count("ended: it was killed by SIGTERM") == 2
     assert "died" not in printed
     assert await aside(count, database, "process") == 0

@@ -224,7 +224,7 @@ async def test_failed_jobs_are_cleared_when_they_have_a_retention_and_finished_o
         await process.services.maintenance.turn()
         assert await aside(count, database, "job") == 1
         await done.arefresh()
-    assert [(event.count, event.which) for event in heard.of(JobsCleared)] == [(1, "failed")]
+    assert [(event.count, event.status) for event in heard.of(JobsCleared)] == [(1, "failed")]
 
 
 def _age(alias: str, result_id: str) -> None:

@@ -43,7 +43,7 @@ async def test_a_replacement_works_while_the_last_task_ends_and_nothing_is_lost_
         first = await working(database)
         many = [await add.aenqueue(number) for number in range(40)]
         assert await values(*many) == list(range(40))
-        await prints(process, "this process takes no more tasks")
+        await prints(process, "this process is being recycled")
         second = await working(database, besides=first)
         assert exists(first)
         assert await values(await add.aenqueue(1)) == [1]
@@ -51,7 +51,7 @@ async def test_a_replacement_works_while_the_last_task_ends_and_nothing_is_lost_
         assert await values(*last) == ["done"] * 2
         await until(lambda: not exists(first), "the first stays")
         printed = await stopped(process)
-    assert f"process {first}, worker (*), left: it exited with status 0" in printed
+    assert f"process {first} (worker (*)) ended: it exited with status 0" in printed
     assert "died" not in printed
     assert not exists(second)
     assert await aside(counts, database) == {}
@@ -70,7 +70,7 @@ async def test_a_loop_without_a_supervisor_ends_when_its_last_task_has(database:
         await prints(process, "began")
         await values(await add.aenqueue(1), await add.aenqueue(2))
         await prints(process, "it has ended 2 tasks, the limit is 2")
-        await prints(process, "stops: 1 tasks run still")
+        await prints(process, "is stopping: 1 tasks still running")
         untouched = await add.aenqueue(3)
         (tmp_path / "file").touch()
         await printed_by(process)
@@ -94,12 +94,12 @@ async def test_there_are_never_two_that_finish_their_last_tasks_beside_one_that_
             await prints(process, "began")
             pids.append(await working(database, besides=pids[0] if pids else None))
             await tasks.anoop.aenqueue()
-            await prints(process, "this process takes no more tasks")
+            await prints(process, "this process is being recycled")
         last = await tasks.blocks_until_file.aenqueue(str(files[2]))
         files[0].touch()
         # Until the first has left, nobody takes the third.
         line = await prints(process, "worker (*)")
-        assert f"process {pids[0]}, worker (*), left: it exited with status 0" in line
+        assert f"process {pids[0]} (worker (*)) ended: it exited with status 0" in line
         await prints(process, "worker (*) started as process")
         await prints(process, "began")
         assert exists(pids[1])

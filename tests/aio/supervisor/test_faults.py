@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
 
 on_servers = pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could go
 
-AWAY = "the database cannot be used"
+AWAY = "the database is unavailable"
 EXIT_ERROR = "steady_queue.processes.ProcessExitError"
 #: What a stop may take beyond the time that tasks have, on a busy machine and without a database, in seconds.
 MARGIN = 12.0
@@ -114,7 +114,7 @@ async def test_a_worker_killed_while_the_database_is_away_is_replaced_at_once_an
         proxy.go()
         await prints(process, AWAY)
         os.kill(victim, signal.SIGKILL)
-        assert "replaced in 0.0 s" in await prints(process, f"process {victim}, worker (*), died")
+        assert "restarted in 0.0 s" in await prints(process, f"process {victim} (worker (*)) died")
         await prints(process, "worker (*) started as process")
         assert await aside(counts, database) == {"claimed": 3}
         proxy.come_back()
@@ -218,7 +218,7 @@ async def test_a_stop_lets_short_tasks_finish_and_never_gives_back_what_runs(
         told = time.monotonic()
         for number in signals:
             process.send_signal(number)
-        await prints(process, "stops: 4 tasks")
+        await prints(process, "is stopping: 4 tasks")
         (tmp_path / "file").touch()
         while await aside(where, database, stubborn) == ["claimed"]:
             assert time.monotonic() - told < patience + MARGIN
@@ -266,7 +266,7 @@ async def test_a_frozen_worker_whose_tasks_others_took_changes_nothing_when_it_w
             before = await aside(facts, database)
         finally:
             os.kill(victim, signal.SIGCONT)
-        await prints(process, "its claim had been taken back")
+        await prints(process, "lost its claim while it ran")
         process.send_signal(signal.SIGCONT)
         assert await registered(database, 3) == pids
         assert await aside(facts, database) == before

@@ -35,7 +35,7 @@ async def test_tasks_that_ended_while_the_database_was_away_are_failed_and_not_g
         proxy.go()
         path.touch()
         process.send_signal(signal.SIGTERM)
-        await prints(process, "could not be written before the end")
+        await prints(process, "could not be written before the process ended")
         proxy.come_back()
         await printed_by(process)
     await ended(*finished)
@@ -56,10 +56,10 @@ async def test_a_process_that_has_served_its_time_waits_for_the_database_for_as_
         await prints(process, "began")
         await prints(process, "began")
         await tasks.anoop.aenqueue()
-        await prints(process, "stops: 2 tasks run still")
+        await prints(process, "is stopping: 2 tasks still running")
         proxy.go()
         path.touch()
-        await prints(process, "settler: the database cannot be used")
+        await prints(process, "settler: the database is unavailable")
         proxy.come_back()
         assert await values(*last) == ["done"] * 2
         assert "could not be written" not in await stopped(process)
@@ -104,7 +104,7 @@ async def test_what_ran_in_a_process_that_could_only_be_killed_is_given_back(dat
         for _ in range(3):
             await prints(process, "began")
         process.send_signal(signal.SIGTERM)
-        await prints(process, "stops: 3 tasks")
+        await prints(process, "is stopping: 3 tasks")
         first.touch()
         assert await values(finished) == ["done"]
         then.touch()
@@ -119,5 +119,5 @@ async def test_a_process_that_a_task_has_forked_ends_by_its_first_term_and_speak
         assert await values(await tasks.forks_and_terminates_at_once.aenqueue()) == [[-signal.SIGTERM] * 20]
         worker = await working(database)
         os.kill(worker, signal.SIGKILL)
-        await prints(process, f"process {worker}, worker (*), died")
+        await prints(process, f"process {worker} (worker (*)) died")
         await stopped(process)

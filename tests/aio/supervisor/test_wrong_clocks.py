@@ -80,7 +80,7 @@ async def test_a_worker_whose_clock_is_wrong_works_beside_one_whose_clock_is_rig
         await ended(soon)
         (pid,) = [row.pid for row in await aside(rows, database)]
         await aside(leave_a_corpse, database)
-        await prints(process, "corpse is dead")
+        await prints(process, "pruned corpse")
         async with running(worker(), events=heard):
             while not heard.of(ProcessPruned):  # whoever of the two is first buries the next one
                 await aside(leave_a_corpse, database)
@@ -91,7 +91,7 @@ async def test_a_worker_whose_clock_is_wrong_works_beside_one_whose_clock_is_rig
         printed = await stopped(process)
     over = await aside(now, database)
     assert {event.name for event in heard.of(ProcessPruned)} == {"corpse"}
-    assert "taken back" not in printed
+    assert "lost its claim" not in printed
     assert sorted(ledger.began) == ["held", "soon"]
     assert await aside(counts, database) == {"scheduled": 1}
     assert await aside(count, database, "process") == 0

@@ -209,12 +209,12 @@ class _Runtime:
     def _lost(self, status: int) -> None:
         """The lease is lost while something cannot be stopped. Told once for each loss, by the loop or the watchdog."""
         assert self.process is not None
-        trust = self.process.services.trust
-        if self._lost_until == trust.until:
+        trust = self.process.services.lease
+        if self._lost_until == trust.expires_at:
             return
-        self._lost_until = trust.until
+        self._lost_until = trust.expires_at
         error = SteadyQueueError(
-            f"others may take this process for dead, {trust.since_beat:.0f} s after its last heartbeat,"
+            f"others may take this process for dead, {trust.seconds_since_heartbeat:.0f} s after its last heartbeat,"
             " while a task runs that cannot be stopped"
         )
         logger.critical("%s", error)

@@ -103,7 +103,7 @@ class ClaimTimer:
             taken = await self.driver.run(claim_from_all(sql, Wanted(self.process_id, lane, CLAIM_SIZE)))
             claims = taken.claims
             if taken.is_paused:
-                self.plan.name_them()
+                self.plan.require_names()
         else:
             claims = await self.driver.run(claim(sql, Wanted(self.process_id, lane, CLAIM_SIZE, queues[lane])))
             self.plan.took(queues, claims, {lane: CLAIM_SIZE})

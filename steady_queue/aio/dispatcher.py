@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from steady_queue.store.operations.dispatch import Dispatched
 
 #: How long to wait for a job that is due while somebody else holds it, in seconds.
-HELD = 0.1
+HELD_PAUSE_SECONDS = 0.1
 #: Jobs that cannot be moved, and are stepped over so that others can.
-STUBBORN = 100
+MAX_SKIPPED = 100
 
 
 class Dispatcher:
@@ -72,12 +72,12 @@ class Dispatcher:
             self._last_poll = self._clock.monotonic()
             if is_behind:
                 continue
-            self._outage.over(self.name)
+            self._outage.succeeded(self.name)
             longest = self._longest_sleep()
             if due_in is not None:
                 # A little more than the time that is left: due by the database's clock, which has moved on by then.
                 # What is due and could not be taken is held by somebody.
-                longest = min(longest, due_in + 0.001 if due_in > 0 else HELD)
+                longest = min(longest, due_in + 0.001 if due_in > 0 else HELD_PAUSE_SECONDS)
             await self.bell.wait(longest)
 
     async def _dispatch(self) -> bool:
@@ -109,7 +109,7 @@ class Dispatcher:
             except StoreDataError as error:
                 if size == 1:
                     size, past, refusal = self._batch_size, past + 1, error
-                    if past > STUBBORN:
+                    if past > MAX_SKIPPED:
                         raise
                 else:
                     size //= 2

@@ -18,17 +18,17 @@ class Lease:
     def __init__(self, *, alive_seconds: float, clock: Clock) -> None:
         self._clock = clock
         #: A tenth of the time, for the way of a heartbeat and the difference of two clocks.
-        self.lasts = alive_seconds * 0.9
-        self.until = clock.monotonic() + self.lasts
+        self.duration_seconds = alive_seconds * 0.9
+        self.expires_at = clock.monotonic() + self.duration_seconds
 
     @property
     def is_held(self) -> bool:
-        return self._clock.monotonic() < self.until
+        return self._clock.monotonic() < self.expires_at
 
     @property
-    def since_beat(self) -> float:
-        return self._clock.monotonic() - (self.until - self.lasts)
+    def seconds_since_heartbeat(self) -> float:
+        return self._clock.monotonic() - (self.expires_at - self.duration_seconds)
 
     def renew(self, sent: float) -> None:
         """A heartbeat sent at this moment has been answered."""
-        self.until = max(self.until, sent + self.lasts)
+        self.expires_at = max(self.expires_at, sent + self.duration_seconds)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from steady_queue.store.drivers.pool import AsyncDriver
 
 #: Between probes, and how long one may take, in seconds.
-PROBE_EVERY, PROBE_WITHIN = 10.0, 5.0
+PROBE_INTERVAL_SECONDS, PROBE_TIMEOUT_SECONDS = 10.0, 5.0
 
 
 class Listener:
@@ -62,12 +62,12 @@ class Listener:
         broken = WakeEvent()
         from steady_queue.store.drivers import postgres  # only where it is the database
 
-        connection = await postgres.listen(self._parameters, CHANNEL, self._hear, broken.ring)
+        connection = await postgres.listen(self._parameters, CHANNEL, self._hear, broken.wake)
         try:
             while await self._is_heard():
-                self._outage.over(self.name)
+                self._outage.succeeded(self.name)
                 self.hears = True
-                if await broken.wait(PROBE_EVERY):
+                if await broken.wait(PROBE_INTERVAL_SECONDS):
                     raise StoreUnavailable("the connection was closed")
             raise StoreUnavailable("a notification of its own did not come back")
         finally:
@@ -78,7 +78,7 @@ class Listener:
         self._probe_heard.clear()
         await self._driver.run(notify(self._driver.sql, self._probe))
         try:
-            async with asyncio.timeout(PROBE_WITHIN):
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
                 await self._probe_heard.wait()
         except TimeoutError:
             return False

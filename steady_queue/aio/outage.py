@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from steady_queue.events import Events
 
 #: Pauses between tries grow from the first to the second, in seconds.
-SHORTEST, LONGEST = 0.05, 2.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.05, 2.0
 
 
 class Outage:
@@ -31,7 +31,7 @@ class Outage:
     def is_on(self) -> bool:
         return bool(self._since)
 
-    async def wait(self, service: str, error: Exception, *, at_most: float = LONGEST) -> None:
+    async def wait(self, service: str, error: Exception, *, at_most: float = MAX_PAUSE_SECONDS) -> None:
         """Pause before the next try. An error that is not the database's is a fault of ours: survived, and shown."""
         if not isinstance(error, StoreError):
             self._events.emit(events.RuntimeFault(where=service, error=report_of(error).traceback, exception=error))
@@ -40,11 +40,11 @@ class Outage:
             self._events.emit(events.DatabaseLost(service=service, error=str(error), exception=error))
         elif isinstance(error, StoreBug):
             self._events.emit(events.RuntimeFault(where=service, error=str(error), exception=error))
-        pause = self._pauses.get(service, SHORTEST)
-        self._pauses[service] = min(LONGEST, pause * 2)
+        pause = self._pauses.get(service, FIRST_PAUSE_SECONDS)
+        self._pauses[service] = min(MAX_PAUSE_SECONDS, pause * 2)
         await asyncio.sleep(min(at_most, pause * random.uniform(0.5, 1)))
 
-    def over(self, service: str) -> None:
+    def succeeded(self, service: str) -> None:
         """The service's last try succeeded."""
         self._pauses.pop(service, None)
         since = self._since.pop(service, None)

@@ -49,7 +49,7 @@ class WakeEvent:
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         self._event.set()
 
     async def wait(self, seconds: float) -> bool:
@@ -64,7 +64,7 @@ class WakeEvent:
 
 
 #: After so much computing others may go on, in seconds.
-SLICE = 0.005
+SLICE_SECONDS = 0.005
 
 
 class CooperativeYield:
@@ -76,6 +76,6 @@ class CooperativeYield:
 
     async def take(self) -> None:
         """Let others go on, if they have waited for a while."""
-        if self._clock.monotonic() - self._taken > SLICE:
+        if self._clock.monotonic() - self._taken > SLICE_SECONDS:
             await asyncio.sleep(0)
             self._taken = self._clock.monotonic()

@@ -188,7 +188,7 @@ async def test_a_due_task_that_does_not_wait_is_discarded_and_told_of(database: 
 async def test_a_tick_that_does_not_wait_is_discarded_and_told_of(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "LOOK", 0.2)
+    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.2)
     heard = Heard()
     await recording.alone_or_not_at_all.aenqueue("holder")
     await aschedule_recurring_task(recording.alone_or_not_at_all, key="often", every=SECOND, args=("tick",))
@@ -201,7 +201,7 @@ async def test_a_tick_that_does_not_wait_is_discarded_and_told_of(
 async def test_a_tick_whose_key_cannot_be_made_is_told_of_and_others_fire(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "LOOK", 0.2)
+    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.2)
     heard = Heard()
     await aschedule_recurring_task(recording.has_a_bad_key, key="bad", every=SECOND, args=(0,))
     await aschedule_recurring_task(recording.rests, key="good", every=SECOND, args=("good",))
@@ -244,7 +244,7 @@ async def test_without_concurrency_maintenance_only_the_sweep_for_blocked_tasks_
 async def test_the_interval_of_the_concurrency_maintenance_is_an_upper_bound(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "INTERVAL", 600.0)
+    monkeypatch.setattr(maintenance, "INTERVAL_SECONDS", 600.0)
     quick = Dispatcher(concurrency_maintenance_interval=timedelta(milliseconds=50))
     id_ = await stranded(database)
     async with running(Options(workers=[], dispatchers=[Dispatcher(), quick])):
@@ -287,7 +287,7 @@ async def test_an_outcome_that_cannot_be_stored_at_all_is_tried_without_haste_an
     heard, refusing = Heard(), Refusing(recording.alone.module_path)
     bad = await recording.alone.aenqueue("bad")
     monkeypatch.setattr(settler, "limits_in_force", refusing)
-    monkeypatch.setattr(settler, "STUBBORN", 0.05)
+    monkeypatch.setattr(settler, "UNSTORABLE_PAUSE_SECONDS", 0.05)
     async with running(worker(), events=heard):
         await until(lambda: refusing.asked >= 2)
         assert await values(*await enqueued(charge, ["ada", "ada"])) == [None, None]

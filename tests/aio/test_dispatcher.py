@@ -200,4 +200,4 @@ async def test_a_due_job_that_somebody_holds_is_waited_for_without_haste(
     finally:
         let_go.set()
         await holding
-    assert tried[3] - tried[0] >= 3 * dispatcher_module.HELD * 0.9
+    assert tried[3] - tried[0] >= 3 * dispatcher_module.HELD_PAUSE_SECONDS * 0.9

@@ -121,14 +121,14 @@ async def test_notifications_can_be_switched_off(
         await until(lambda: "end" in heard)
     assert heard == ["end"]
     async with running(worker()) as process:
-        assert process.services.wakeup is None
+        assert process.services.listener is None
         assert await values(await recording.rests.aenqueue("found by polling")) == ["found by polling"]
 
 
 async def test_a_listener_whose_connection_breaks_is_replaced(database: str) -> None:
     told = Heard()
     async with running(worker(), events=told) as process:
-        wakeup = process.services.wakeup
+        wakeup = process.services.listener
         assert wakeup is not None
         await until(lambda: wakeup.hears)
         is_it = f"starts_with(query, 'LISTEN') AND strpos(query, '{CHANNEL}') > 0"

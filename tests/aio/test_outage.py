@@ -58,7 +58,7 @@ JOBS = 2_000
 @pytest.fixture(autouse=True)
 def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process looks often whether its database is back."""
-    monkeypatch.setattr(outage_module, "LONGEST", 0.2)
+    monkeypatch.setattr(outage_module, "MAX_PAUSE_SECONDS", 0.2)
 
 
 async def is_over(alias: str) -> bool:
@@ -199,7 +199,7 @@ async def test_after_an_outage_past_the_threshold_async_tasks_go_on_in_the_same_
         book.gate.set()
         assert await values(finished, stopped) == ["finished", "stopped"]
         assert finished.worker_ids == stopped.worker_ids == [process.name]
-        assert process.services.trust.is_held
+        assert process.services.lease.is_held
     assert book.runs["finished"] == 1
     assert not left
     assert not heard.of(JobFenced)
@@ -273,7 +273,7 @@ async def test_a_server_that_does_not_answer_is_not_trusted_longer_than_one_that
         await until(lambda: book.runs["stopped"] >= 2)
         book.gate.set()
         await until(lambda: is_over(database))
-    assert lost >= process.services.trust.lasts
+    assert lost >= process.services.lease.duration_seconds
 
 
 # -- answers lost on the way ------------------------------------------------------------------------------------------
@@ -336,8 +336,8 @@ async def test_one_heartbeat_that_is_lost_costs_nothing(
     async with running(worker(), alias=behind, events=heard, process_id=id_) as process:
         await until(lambda: book.began == ["runs on"])
         await until(lambda: any(event.service == "heartbeat" for event in heard.of(DatabaseRecovered)))
-        before = process.services.trust.until
-        await until(lambda: process.services.trust.until > before)
+        before = process.services.lease.expires_at
+        await until(lambda: process.services.lease.expires_at > before)
         book.gate.set()
         assert await values(result) == ["runs on"]
     assert not heard.of(LeaseLost)

@@ -54,11 +54,11 @@ async def test_tasks_run_through_a_pooler_and_nothing_is_missed_where_notificati
 async def test_tasks_run_through_a_pooler_also_where_a_listener_tries_in_vain(
     pooled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "PROBE_WITHIN", 0.2)
+    monkeypatch.setattr(listener, "PROBE_TIMEOUT_SECONDS", 0.2)
     heard = Heard()
     assert warned_of() == ["steady_queue.W006"]
     async with running(worker(), events=heard) as process:
         await until(lambda: bool(heard.of(DatabaseLost)))
-        assert not process.services.hears()
+        assert not process.services.is_listening()
         assert await values(*await enqueued(recording.rests, range(20))) == list(range(20))
     assert {event.service for event in heard.of(DatabaseLost)} == {"listener"}

@@ -83,8 +83,8 @@ async def test_one_heartbeat_that_fails_costs_nothing(
         with written_by_another(database):
             await until(lambda: lost_by(heard, "heartbeat"))
         await until(lambda: any(event.service == "heartbeat" for event in heard.of(DatabaseRecovered)))
-        before = process.services.trust.until
-        await until(lambda: process.services.trust.until > before)
+        before = process.services.lease.expires_at
+        await until(lambda: process.services.lease.expires_at > before)
         assert await values(await recording.rests.aenqueue("next")) == ["next"]
         assert await aside(count, database, "process") == 1
     assert not heard.of(LeaseLost)

@@ -349,7 +349,7 @@ async def bury(alias: str) -> None:
 async def test_a_loss_of_trust_is_told_once_and_the_queue_goes_on_if_it_is_let(
     database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outage, "LONGEST", 0.2)
+    monkeypatch.setattr(outage, "MAX_PAUSE_SECONDS", 0.2)
     monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(seconds=3))
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.3))
     errors: list[Exception] = []

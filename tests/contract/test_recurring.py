@@ -60,7 +60,7 @@ async def fired(alias: str, monkeypatch: Patch, entries: list[Recurrence]) -> No
     kept = collect(monkeypatch)
     for entry in entries:
         kept.add(replace(entry, schedule=EVERY_SECOND))
-    monkeypatch.setattr(scheduler, "LOOK", 0.2)
+    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.2)
     ended = (
         "SELECT DISTINCT e.task_key FROM steady_queue_recurringexecution e"
         " JOIN steady_queue_job j ON j.id = e.job_id WHERE j.finished_at IS NOT NULL"

@@ -195,7 +195,7 @@ async def test_dead_processes_and_orphans(database: str, heard: Heard, monkeypat
 @pytest.fixture
 def static(monkeypatch: pytest.MonkeyPatch) -> Recurrences:
     kept = Recurrences()
-    monkeypatch.setattr("steady_queue.aio.scheduler.scheduler.LOOK", 0.1)
+    monkeypatch.setattr("steady_queue.aio.scheduler.scheduler.LOOK_SECONDS", 0.1)
     monkeypatch.setattr("steady_queue.recurring.definitions.recurrences", kept)
     return kept
 

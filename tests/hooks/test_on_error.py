@@ -37,7 +37,7 @@ async def test_a_service_that_raises_is_told_of_and_goes_on(database: str, monke
         raise LookupError("on purpose")
 
     monkeypatch.setattr(Maintenance, "turn", broken)
-    monkeypatch.setattr("steady_queue.aio.maintenance.maintenance.INTERVAL", 0.01)
+    monkeypatch.setattr("steady_queue.aio.maintenance.maintenance.INTERVAL_SECONDS", 0.01)
     async with running(worker()):
         await until(lambda: turns > 1)
         assert await values(await recording.rests.aenqueue("works")) == ["works"]

@@ -30,7 +30,7 @@ import steady_queue
 from steady_queue.aio.scheduler import scheduler
 from steady_queue.configuration import Configuration
 steady_queue.database = {alias!r}
-scheduler.LOOK = 0.2
+scheduler.LOOK_SECONDS = 0.2
 INSTALLED_APPS = [*INSTALLED_APPS, {name!r}]
 STEADY_QUEUE = Configuration.Options(workers=[], {options})
 """

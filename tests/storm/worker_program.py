@@ -28,7 +28,7 @@ def main(alias: str) -> None:
     from tests.storm import tasks
 
     assert tasks  # they belong to no installed app: workers know what is imported
-    maintenance.INTERVAL = 1.0  # as many turns in this short time as there are in minutes otherwise
+    maintenance.INTERVAL_SECONDS = 1.0  # as many turns in this short time as there are in minutes otherwise
     execute_from_command_line(["manage.py", "steady_queue", "--async"])
 
 

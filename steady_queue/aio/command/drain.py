@@ -58,7 +58,7 @@ class Drain:
                 empty = 0
                 await self._outage.wait(self.name, error)
                 continue
-            self._outage.over(self.name)
+            self._outage.succeeded(self.name)
             await asyncio.sleep(LOOK_EVERY if not empty else 0.05)
         await self._emit_unserved()
         self._drained()

@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Seconds between turns, before jitter; a step may take so long.
-INTERVAL = 5.0
-DEADLINE = 10.0
+INTERVAL_SECONDS = 5.0
+STEP_TIMEOUT_SECONDS = 10.0
 #: Turns between two looks for queues that nobody serves.
-LOOK_AROUND = 12
+UNSERVED_CHECK_TURNS = 12
 #: The work of a turn whose look has failed: every step is tried.
-ANYTHING = store.Work(*[True] * len(store.Work._fields))
+ALL_WORK = store.Work(*[True] * len(store.Work._fields))
 
 
 class Maintenance:
@@ -87,7 +87,7 @@ class Maintenance:
         self._made_ready = made_ready
         self._promotes = promotes
         #: What is asked for is an upper bound; so is the jitter's.
-        self._interval = min(INTERVAL, at_most)
+        self._interval = min(INTERVAL_SECONDS, at_most)
         self._events = events
         self._outage = outage
         self._turns = 0
@@ -107,7 +107,7 @@ class Maintenance:
     async def run(self) -> None:
         await self._survive(self.prune_gone)
         while True:
-            await asyncio.sleep(self._interval * random.uniform(0.8, 1.0 if self._interval < INTERVAL else 1.2))
+            await asyncio.sleep(self._interval * random.uniform(0.8, 1.0 if self._interval < INTERVAL_SECONDS else 1.2))
             await self._survive(self.turn)
 
     async def _survive(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -116,7 +116,7 @@ class Maintenance:
         except Exception as error:
             await self._outage.wait(self.name, error)
         else:
-            self._outage.over(self.name)
+            self._outage.succeeded(self.name)
 
     async def turn(self) -> None:
         """One turn: look, then only what is needed."""
@@ -126,7 +126,7 @@ class Maintenance:
         keep = steady_queue.clear_finished_jobs_after if steady_queue.preserve_finished_jobs else timedelta(0)
         keep_failed = steady_queue.clear_failed_jobs_after
         look = store.look(self._sql, alive=alive, keep=keep, keep_failed=keep_failed)
-        work = await self._steps.run("looking for work", partial(self._run, look)) or ANYTHING
+        work = await self._steps.run("looking for work", partial(self._run, look)) or ALL_WORK
         due: list[tuple[str, bool, Callable[[], Awaitable[int | None]]]] = [
             ("pruning", work.dead, partial(self._prune_silent, alive)),
             ("failing orphans", work.orphans, self._pruning.fail_orphans),
@@ -145,8 +145,8 @@ class Maintenance:
         if has_made_ready:
             await self._made_ready()
         self._turns += 1
-        if self._turns % LOOK_AROUND == 1:
-            await self._steps.run("looking for tasks that nobody serves", self.look_around)
+        if self._turns % UNSERVED_CHECK_TURNS == 1:
+            await self._steps.run("looking for tasks that nobody serves", self.warn_of_unserved)
 
     async def _prune_silent(self, alive: timedelta) -> None:
         if not self._may_bury():
@@ -229,7 +229,7 @@ class Maintenance:
         if keep is not None and not await clearing.clear(keep):
             raise StepSkipped
 
-    async def look_around(self) -> None:
+    async def warn_of_unserved(self) -> None:
         """Warn of ready jobs in queues or lanes that no live process serves, or no process of this version could."""
         waiting = await self._run(store.find_waiting(self._sql))
         if not waiting:
@@ -251,10 +251,10 @@ class Maintenance:
 
     async def _run(self, operation: Operation[T]) -> T:
         try:
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(STEP_TIMEOUT_SECONDS):
                 return await self._driver.run(operation)
         except TimeoutError:
-            raise StoreUnavailable(f"{operation.name} took longer than {DEADLINE:.0f} s") from None
+            raise StoreUnavailable(f"{operation.name} took longer than {STEP_TIMEOUT_SECONDS:.0f} s") from None
 
 
 def _actors(process: Registered) -> list[Mapping[str, Any]]:

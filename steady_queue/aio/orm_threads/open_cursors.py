@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: So many cursors that one call opens are looked at when it ends, the last ones.
-MANY = 1_000
+MAX_NEW_CURSORS = 1_000
 
 
 class OpenCursors:
@@ -28,7 +28,7 @@ class OpenCursors:
         self._order = order
         self._thread_id = threading.get_ident()
         #: Cursors that were opened since the last look: mostly they are gone by then, and cost nothing more.
-        self._new: deque[weakref.ref[Any]] = deque(maxlen=MANY)
+        self._new: deque[weakref.ref[Any]] = deque(maxlen=MAX_NEW_CURSORS)
         self._open: set[weakref.ref[Any]] = set()
         self._is_closed = _CLOSED.get(wrapper.vendor)
         self._make_cursor = type(wrapper).cursor

@@ -57,7 +57,7 @@ class Connections:
     """Opened when they are first used; no statement on them waits longer than a quarter of the time of trust."""
 
     def __init__(self, alias: str, trust: Lease) -> None:
-        seconds = within(trust.lasts)
+        seconds = within(trust.duration_seconds)
         self.hot = DeadlineDriver(open_async(alias, size=1), seconds)
         self._all = [self.hot]
         if self.hot.sql.change_marker:

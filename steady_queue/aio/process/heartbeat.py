@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from steady_queue import events
-from steady_queue.aio.outage import LONGEST
+from steady_queue.aio.outage import MAX_PAUSE_SECONDS
 from steady_queue.errors import StoreError, StoreUnavailable
 from steady_queue.store.operations.processes import heartbeat, register
 
@@ -86,7 +86,7 @@ class Heartbeat:
                     is_told = True
                 await self._outage.wait(self.name, error)
                 continue
-            self._outage.over(self.name)
+            self._outage.succeeded(self.name)
             self._trust.renew(sent)
             self._events.emit(events.ProcessRegistered(**self._who))
             return
@@ -136,20 +136,20 @@ class Heartbeat:
                 await self._buried()
                 self._was_buried = False
         except Exception as error:
-            await self._outage.wait(self.name, error, at_most=self._left(LONGEST))
+            await self._outage.wait(self.name, error, at_most=self._left(MAX_PAUSE_SECONDS))
             return False
-        self._outage.over(self.name)
+        self._outage.succeeded(self.name)
         self._trust.renew(sent)
         self._told = polled
         return True
 
     def _left(self, seconds: float) -> float:
         """So long, but not past the end of trust: what it means must not wait for a database that does not answer."""
-        return min(seconds, self._trust.until - self._clock.monotonic()) if self._trust.is_held else seconds
+        return min(seconds, self._trust.expires_at - self._clock.monotonic()) if self._trust.is_held else seconds
 
     async def _within_deadline(self, operation: Operation[T]) -> T:
         try:
-            async with asyncio.timeout(self._left(max(1.0, self._trust.lasts / 4))):
+            async with asyncio.timeout(self._left(max(1.0, self._trust.duration_seconds / 4))):
                 return await self._driver.run(operation)
         except TimeoutError:
             raise StoreUnavailable("the database did not answer in time") from None

@@ -23,7 +23,7 @@ from steady_queue.aio.outage import Outage
 from steady_queue.aio.process.lifecycle import Lifecycle, actors_of
 from steady_queue.aio.process.services import Services
 from steady_queue.aio.process.startup import admit, unless_stopped
-from steady_queue.aio.scheduler.other_backends import HANDS
+from steady_queue.aio.scheduler.other_backends import CONCURRENCY
 from steady_queue.aio.timing import SystemClock
 from steady_queue.db import notify
 from steady_queue.db.aliases import is_in_memory, queue_alias
@@ -146,8 +146,8 @@ class Process:
         upkeep.start_soon(self.services.heartbeat.run)
         upkeep.start_soon(self.services.maintenance.run)
         if self.services.schedulers:
-            for _ in range(HANDS):
-                upkeep.start_soon(self.services.elsewhere.run)
+            for _ in range(CONCURRENCY):
+                upkeep.start_soon(self.services.other_backends.run)
         if not self._stop.is_set():
             await self._take_in()
         with CancelScope(shield=True):
@@ -169,13 +169,13 @@ class Process:
                 intake.start_soon(dispatcher.run)
             for scheduler in self.services.schedulers:
                 intake.start_soon(scheduler.run)
-            if self.services.wakeup is not None:
-                intake.start_soon(self.services.wakeup.run)
+            if self.services.listener is not None:
+                intake.start_soon(self.services.listener.run)
             self._tell_started()
             self.ready.set()
             await self._stop.wait()
             for worker in self.services.workers:
-                worker.hurry()
+                worker.limit_last_claim()
             intake.cancel_scope.cancel()
 
     def stop(self, seconds: float | None = None) -> None:
@@ -203,7 +203,7 @@ class Process:
     def _flush(self, *, within: float) -> None:
         self._flush_within = min(self._flush_within, within)
         self._flushing.deadline = min(self._flushing.deadline, current_time() + within)
-        self.services.elsewhere.allow(within)
+        self.services.other_backends.allow(within)
 
     def stop_by_signal(self) -> None:
         """The same as `stop` from the handler of a signal, which is obeyed even if a task blocks the loop for ever."""
@@ -222,7 +222,7 @@ class Process:
         async with create_task_group() as leaving:
             # Beside the tasks that are left: a hook that takes long costs them nothing.
             leaving.start_soon(self.lifecycle.stop)
-            leaving.start_soon(self.services.elsewhere.drain)
+            leaving.start_soon(self.services.other_backends.drain)
             await self.services.stopping.drain()
         await self.before_sign_off()
         with CancelScope(deadline=current_time() + self._flush_within) as self._flushing:

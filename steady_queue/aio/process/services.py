@@ -22,7 +22,7 @@ from steady_queue.aio.scheduler.scheduler import Scheduler
 from steady_queue.aio.timing import WakeEvent
 from steady_queue.aio.worker.capacity import Capacity
 from steady_queue.aio.worker.executor import Executor
-from steady_queue.aio.worker.polling import LISTENING, PollingInterval
+from steady_queue.aio.worker.polling import LISTENING_SECONDS, PollingInterval
 from steady_queue.aio.worker.queues import QueuePlan
 from steady_queue.aio.worker.settler import Settler
 from steady_queue.aio.worker.worker import Worker
@@ -73,8 +73,8 @@ class Services:
         self._leave = leave
         self._loop = asyncio.get_running_loop()
         self._claiming = asyncio.Lock()
-        self.trust = Lease(alive_seconds=alive_threshold().total_seconds(), clock=clock)
-        self.connections = Connections(alias, self.trust)
+        self.lease = Lease(alive_seconds=alive_threshold().total_seconds(), clock=clock)
+        self.connections = Connections(alias, self.lease)
         self.hot, self.settling = self.connections.hot, self.connections.settling
         self.upkeep = self.connections.upkeep
         self._build(row)
@@ -90,16 +90,16 @@ class Services:
             process=row,
             interval=steady_queue.process_heartbeat_interval.total_seconds(),
             driver=self.settling,
-            trust=self.trust,
+            trust=self.lease,
             lost_trust=lambda: self.stopping.lose_trust(),
             buried=lambda: self.maintenance.reconcile(buried=True),
             polled_ago=self.polled_ago,
             **common,
         )
-        self.wakeup = self._listener()
+        self.listener = self._listener()
         self.workers = [self._worker(number) for number in range(len(self.options.workers))]
         self.dispatchers = [] if self.options.only_work else [self._dispatcher(d) for d in self.options.dispatchers]
-        self.elsewhere = OtherBackends(events=self.events)
+        self.other_backends = OtherBackends(events=self.events)
         self.schedulers = [self._scheduler()] if self.options.schedules else []
         self.maintenance = Maintenance(
             process=row,
@@ -123,15 +123,15 @@ class Services:
         )
         self.stopping = Stopping(
             name=self.row.name,
-            slots=[worker.slots for worker in self.workers],
+            slots=[worker.capacity for worker in self.workers],
             ended=self._ended,
-            trust=self.trust,
+            trust=self.lease,
             clock=self.clock,
             events=self.events,
             leave=self._leave,
         )
         self.watchdog = Watchdog(
-            trust=self.trust,
+            trust=self.lease,
             name_of=self._name_of,
             lost_trust=self.stopping.lose_trust,
             events=self.events,
@@ -158,7 +158,7 @@ class Services:
             executor=Executor(registry=registry, worker_id=self.row.name),
             orm_threads=self.orm_threads,
             ended=self._ended,
-            freed=bell.ring,
+            freed=bell.wake,
         )
         return Worker(
             name=f"worker {number + 1}",
@@ -167,9 +167,9 @@ class Services:
             slots=slots,
             driver=self.hot,
             bell=bell,
-            pace=PollingInterval(options.polling_interval.total_seconds(), self.hears),
+            pace=PollingInterval(options.polling_interval.total_seconds(), self.is_listening),
             may_claim=self._may_claim,
-            trust=self.trust,
+            trust=self.lease,
             claiming=self._claiming,
             reconcile=lambda: self.maintenance.reconcile(),
             clock=self.clock,
@@ -181,7 +181,7 @@ class Services:
         interval = options.polling_interval.total_seconds()
         return Dispatcher(
             batch_size=options.batch_size,
-            longest_sleep=lambda: max(interval, LISTENING) if self.hears() else interval,
+            longest_sleep=lambda: max(interval, LISTENING_SECONDS) if self.is_listening() else interval,
             driver=self.upkeep,
             bell=WakeEvent(),
             made_ready=self.made_ready,
@@ -194,7 +194,7 @@ class Services:
         return Scheduler(
             static=wanted(self.options).entries,
             driver=self.upkeep,
-            elsewhere=self.elsewhere,
+            elsewhere=self.other_backends,
             made_ready=self.made_ready,
             clock=self.clock,
             events=self.events,
@@ -203,7 +203,7 @@ class Services:
 
     async def close(self) -> None:
         for worker in self.workers:
-            worker.slots.close()
+            worker.capacity.close()
         self.orm_threads.shutdown()
         await self.connections.close()
 
@@ -215,18 +215,18 @@ class Services:
 
     def running_claims(self) -> set[UUID]:
         """The claims whose jobs run now."""
-        return {claim_id for worker in self.workers for claim_id in worker.slots.running}
+        return {claim_id for worker in self.workers for claim_id in worker.capacity.running}
 
     def unfinished_claims(self) -> set[UUID]:
         """Those of them that have certainly not ended. May be asked from any thread."""
-        return {claim_id for worker in self.workers for claim_id in worker.slots.unfinished()}
+        return {claim_id for worker in self.workers for claim_id in worker.capacity.unfinished()}
 
     def ring(self) -> None:
         """Wake whoever could find something to do."""
         for worker in self.workers:
-            worker.bell.ring()
+            worker.bell.wake()
         for dispatcher in self.dispatchers:
-            dispatcher.bell.ring()
+            dispatcher.bell.wake()
 
     def ring_from_anywhere(self) -> None:
         if not self._loop.is_closed():
@@ -247,11 +247,11 @@ class Services:
         ages = [pollster.polled_ago for pollster in self.workers or others]
         return None if None in ages else max(filter(None, ages), default=0.0)
 
-    def hears(self) -> bool:
-        return self.wakeup is not None and self.wakeup.hears
+    def is_listening(self) -> bool:
+        return self.listener is not None and self.listener.hears
 
     def _may_claim(self) -> bool:
-        return self.trust.is_held and not self.settler.is_full and not self.limited_settler.is_full
+        return self.lease.is_held and not self.settler.is_full and not self.limited_settler.is_full
 
     def _ended(self, outcome: Outcome) -> None:
         if self.told_of_end is not None:

@@ -71,9 +71,9 @@ class Stopping:
     async def drain(self) -> None:
         """Let tasks finish for as long as they may, then ask async ones to stop."""
         for slots in self._slots:
-            slots.give_back("the process stops")
+            slots.release_unstarted("the process stops")
         await self._idle(ask_first=True)
-        if [running for slots in self._slots for running in slots.stop_async("the process stops")]:
+        if [running for slots in self._slots for running in slots.cancel_async("the process stops")]:
             self._deadline = max(self._deadline, self._clock.monotonic() + CANCEL_GRACE)
         await self._idle()
 
@@ -99,10 +99,10 @@ class Stopping:
 
     def lose_trust(self) -> None:
         """Others may have taken our claims: stop what can be stopped, and end the process if something cannot."""
-        silent = self._trust.since_beat
+        silent = self._trust.seconds_since_heartbeat
         reason = f"no heartbeat for {silent:.0f} s"
-        unstarted = sum(slots.give_back(reason) for slots in self._slots)
-        asked = [running for slots in self._slots for running in slots.stop_async(reason)]
+        unstarted = sum(slots.release_unstarted(reason) for slots in self._slots)
+        asked = [running for slots in self._slots for running in slots.cancel_async(reason)]
         threads = sum(slots.running_threads for slots in self._slots)
         if unstarted or asked or threads:
             self._events.emit(events.LeaseLost(seconds=silent, threads=threads))
@@ -111,7 +111,7 @@ class Stopping:
     def lose(self, taken: set[UUID], *, buried: bool) -> None:
         """Stop the jobs of claims that others have taken; threads too, if they took the process for dead."""
         reason = "its claim was taken back"
-        asked = [running for slots in self._slots for running in slots.stop_async(reason, taken)]
+        asked = [running for slots in self._slots for running in slots.cancel_async(reason, taken)]
         threads = sum(running.session is None and running.claim.claim_id in taken for running in self.running)
         if asked or (threads and buried):
             self._events.emit(events.ClaimsLost(count=len(taken), threads=threads))

@@ -70,5 +70,5 @@ async def admit(driver: AsyncDriver, alias: str, outage: Outage) -> Configuratio
         except StoreError as error:
             await outage.wait("start", error)
             continue
-        outage.over("start")
+        outage.succeeded("start")
         return None if problem is None else ConfigurationError(problem)

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from steady_queue.events import Events
 
 #: How many are handed over at once, and how many may wait.
-HANDS, WAITING = 8, 10_000
+CONCURRENCY, MAX_WAITING = 8, 10_000
 #: How long another backend may take to enqueue a task, in seconds.
-WITHIN = 10.0
+ENQUEUE_TIMEOUT_SECONDS = 10.0
 
 
 class OtherBackends:
-    """Hands tasks to their backends. Each `run` is one hand; there are `HANDS` of them."""
+    """Hands tasks to their backends. Each `run` is one hand; there are `CONCURRENCY` of them."""
 
     name = "elsewhere"
 
@@ -48,7 +48,7 @@ class OtherBackends:
     @property
     def room(self) -> int:
         """How many more may wait."""
-        return WAITING - len(self._kept)
+        return MAX_WAITING - len(self._kept)
 
     def put(self, planned: Planned) -> None:
         """Hand over one more tick of an entry."""
@@ -76,7 +76,7 @@ class OtherBackends:
 
     async def drain(self) -> None:
         """Wait for what is to be handed over, as long as is allowed."""
-        self.allow(WITHIN)
+        self.allow(ENQUEUE_TIMEOUT_SECONDS)
         with self._draining:
             await self._waiting.join()
         left, self._kept = self._kept, {}
@@ -88,7 +88,7 @@ class OtherBackends:
         session, _ = threads.begin(lambda: f"the recurring task {planned.entry.new.task_key}")
         token = session_variable.set(session)
         try:
-            async with asyncio.timeout(WITHIN):
+            async with asyncio.timeout(ENQUEUE_TIMEOUT_SECONDS):
                 args, kwargs = await arguments.aloads(planned.entry.new.arguments)
                 await sync_to_async(close_old_connections, thread_sensitive=True)()
                 await planned.task.aenqueue(*args, **kwargs)

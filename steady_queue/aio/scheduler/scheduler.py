@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import steady_queue
 from steady_queue import events
-from steady_queue.aio.scheduler.ticks import BATCH, TickEnqueuer
+from steady_queue.aio.scheduler.ticks import BATCH_SIZE, TickEnqueuer
 from steady_queue.aio.scheduler.timetable import Timetable
 from steady_queue.aio.timing import CooperativeYield
 from steady_queue.errors import ConfigurationError, StoreUnavailable, UnknownTaskError
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from steady_queue.store.operations.recurring import Entry, NewEntry
 
 #: How soon edits are noticed, in seconds.
-LOOK = 3.0
+LOOK_SECONDS = 3.0
 #: How often old records are cleared, in seconds, and how long they are kept at least.
-CLEAR = 60.0
-KEEP = timedelta(days=1)
+CLEAR_SECONDS = 60.0
+KEEP_AT_LEAST = timedelta(days=1)
 
 
 class Scheduler:
@@ -97,7 +97,7 @@ class Scheduler:
                 await self._outage.wait(self.name, error)
                 continue
             self._last_turn = self._clock.monotonic()
-            self._outage.over(self.name)
+            self._outage.succeeded(self.name)
             await asyncio.sleep(pause)
 
     async def _persist(self) -> None:
@@ -112,14 +112,14 @@ class Scheduler:
     async def turn(self) -> float:
         """Enqueue what is due; returns how long to sleep, in seconds."""
         now = await self._look()
-        fired = self._timetable.due(now, BATCH)
+        fired = self._timetable.due(now, BATCH_SIZE)
         self._found = len(fired)
         for planned, until in await self._firing.fire(fired, now):
             await self._breath.take()
             self._timetable.move_on(planned, until)
         await self._clear(now)
         looked = self._clock.monotonic() if self._last_look is None else self._last_look
-        rest = max(0.0, looked + LOOK - self._clock.monotonic())
+        rest = max(0.0, looked + LOOK_SECONDS - self._clock.monotonic())
         due = self._timetable.next_at
         # A little more than the time that is left: due by the database's clock, which has moved on by then.
         return rest if due is None else min(rest, max(0.0, (due - now).total_seconds() - self._spent()) + 0.001)
@@ -132,7 +132,7 @@ class Scheduler:
     async def _look(self) -> datetime:
         """The database's time; now and then, what has changed as well."""
         self._asked = asked = self._clock.monotonic()
-        if self._last_look is not None and asked - self._last_look < LOOK:
+        if self._last_look is not None and asked - self._last_look < LOOK_SECONDS:
             return await self._driver.run(recurring.clock(self._driver.sql))
         listed = await self._driver.run(recurring.listing(self._driver.sql))
         self._timetable.keep_only(listed.changed)
@@ -171,10 +171,10 @@ class Scheduler:
 
     async def _clear(self, now: datetime) -> None:
         asked = self._clock.monotonic()
-        if self._last_clear is not None and asked - self._last_clear < CLEAR:
+        if self._last_clear is not None and asked - self._last_clear < CLEAR_SECONDS:
             return
         self._last_clear = asked
-        keep = max(KEEP, steady_queue.clear_finished_jobs_after or KEEP)
+        keep = max(KEEP_AT_LEAST, steady_queue.clear_finished_jobs_after or KEEP_AT_LEAST)
         try:
             for _ in range(20):
                 if await self._driver.run(clear_ticks(self._driver.sql, now, keep)) == 0:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Origins = Mapping[UUID, Planned]
 
 #: So many ticks are enqueued in one transaction: the drivers write each statement of it without a pause.
-BATCH = 100
+BATCH_SIZE = 100
 
 
 class TickEnqueuer:
@@ -77,8 +77,8 @@ class TickEnqueuer:
             room -= sum(1 for tick in made if tick.job is None)
             ticks += made
             origins.update((tick.id, planned) for tick in made)
-        for at in range(0, len(ticks), BATCH):
-            batch = ticks[at : at + BATCH]
+        for at in range(0, len(ticks), BATCH_SIZE):
+            batch = ticks[at : at + BATCH_SIZE]
             # A stop between the record of a tick and its task in another backend would lose the task.
             with CancelScope(shield=any(tick.job is None for tick in batch)):
                 stored = await self._enqueue(batch, origins)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from steady_queue.store.operations.recurring import Entry, Moment
 
 #: So many lines of plans that are no longer known may lie beside the others.
-STALE = 100
+MAX_STALE_LINES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Timetable:
         self._known[entry.new.task_key] = planned
         if planned.tick is not None:
             heappush(self._lines, (planned.tick, next(self._numbers), planned))
-        if len(self._lines) > 2 * len(self._known) + STALE:
+        if len(self._lines) > 2 * len(self._known) + MAX_STALE_LINES:
             self._lines = [line for line in self._lines if self._is_known(line[2])]
             heapify(self._lines)
 

@@ -142,14 +142,14 @@ class Children:
             self._quit_by = self._clock.monotonic() + self._shutdown_timeout + QUIT_AFTER
             self._tell_all(signal.SIGTERM)
             self._events.emit(events.ChildrenStopping(**self._whom, seconds=self._shutdown_timeout))
-            self.bell.ring()
+            self.bell.wake()
 
     def quit(self) -> None:
         """Let all children stop at once."""
         now = self._clock.monotonic()
         self._is_told_to_quit = True
         self._quit_by = min(self._quit_by, now)
-        self.bell.ring()
+        self.bell.wake()
 
     @property
     def _whom(self) -> dict[str, Any]:
@@ -246,7 +246,7 @@ class Children:
         post.child = child
         self._loop.add_reader(child.line, self._hear, child)
         if child.exit is not None:
-            self._loop.add_reader(child.exit, self.bell.ring)
+            self._loop.add_reader(child.exit, self.bell.wake)
         self._events.emit(events.ChildStarted(pid=child.pid, what=what(child.options)))
         if post.before is not None:
             self._tell_replaced(Replacement(post.before, post.status, child))
@@ -267,9 +267,9 @@ class Children:
     def _hear(self, child: Child) -> None:
         if not child.listen(self._clock.monotonic()):
             self._loop.remove_reader(child.line)
-            self.bell.ring()
+            self.bell.wake()
         if child.state.get("retiring"):
-            self.bell.ring()
+            self.bell.wake()
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ class Pruner:
                 break
             except Exception as failure:
                 await self._outage.wait(self.name, failure)
-        self._outage.over(self.name)
+        self._outage.succeeded(self.name)
         if any(fates):
             failed, given_back = len(fates.failed), len(fates.given_back)
             self._events.emit(events.ChildPruned(pid=child.pid, failed=failed, released=given_back))

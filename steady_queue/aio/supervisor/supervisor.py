@@ -113,7 +113,7 @@ class Supervisor:
         interval = steady_queue.process_heartbeat_interval.total_seconds()
         trust = Lease(alive_seconds=alive, clock=clock)
         self.alias = self.beside.alias if self.beside else queue_alias()
-        self.driver = DeadlineDriver(open_async(self.alias, size=1), within(trust.lasts))
+        self.driver = DeadlineDriver(open_async(self.alias, size=1), within(trust.duration_seconds))
         self.outage = Outage(clock=clock, events=self.events)
         common: dict[str, Any] = {"driver": self.driver, "events": self.events, "outage": self.outage}
         self.heartbeat = Heartbeat(

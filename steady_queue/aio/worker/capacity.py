@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from steady_queue.store.outcome import Outcome
 
 #: How long claims may wait behind functions that turn out to be long before they are given back, in seconds.
-PATIENCE = 0.1
+LONG_TASK_SECONDS = 0.1
 #: More than this is never claimed in one go, lest starting them all holds up the loop.
-MOST = 500
+MAX_CLAIMS = 500
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Capacity:
         """How many jobs of each lane to claim, if any: for the room there is, or surely will be in so many seconds."""
         ahead = self._threads.ahead(seconds)
         wanted = {
-            Lane.ASYNC: min(self._room[Lane.ASYNC], MOST),
+            Lane.ASYNC: min(self._room[Lane.ASYNC], MAX_CLAIMS),
             # Half of what can be fed ahead: so the next claim is under way while these run.
             Lane.THREAD: min(self._room[Lane.THREAD] + ahead, max(self._threads.count, ahead // 2)),
         }
@@ -116,7 +116,7 @@ class Capacity:
 
     def _be_patient(self) -> None:
         self._freed_lately = False
-        self._patience = self._loop.call_later(PATIENCE, self._lose_patience)
+        self._patience = self._loop.call_later(LONG_TASK_SECONDS, self._lose_patience)
 
     def _lose_patience(self) -> None:
         """Functions that began take longer than those before: others may have a thread for what waits behind them."""
@@ -126,21 +126,21 @@ class Capacity:
         if self._freed_lately:
             self._be_patient()
         else:
-            self.give_back("the tasks before it take long")
+            self.release_unstarted("the tasks before it take long")
 
-    def decline(self, claims: Iterable[Claim], reason: str) -> None:
+    def release(self, claims: Iterable[Claim], reason: str) -> None:
         """Give back jobs that must not be started after all."""
         for claim in claims:
             self._ended(Released(claim, reason))
 
-    def give_back(self, reason: str) -> int:
+    def release_unstarted(self, reason: str) -> int:
         """Release what no thread has begun; returns how many."""
-        claims = self._threads.take_back()
+        claims = self._threads.remove_waiting()
         for claim in claims:
             self._end(claim, Released(claim, reason))
         return len(claims)
 
-    def stop_async(self, reason: str, only: Collection[UUID] | None = None) -> list[Running]:
+    def cancel_async(self, reason: str, only: Collection[UUID] | None = None) -> list[Running]:
         """Cancel the async tasks, or only those of some claims. Those that really stop are given back; returns all."""
         asked: list[Running] = []
         for claim_id, running in list(self.running.items()):

@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: After a notification or a find: what a late commit brings is found by looking again, in seconds.
-AGAIN = (0.01, 0.05, 0.25)
+AFTER_WORK_SECONDS = (0.01, 0.05, 0.25)
 #: Between polls while a listener is known to hear, in seconds.
-LISTENING = 2.0
+LISTENING_SECONDS = 2.0
 #: So many wake-ups are answered at once; when they do not cease, one in so many seconds: what gathers is one claim.
-BURST, GAP = 10, 0.01
+BURST, GAP_SECONDS = 10, 0.01
 
 
 class PollingInterval:
@@ -29,15 +29,15 @@ class PollingInterval:
         """How long to sleep now."""
         if found:
             self._step = 0
-        longest = max(self._interval, LISTENING) if self._hears() else self._interval
-        if self._step < len(AGAIN):
+        longest = max(self._interval, LISTENING_SECONDS) if self._hears() else self._interval
+        if self._step < len(AFTER_WORK_SECONDS):
             self._step += 1
-            return min(longest, AGAIN[self._step - 1])
+            return min(longest, AFTER_WORK_SECONDS[self._step - 1])
         return longest
 
-    def rang(self, now: float) -> float:
+    def woken(self, now: float) -> float:
         """The worker was woken: look again quickly, but let wake-ups gather for so long if they come thick and fast."""
         self._step = 0
-        self._credit = max(-1.0, min(BURST, self._credit + (now - self._counted) / GAP) - 1)
+        self._credit = max(-1.0, min(BURST, self._credit + (now - self._counted) / GAP_SECONDS) - 1)
         self._counted = now
-        return max(0.0, -self._credit * GAP)
+        return max(0.0, -self._credit * GAP_SECONDS)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
 #: How many queues are asked in one claim.
-MOST = 32
+MAX_QUEUES = 32
 
 
 class RoundRobin:
@@ -46,12 +46,12 @@ class RoundRobin:
         every = sorted(set().union(*names.values()))
         for lane, its in names.items():
             # A few may be asked for any lane: one that a queue had no jobs for yet is then not overlooked.
-            known = every if len(every) <= MOST else its
+            known = every if len(every) <= MAX_QUEUES else its
             at = bisect_right(known, self._served.get(lane, ""))
             self._names[lane] = deque([*known[at:], *known[:at]])
 
     def next(self, lane: int) -> list[str]:
-        return list(islice(self._names.get(lane, ()), MOST))
+        return list(islice(self._names.get(lane, ()), MAX_QUEUES))
 
     def took(self, lane: int, asked: Sequence[str], found: Container[str], *, filled: bool) -> bool:
         """Note where a claim found jobs, and whether it got as many as it wanted; True when other queues are left."""
@@ -98,7 +98,7 @@ class InListedOrder:
 
 #: How long names are taken as known, in seconds at least and at most, and in multiples of the time that it took to
 #: learn them.
-NAMES_LAST, NAMES_LAST_AT_MOST, NAMES_ARE_WORTH = 1.0, 5.0, 20
+NAMES_MIN_SECONDS, NAMES_MAX_SECONDS, NAMES_COST_FACTOR = 1.0, 5.0, 20
 
 
 class QueuePlan:
@@ -108,7 +108,7 @@ class QueuePlan:
         self.patterns = [pattern.strip() for pattern in patterns]
         self.takes_all = "*" in self.patterns
         has_prefixes = any(pattern.endswith("*") for pattern in self.patterns)
-        in_order = InListedOrder(partial(expand, self.patterns), most=MOST if has_prefixes else None)
+        in_order = InListedOrder(partial(expand, self.patterns), most=MAX_QUEUES if has_prefixes else None)
         self._line: RoundRobin | InListedOrder = RoundRobin() if self.takes_all else in_order
         #: Whether names must be known.
         self._needs_names = has_prefixes and not self.takes_all
@@ -130,12 +130,12 @@ class QueuePlan:
         began = self._clock.monotonic()
         found = await self._driver.run(waiting(self._driver.sql))
         now = self._clock.monotonic()
-        self._known_until = now + min(NAMES_LAST_AT_MOST, max(NAMES_LAST, NAMES_ARE_WORTH * (now - began)))
+        self._known_until = now + min(NAMES_MAX_SECONDS, max(NAMES_MIN_SECONDS, NAMES_COST_FACTOR * (now - began)))
         self._line.learn(found.names)
         if self.takes_all:
             self._needs_names = found.is_paused
 
-    def name_them(self) -> None:
+    def require_names(self) -> None:
         """Something is paused: all queues cannot be asked as if they were one."""
         self._needs_names = True
         self._known_until = 0.0

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from steady_queue.store.outcome import Outcome
 
 #: Outcomes in one statement.
-BATCH = 500
+BATCH_SIZE = 500
 #: Characters of return values in one statement, but for a single one that has more: servers have their limits.
 BATCH_CHARACTERS = 8_000_000
 #: The pause after an outcome that cannot be stored even as a plain failure, in seconds: others wait for it too.
-STUBBORN = 0.5
+UNSTORABLE_PAUSE_SECONDS = 0.5
 #: Outcomes that may wait before nothing more is claimed.
-CAPACITY = 20_000
+MAX_WAITING = 20_000
 
 
 class Settler:
@@ -70,7 +70,7 @@ class Settler:
 
     @property
     def is_full(self) -> bool:
-        return len(self._waiting) >= CAPACITY
+        return len(self._waiting) >= MAX_WAITING
 
     def put(self, outcome: Outcome) -> None:
         """Take over an outcome."""
@@ -97,12 +97,12 @@ class Settler:
     def _batch_size(self) -> int:
         """How many of those that wait go into the next statement."""
         characters = 0
-        for at, outcome in enumerate(self._waiting[:BATCH]):
+        for at, outcome in enumerate(self._waiting[:BATCH_SIZE]):
             if isinstance(outcome, Finished) and outcome.value is not None:
                 characters += len(outcome.value)
                 if characters > BATCH_CHARACTERS and at:
                     return at
-        return BATCH
+        return BATCH_SIZE
 
     async def _settle(self, batch: Sequence[Outcome]) -> None:
         """Write a batch, however long it takes. A batch that holds a poisonous outcome is split until it is alone."""
@@ -124,7 +124,7 @@ class Settler:
                 claim_id = batch[0].claim.claim_id
                 if claim_id in self._stubborn:
                     # Nothing of the task is in it any more. It goes to the end of the line, so that others get on.
-                    await self._outage.wait(self._aside, error, at_most=STUBBORN)
+                    await self._outage.wait(self._aside, error, at_most=UNSTORABLE_PAUSE_SECONDS)
                     self._waiting.extend(batch)
                     return
                 self._stubborn.add(claim_id)
@@ -134,11 +134,11 @@ class Settler:
                 again = again or (isinstance(error, StoreError) and error.applied == "unknown")
                 await self._outage.wait(self.name, error)
             else:
-                self._outage.over(self.name)
+                self._outage.succeeded(self.name)
                 if self._stubborn:
                     self._stubborn.difference_update(outcome.claim.claim_id for outcome in batch)
                     if not self._stubborn:
-                        self._outage.over(self._aside)
+                        self._outage.succeeded(self._aside)
                 return
 
     async def _write(self, batch: Sequence[Outcome], again: bool, promotes: bool) -> None:

@@ -21,9 +21,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 #: What the newest item counts in the average of their lengths, and how many must have ended before that means anything.
-WEIGHT, EVIDENCE = 0.05, 20
+NEWEST_WEIGHT, MIN_SAMPLES = 0.05, 20
 #: How many items may wait for each thread.
-AHEAD = 16
+MAX_AHEAD_PER_THREAD = 16
 
 
 class Threads(Generic[T, R]):
@@ -59,11 +59,11 @@ class Threads(Generic[T, R]):
 
     def ahead(self, seconds: float) -> int:
         """How many more items than there are threads will have begun so many seconds from now, as far as is known."""
-        if self._ended < EVIDENCE or self._average <= 0:
+        if self._ended < MIN_SAMPLES or self._average <= 0:
             return 0
-        return min(AHEAD * self.count, int(self.count * seconds / self._average))
+        return min(MAX_AHEAD_PER_THREAD * self.count, int(self.count * seconds / self._average))
 
-    def take_back(self) -> list[T]:
+    def remove_waiting(self) -> list[T]:
         """The items that no thread has begun, which are forgotten here; what is known of their lengths as well."""
         self._ended = 0
         items: list[T] = []
@@ -104,5 +104,5 @@ class Threads(Generic[T, R]):
         while self._results:
             item, result, took = self._results.popleft()
             self._ended += 1
-            self._average += (took - self._average) * WEIGHT
+            self._average += (took - self._average) * NEWEST_WEIGHT
             self._done(item, result)

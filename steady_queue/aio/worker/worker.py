@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from steady_queue.store.job import Claim, Lane
 
 #: How long it sleeps when nothing could be started anyway; a slot that frees wakes it, in seconds.
-FULL = 60.0
+FULL_PAUSE_SECONDS = 60.0
 #: How long a claim may still take when the process stops, in seconds.
-LAST_CLAIM = 1.0
+LAST_CLAIM_SECONDS = 1.0
 #: How often it looks for jobs although nothing seems to have changed, in seconds.
-LOOK_ANYWAY = 5.0
+POLL_ANYWAY_SECONDS = 5.0
 
 
 class Worker:
@@ -59,12 +59,12 @@ class Worker:
         self.name = name
         self.process_id = process_id
         self.plan = plan
-        self.slots = slots
+        self.capacity = slots
         self.bell = bell
         self._last_claim = clock.monotonic()
         self._last_poll: float | None = None
         self._driver = driver
-        self._pace = pace
+        self._polling = pace
         self._may_claim = may_claim
         self._trust = trust
         self._claiming = claiming
@@ -84,15 +84,15 @@ class Worker:
         """Seconds since it last looked for work with success; without room for any there is nothing to look for."""
         if self._last_poll is None:
             return None
-        if self._may_claim() and not self.slots.free(self._round_trip):
+        if self._may_claim() and not self.capacity.free(self._round_trip):
             return 0.0
         return self._clock.monotonic() - self._last_poll
 
     async def run(self) -> None:
         rang = True
         while True:
-            free = self.slots.free(self._round_trip) if self._may_claim() else {}
-            self.slots.is_wanted = len(free) < self.slots.lanes_in_use
+            free = self.capacity.free(self._round_trip) if self._may_claim() else {}
+            self.capacity.is_wanted = len(free) < self.capacity.lanes_in_use
             claims: list[Claim] = []
             self._is_more_left = False
             try:
@@ -107,25 +107,25 @@ class Worker:
                 self._marker = None
                 await self._outage.wait(self.name, error)
                 continue
-            self._outage.over(self.name)
+            self._outage.succeeded(self.name)
             if _is_full(claims, free) or self._is_more_left:
                 rang = True  # there may be more
                 continue
             rang = await self.bell.wait(self._pause(bool(claims)))
             if rang:
-                gather = self._pace.rang(self._clock.monotonic())
-                if gather and not self.slots.is_wanted:
+                gather = self._polling.woken(self._clock.monotonic())
+                if gather and not self.capacity.is_wanted:
                     await asyncio.sleep(gather)
 
     def _pause(self, found: bool) -> float:
         """How long to sleep at most, and whether room that frees is to end it."""
         if not self._may_claim():
-            self.slots.is_wanted = False
+            self.capacity.is_wanted = False
             self._marker = None
             return 0.5
-        free = self.slots.free(self._round_trip)
-        self.slots.is_wanted = len(free) < self.slots.lanes_in_use
-        return self._pace.after(found=found) if free else FULL
+        free = self.capacity.free(self._round_trip)
+        self.capacity.is_wanted = len(free) < self.capacity.lanes_in_use
+        return self._polling.after(found=found) if free else FULL_PAUSE_SECONDS
 
     async def _turn(self, free: dict[Lane, int]) -> list[Claim]:
         queues = await self.plan.queues(free)
@@ -133,9 +133,9 @@ class Worker:
         async with self._claiming:
             claims = await self._claim(free, queues)
             if self._trust.is_held:
-                self.slots.start(claims)
+                self.capacity.start(claims)
             else:
-                self.slots.decline(claims, "the process slept past its time")
+                self.capacity.release(claims, "the process slept past its time")
         self._last_claim = self._last_poll = ended = self._clock.monotonic()
         self._round_trip = ended - began
         if len(claims) < sum(free.values()) and self.plan.may_miss:
@@ -162,7 +162,7 @@ class Worker:
                 taken = await self._driver.run(claim_from_all(self._driver.sql, *wanted))
                 self._is_more_left = taken.is_paused
                 if taken.is_paused:
-                    self.plan.name_them()
+                    self.plan.require_names()
                 return taken.claims
             wanted = [Wanted(self.process_id, lane, free[lane], names) for lane, names in queues.items() if names]
             claims = await self._driver.run(claim(self._driver.sql, *wanted)) if wanted else []
@@ -170,9 +170,9 @@ class Worker:
             return claims
         return []
 
-    def hurry(self) -> None:
+    def limit_last_claim(self) -> None:
         """Let the last claim take a moment longer, not more."""
-        self._deadline = self._scope.deadline = current_time() + LAST_CLAIM
+        self._deadline = self._scope.deadline = current_time() + LAST_CLAIM_SECONDS
 
     async def _has_news(self, rang: bool) -> bool:
         """Whether a claim could find anything: asked only where the answer is cheaper than the claim."""
@@ -182,7 +182,7 @@ class Worker:
         changed, self._marker = marker != self._marker, marker
         now = self._clock.monotonic()
         # The marker does not tell of this process's own writes: whatever was missed is found before long.
-        if rang or changed or now - self._last_claim > LOOK_ANYWAY:
+        if rang or changed or now - self._last_claim > POLL_ANYWAY_SECONDS:
             return True
         self._last_poll = now
         return False

@@ -12,4 +12,4 @@ def no_automatic_maintenance(monkeypatch: pytest.MonkeyPatch) -> None:
     from steady_queue.aio.maintenance import maintenance
 
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(milliseconds=20))
-    monkeypatch.setattr(maintenance, "INTERVAL", 300.0)
+    monkeypatch.setattr(maintenance, "INTERVAL_SECONDS", 300.0)

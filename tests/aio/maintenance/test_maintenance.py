@@ -167,7 +167,7 @@ async def test_a_slot_without_an_owner_is_freed_and_the_job_that_waits_runs(
         "DELETE FROM steady_queue_job WHERE id NOT IN (SELECT job_id FROM steady_queue_blockedexecution)",
     )
     async with running(worker(), events=heard) as process:
-        await until(lambda: process.services.workers[0]._pace._step >= 3)
+        await until(lambda: process.services.workers[0]._polling._step >= 3)
         await process.services.maintenance.turn()
         assert heard.of(SlotsRepaired) == []  # it is looked for after the duration of its limit, that of the settings
         monkeypatch.setattr(steady_queue, "default_concurrency_control_period", timedelta(microseconds=1))
@@ -292,7 +292,7 @@ async def test_ready_jobs_that_nobody_serves_are_warned_of(database: str) -> Non
     async with running(Options(workers=[Worker(queues=["mail", "re*"], threads=0)]), events=heard) as process:
         await recording.rests.using(queue_name="default").aenqueue("nobody")
         await recording.works.using(queue_name="mail").aenqueue("no thread")
-        await process.services.maintenance.look_around()
+        await process.services.maintenance.warn_of_unserved()
     assert [event.where for event in heard.of(QueueNotServed)] == ["default (async), mail (thread)"]
 
 
@@ -303,7 +303,7 @@ async def test_a_process_row_of_another_making_harms_nobody(database: str, metad
     await aside(query, database, "UPDATE steady_queue_process SET metadata = %s", metadata)
     heard = Heard()
     async with running(IDLE, events=heard) as process:
-        await process.services.maintenance.look_around()
+        await process.services.maintenance.warn_of_unserved()
     assert ["reports" in event.where for event in heard.of(QueueNotServed)] == [True]
 
 

@@ -406,7 +406,7 @@ async def test_a_step_that_takes_too_long_is_no_lost_database_while_others_are_a
     heard = Heard()
     async with running(IDLE, events=heard) as process:
         with monkeypatch.context() as patch:
-            patch.setattr(maintenance, "DEADLINE", 0)
+            patch.setattr(maintenance, "STEP_TIMEOUT_SECONDS", 0)
             await turn(process)
         failed = heard.of(MaintenanceStepFailed)
         assert {"reconciling claims", "looking for work", *STEPS} <= {event.step for event in failed}

@@ -29,13 +29,18 @@ SECONDS = 3.0
 async def test_an_idle_process_makes_at_most_two_statements_a_second(
     database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(polling, "LISTENING", polling.LISTENING / FASTER)
-    monkeypatch.setattr(services_module, "LISTENING", polling.LISTENING)
-    monkeypatch.setattr(maintenance, "INTERVAL", maintenance.INTERVAL / FASTER)
-    monkeypatch.setattr(listener, "PROBE_EVERY", listener.PROBE_EVERY / FASTER)
+    monkeypatch.setattr(polling, "LISTENING_SECONDS", polling.LISTENING_SECONDS / FASTER)
+    monkeypatch.setattr(services_module, "LISTENING_SECONDS", polling.LISTENING_SECONDS)
+    monkeypatch.setattr(maintenance, "INTERVAL_SECONDS", maintenance.INTERVAL_SECONDS / FASTER)
+    monkeypatch.setattr(listener, "PROBE_INTERVAL_SECONDS", listener.PROBE_INTERVAL_SECONDS / FASTER)
     dispatcher = Dispatcher(polling_interval=Dispatcher().polling_interval / FASTER)
     async with running(Options(dispatchers=[dispatcher]), alias=behind) as process:
-        await until(lambda: process.services.hears() and process.services.workers[0]._pace._step >= len(polling.AGAIN))
+        await until(
+            lambda: (
+                process.services.is_listening()
+                and process.services.workers[0]._polling._step >= len(polling.AFTER_WORK_SECONDS)
+            )
+        )
         # After that every statement is known to the server.
         await until(lambda: process.services.maintenance._turns >= 2)
         before, began = proxy.requests, time.monotonic()

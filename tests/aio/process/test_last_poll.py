@@ -37,7 +37,7 @@ def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beats and polls come much more often than health demands here."""
     monkeypatch.setattr(notify, "is_notifying", False)
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.1))
-    monkeypatch.setattr(outage_module, "LONGEST", 0.2)
+    monkeypatch.setattr(outage_module, "MAX_PAUSE_SECONDS", 0.2)
 
 
 async def judged(max_age: timedelta | None = None) -> Health:

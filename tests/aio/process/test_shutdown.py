@@ -88,13 +88,13 @@ async def test_a_long_async_task_is_cancelled_and_ready_again_with_no_attempt_sp
 async def test_an_async_task_that_is_stopped_before_its_first_step_is_given_back(database: str) -> None:
     heard = Heard()
     async with running(worker(), events=heard) as process:
-        slots = process.services.workers[0].slots
+        slots = process.services.workers[0].capacity
         start = slots.start
 
         def start_and_stop(claims: list[Claim]) -> None:
             start(claims)
             if claims and not book.began:
-                slots.stop_async("a test")
+                slots.cancel_async("a test")
                 slots.start = start  # type: ignore[method-assign]
 
         slots.start = start_and_stop  # type: ignore[method-assign, assignment]

@@ -46,7 +46,7 @@ ONLY_SCHEDULER = Options(workers=[], dispatchers=[])
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "LOOK", 0.2)
+    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.2)
 
 
 def change(alias: str, key: str, **values: Any) -> None:
@@ -100,7 +100,7 @@ class Hand(SystemClock):
 async def test_a_scheduler_sleeps_no_longer_than_until_its_next_look(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "LOOK", 3.0)
+    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 3.0)
     clock, heard, driver = Hand(), Heard(), open_async(database)
 
     async def nobody() -> None: ...
@@ -240,18 +240,18 @@ def broker(request: pytest.FixtureRequest, elsewhere: Any, monkeypatch: pytest.M
 async def test_a_backend_that_hangs_costs_others_no_tick(
     database: str, elsewhere: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handing, "WITHIN", 3_600.0)
-    for number in range(handing.HANDS + 2):
+    monkeypatch.setattr(handing, "ENQUEUE_TIMEOUT_SECONDS", 3_600.0)
+    for number in range(handing.CONCURRENCY + 2):
         await aschedule_recurring_task(elsewhere, key=f"foreign {number}", every=SECOND, args=("Ada",))
     await aschedule_recurring_task(recording.rests, key="own", every=SECOND, args=("own",))
     async with running(ONLY_SCHEDULER):
-        await until(lambda: broker.asked >= handing.HANDS)
+        await until(lambda: broker.asked >= handing.CONCURRENCY)
         fired = len(await aside(ticks, database, "own"))
         await has_ticks(database, "own", fired + 3)
         assert broker.taken == 0
-        assert broker.asked == handing.HANDS
+        assert broker.asked == handing.CONCURRENCY
         broker.let_go()
-        await until(lambda: broker.taken > handing.HANDS)
+        await until(lambda: broker.taken > handing.CONCURRENCY)
     times = await aside(ticks, database, "own")
     assert times == [times[0] + n * SECOND for n in range(len(times))]
 
@@ -261,13 +261,13 @@ async def test_a_stop_waits_for_what_has_been_recorded_and_is_on_its_way(
     database: str, elsewhere: Any, broker: Broker
 ) -> None:
     heard = Heard()
-    for number in range(handing.HANDS + 2):
+    for number in range(handing.CONCURRENCY + 2):
         await aschedule_recurring_task(elsewhere, key=f"foreign {number}", schedule="* * * * * *", args=("Ada",))
     async with running(ONLY_SCHEDULER, events=heard) as process:
-        await until(lambda: broker.asked >= handing.HANDS)
+        await until(lambda: broker.asked >= handing.CONCURRENCY)
         process.stop()
         asyncio.get_running_loop().call_later(0.3, broker.let_go)
-    assert broker.taken == await aside(count, database, "recurringexecution") >= handing.HANDS + 2
+    assert broker.taken == await aside(count, database, "recurringexecution") >= handing.CONCURRENCY + 2
     assert heard.of(RecurringFailed) == []
 
 
@@ -290,7 +290,7 @@ async def test_ticks_that_nobody_could_hand_over_in_time_are_told_and_not_record
     database: str, elsewhere: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = Heard()
-    monkeypatch.setattr(handing, "WAITING", 3)
+    monkeypatch.setattr(handing, "MAX_WAITING", 3)
     await aschedule_recurring_task(elsewhere, key="foreign", every=SECOND, args=("Ada",))
     async with running(ONLY_SCHEDULER, events=heard):
         await until(lambda: len(heard.of(RecurringFailed)) >= 1)

@@ -45,7 +45,7 @@ ONLY_SCHEDULER = Options(workers=[], dispatchers=[])
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "LOOK", 0.2)
+    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ async def test_very_many_entries_that_are_due_at_once_fire_once_each_and_leave_t
 ) -> None:
     """How soon is measured by `python -m benchmarks.scale --only recurring`, with 5,000 of them."""
     many = 1_500
-    monkeypatch.setattr(scheduler, "LOOK", 3.0)
+    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 3.0)
 
     def fill() -> None:
         now = datetime.now(UTC)
@@ -249,7 +249,7 @@ async def test_schedulers_that_are_killed_lose_and_double_no_tick(database: str)
     """Processes of our own, of which one after another is killed and replaced."""
     for number in range(20):
         await aschedule_recurring_task(shop.anoop, key=f"tick {number}", every=SECOND, catch_up="all")
-    setup = "from steady_queue.aio.scheduler import scheduler; scheduler.LOOK = 0.2"
+    setup = "from steady_queue.aio.scheduler import scheduler; scheduler.LOOK_SECONDS = 0.2"
     until_killed = 2.0
 
     def start(stack: ExitStack) -> Any:

@@ -39,7 +39,7 @@ ONLY_SCHEDULER = Options(workers=[], dispatchers=[])
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "LOOK", 0.2)
+    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.2)
 
 
 def ticks(alias: str, key: str) -> list[datetime]:

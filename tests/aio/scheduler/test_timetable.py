@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from steady_queue.aio.scheduler.timetable import STALE, Timetable
+from steady_queue.aio.scheduler.timetable import MAX_STALE_LINES, Timetable
 from steady_queue.errors import ConfigurationError, DeserializationError
 from steady_queue.store.operations.recurring import Entry, NewEntry
 
@@ -34,7 +34,7 @@ def test_an_entry_that_is_edited_again_and_again_leaves_no_heap_of_lines() -> No
         table.add(entry(f"other {number}"), NOW)
     for number in range(5_000):
         table.add(entry(updated_at=NOW + number * SECOND), NOW)
-    assert len(table._lines) <= 2 * 11 + STALE
+    assert len(table._lines) <= 2 * 11 + MAX_STALE_LINES
     assert len(table.due(NOW + HOUR, 1_000)) == 11
 
 

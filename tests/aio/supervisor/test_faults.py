@@ -43,7 +43,7 @@ EXIT_ERROR = "steady_queue.processes.ProcessExitError"
 #: What a stop may take beyond the time that tasks have, on a busy machine and without a database, in seconds.
 MARGIN = 12.0
 #: A manage.py whose processes look after others several times a second.
-WATCHFUL = f"{KNOWN}\nfrom steady_queue.aio.maintenance import maintenance\nmaintenance.INTERVAL = 0.3"
+WATCHFUL = f"{KNOWN}\nfrom steady_queue.aio.maintenance import maintenance\nmaintenance.INTERVAL_SECONDS = 0.3"
 
 
 async def registered(alias: str, number: int) -> set[int]:

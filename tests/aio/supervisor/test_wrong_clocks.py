@@ -33,7 +33,7 @@ pytestmark = [
 ]
 
 ALIVE = 2.0
-SETUP = f"{KNOWN}\nfrom steady_queue.aio.maintenance import maintenance\nmaintenance.INTERVAL = 0.2"
+SETUP = f"{KNOWN}\nfrom steady_queue.aio.maintenance import maintenance\nmaintenance.INTERVAL_SECONDS = 0.2"
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def _watchful(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process is as hasty as the others."""
     monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(seconds=ALIVE))
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=ALIVE / 10))
-    monkeypatch.setattr(maintenance, "INTERVAL", 0.2)
+    monkeypatch.setattr(maintenance, "INTERVAL_SECONDS", 0.2)
 
 
 def wrong_by(seconds: int) -> dict[str, str]:

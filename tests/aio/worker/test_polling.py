@@ -10,7 +10,7 @@ import pytest
 from steady_queue.aio import identity
 from steady_queue.aio.identity import describe, is_gone, start_time
 from steady_queue.aio.lease import Lease
-from steady_queue.aio.worker.polling import AGAIN, BURST, GAP, LISTENING, PollingInterval
+from steady_queue.aio.worker.polling import AFTER_WORK_SECONDS, BURST, GAP_SECONDS, LISTENING_SECONDS, PollingInterval
 from steady_queue.aio.worker.queues import expand
 from steady_queue.events.tracebacks import MESSAGE_LENGTH
 from steady_queue.processes import ProcessExitError
@@ -47,7 +47,7 @@ def test_trust_counts_from_when_a_heartbeat_was_sent() -> None:
     clock.at += 95
     trust.renew(sent)
     assert trust.is_held
-    assert trust.since_beat == pytest.approx(45)
+    assert trust.seconds_since_heartbeat == pytest.approx(45)
     clock.at = sent + 91
     assert not trust.is_held
 
@@ -56,42 +56,42 @@ def test_an_old_heartbeat_does_not_shorten_trust() -> None:
     clock = Hand()
     trust = Lease(alive_seconds=100, clock=clock)
     trust.renew(clock.at + 10)
-    until = trust.until
+    until = trust.expires_at
     trust.renew(clock.at - 500)
-    assert trust.until == until
+    assert trust.expires_at == until
 
 
 def test_a_worker_looks_again_quickly_after_a_find_and_then_at_its_interval() -> None:
     pace = PollingInterval(0.1, lambda: False)
     pauses = [pace.after(found=True), *(pace.after(found=False) for _ in range(4))]
-    assert pauses == [AGAIN[0], AGAIN[1], 0.1, 0.1, 0.1]
-    assert pace.after(found=True) == AGAIN[0]
+    assert pauses == [AFTER_WORK_SECONDS[0], AFTER_WORK_SECONDS[1], 0.1, 0.1, 0.1]
+    assert pace.after(found=True) == AFTER_WORK_SECONDS[0]
 
 
 def test_a_wake_starts_the_quick_looks_anew() -> None:
     pace = PollingInterval(5, lambda: False)
     for _ in range(4):
         pace.after(found=False)
-    pace.rang(100.0)
-    assert [pace.after(found=False) for _ in range(4)] == [*AGAIN, 5]
+    pace.woken(100.0)
+    assert [pace.after(found=False) for _ in range(4)] == [*AFTER_WORK_SECONDS, 5]
 
 
 def test_wake_ups_are_answered_at_once_until_they_do_not_cease() -> None:
     pace = PollingInterval(5, lambda: False)
-    assert [pace.rang(100.0) for _ in range(BURST)] == [0.0] * BURST
-    assert pace.rang(100.0) == GAP
-    assert [pace.rang(100.0) for _ in range(500)] == [GAP] * 500
-    assert pace.rang(100.0 + 2 * GAP) == pytest.approx(0)
-    assert [pace.rang(200.0) for _ in range(BURST)] == [0.0] * BURST
+    assert [pace.woken(100.0) for _ in range(BURST)] == [0.0] * BURST
+    assert pace.woken(100.0) == GAP_SECONDS
+    assert [pace.woken(100.0) for _ in range(500)] == [GAP_SECONDS] * 500
+    assert pace.woken(100.0 + 2 * GAP_SECONDS) == pytest.approx(0)
+    assert [pace.woken(200.0) for _ in range(BURST)] == [0.0] * BURST
 
 
 def test_a_listener_that_hears_lets_a_worker_sleep_longer_but_never_less() -> None:
     hears = True
     quick, slow = PollingInterval(0.1, lambda: hears), PollingInterval(7, lambda: hears)
     for pace in (quick, slow):
-        for _ in AGAIN:
+        for _ in AFTER_WORK_SECONDS:
             pace.after(found=False)
-    assert (quick.after(found=False), slow.after(found=False)) == (LISTENING, 7)
+    assert (quick.after(found=False), slow.after(found=False)) == (LISTENING_SECONDS, 7)
     hears = False
     assert quick.after(found=False) == 0.1
 

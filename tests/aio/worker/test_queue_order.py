@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from steady_queue.aio.worker.queues import MOST, InListedOrder, RoundRobin, expand
+from steady_queue.aio.worker.queues import MAX_QUEUES, InListedOrder, RoundRobin, expand
 
 LANE, OTHER = 0, 1
 
@@ -45,7 +45,7 @@ def test_of_many_queues_a_bounded_number_is_asked_and_none_starves() -> None:
     first = []
     for _ in range(1000):
         asked = line.next(LANE)
-        assert len(asked) == MOST
+        assert len(asked) == MAX_QUEUES
         first.append(asked[0])
         line.took(LANE, asked, {asked[0]}, filled=True)
         if len(first) % 100 == 0:
@@ -54,7 +54,7 @@ def test_of_many_queues_a_bounded_number_is_asked_and_none_starves() -> None:
 
 
 def test_queues_that_had_too_little_are_not_asked_again_before_the_others() -> None:
-    line, every = RoundRobin(), names(3 * MOST + 1)
+    line, every = RoundRobin(), names(3 * MAX_QUEUES + 1)
     line.learn({LANE: every})
     asked: list[str] = []
     while line.took(LANE, piece := line.next(LANE), (), filled=False):
@@ -68,7 +68,7 @@ def test_a_few_queues_are_asked_for_every_lane_and_many_for_those_that_they_have
     line = RoundRobin()
     line.learn({LANE: ["a"], OTHER: ["b"]})
     assert (line.next(LANE), line.next(OTHER)) == (["a", "b"], ["a", "b"])
-    line.learn({LANE: names(MOST + 1), OTHER: ["b"]})
+    line.learn({LANE: names(MAX_QUEUES + 1), OTHER: ["b"]})
     assert line.next(OTHER) == ["b"]
 
 
@@ -79,13 +79,13 @@ def test_without_names_nobody_is_asked() -> None:
 
 
 def test_in_order_the_first_are_always_asked_first() -> None:
-    line = InListedOrder(partial(expand, ["mail", "queue *", "last"]), most=MOST)
+    line = InListedOrder(partial(expand, ["mail", "queue *", "last"]), most=MAX_QUEUES)
     assert line.next(LANE) == ["mail", "last"]
-    line.learn({LANE: names(MOST)})
+    line.learn({LANE: names(MAX_QUEUES)})
     first = line.next(LANE)
-    assert first == ["mail", *names(MOST - 1)]
+    assert first == ["mail", *names(MAX_QUEUES - 1)]
     assert line.took(LANE, first, (), filled=False) is True
-    assert line.next(LANE) == [*names(MOST)[-1:], "last"]
+    assert line.next(LANE) == [*names(MAX_QUEUES)[-1:], "last"]
     assert line.took(LANE, line.next(LANE), (), filled=False) is False
     assert line.next(LANE) == first
     assert line.took(LANE, first, {"mail"}, filled=True) is False
@@ -93,7 +93,7 @@ def test_in_order_the_first_are_always_asked_first() -> None:
 
 
 def test_names_that_were_given_are_asked_in_one_go_however_many() -> None:
-    every = names(10 * MOST)
+    every = names(10 * MAX_QUEUES)
     line = InListedOrder(partial(expand, every), most=None)
     assert line.next(LANE) == every
     assert line.took(LANE, every, (), filled=False) is False

@@ -10,7 +10,7 @@ import pytest
 
 from steady_queue import actions, enqueue_all
 from steady_queue.aio import running
-from steady_queue.aio.worker.queues import MOST, NAMES_LAST, NAMES_LAST_AT_MOST, QueuePlan
+from steady_queue.aio.worker.queues import MAX_QUEUES, NAMES_MAX_SECONDS, NAMES_MIN_SECONDS, QueuePlan
 from steady_queue.configuration import Worker
 from steady_queue.db.aliases import open_async
 from steady_queue.store.job import Lane
@@ -122,7 +122,7 @@ async def test_without_a_pause_a_star_goes_by_priority_again(database: str) -> N
         await actions.aresume("resting")
         blocker = await recording.awaits.aenqueue("blocker")
         await until(lambda: "blocker" in book.began)
-        waited = time.monotonic() + 2 * NAMES_LAST
+        waited = time.monotonic() + 2 * NAMES_MIN_SECONDS
         await enqueue_in("a", "a", "b", "b", priorities=[1, 4, 2, 3])
         await until(lambda: time.monotonic() > waited)
         book.gate.set()
@@ -148,7 +148,7 @@ async def test_a_pause_made_while_a_worker_runs_holds_and_ends(database: str, qu
 async def test_all_jobs_of_very_many_queues_are_run_while_something_is_paused(database: str) -> None:
     await actions.apause("resting")
     await enqueue_in("resting")
-    names = [f"queue {n}" for n in range(5 * MOST)]
+    names = [f"queue {n}" for n in range(5 * MAX_QUEUES)]
     await aside(lambda: enqueue_all(anywhere.using(queue_name=name).bind(name) for name in names))
     async with running(worker()):
         await until(lambda: len(book.began) == len(names) and not book.now["async"])
@@ -198,10 +198,10 @@ class Poller:
             taken = await self.recorder.run(claim_from_all(sql, Wanted(self.process.id, Lane.ASYNC, room)))
             claims = taken.claims
             if taken.is_paused:
-                self.plan.name_them()
+                self.plan.require_names()
         else:
             names = queues[Lane.ASYNC]
-            assert len(names) <= MOST
+            assert len(names) <= MAX_QUEUES
             wanted = [Wanted(self.process.id, Lane.ASYNC, room, names)] if names else []
             claims = await self.recorder.run(claim(sql, *wanted)) if wanted else []
             self.plan.took(queues, claims, {Lane.ASYNC: room})
@@ -240,7 +240,7 @@ async def test_names_are_asked_for_once_a_second_and_not_with_each_claim(databas
         taken = [await polls.turn() for _ in range(6)]
         assert [claim.queue_name for claims in taken for claim in claims] == ["a", "b", "c", "a", "b", "c"]
         assert polls.asked() == ["claim", "waiting queues", *["claim"] * 6]
-        polls.clock.now += NAMES_LAST
+        polls.clock.now += NAMES_MIN_SECONDS
         await polls.turn()
         assert polls.asked() == ["waiting queues", "claim"]
 
@@ -260,7 +260,7 @@ async def test_names_that_take_long_to_learn_are_learned_anew_within_seconds(dat
         polls.recorder.run = ask  # type: ignore[method-assign]
         polls.asked()
         await polls.turn()
-        polls.clock.now += NAMES_LAST_AT_MOST
+        polls.clock.now += NAMES_MAX_SECONDS
         await polls.turn()
         assert polls.asked() == ["claim", "waiting queues", "claim"]
 
@@ -285,7 +285,7 @@ async def test_an_idle_poll_is_one_statement_while_something_is_paused(database:
         polls.asked()
         for _ in range(5):
             await polls.turn()
-            polls.clock.now += NAMES_LAST
+            polls.clock.now += NAMES_MIN_SECONDS
         assert polls.asked() == ["waiting queues"] * 5
 
 
@@ -301,7 +301,7 @@ async def test_a_queue_that_was_not_known_is_found_after_one_miss(database: str)
 
 async def test_with_very_many_names_each_claim_asks_few_queues_and_all_are_served(database: str) -> None:
     await actions.apause("resting")
-    names = [f"queue {n:04d}" for n in range(10 * MOST)]
+    names = [f"queue {n:04d}" for n in range(10 * MAX_QUEUES)]
     async with poller(database, "*", queues=names) as polls:
         await polls.turn()
         served = [claim.queue_name for _ in range(len(names)) for claim in await polls.turn(1)]

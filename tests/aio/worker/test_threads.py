@@ -11,7 +11,7 @@ import pytest
 
 from steady_queue import aenqueue_all
 from steady_queue.aio import running
-from steady_queue.aio.worker.threads import AHEAD, EVIDENCE, Threads
+from steady_queue.aio.worker.threads import MAX_AHEAD_PER_THREAD, MIN_SAMPLES, Threads
 from steady_queue.events import JobReleased
 from tests.shop.tasks import noop
 from tests.support.databases.tables import count, counts
@@ -56,19 +56,19 @@ class Children:
 async def test_nothing_is_fed_ahead_before_much_is_known() -> None:
     crew = Children(2, lambda item: item)
     assert crew.threads.ahead(ROUND_TRIP) == 0
-    await crew.does(range(EVIDENCE - 1))
+    await crew.does(range(MIN_SAMPLES - 1))
     assert crew.threads.ahead(ROUND_TRIP) == 0
 
 
 async def test_short_functions_are_fed_ahead_up_to_a_bound() -> None:
     crew = Children(2, lambda item: item)
-    await crew.does(range(EVIDENCE))
-    assert crew.threads.ahead(60) == 2 * AHEAD
+    await crew.does(range(MIN_SAMPLES))
+    assert crew.threads.ahead(60) == 2 * MAX_AHEAD_PER_THREAD
 
 
 async def test_functions_longer_than_a_round_trip_are_not_fed_ahead() -> None:
     crew = Children(4, _nap)
-    await crew.does(range(EVIDENCE))
+    await crew.does(range(MIN_SAMPLES))
     assert crew.threads.ahead(ROUND_TRIP) == 0
 
 
@@ -78,10 +78,10 @@ async def test_what_no_thread_has_begun_can_be_taken_back() -> None:
     for item in range(5):
         crew.threads.submit(item)
     await until(lambda: crew.threads._items.qsize() == 3)
-    assert crew.threads.take_back() == [2, 3, 4]
+    assert crew.threads.remove_waiting() == [2, 3, 4]
     gate.set()
     await until(lambda: sorted(crew.done) == [0, 1])
-    assert crew.threads.take_back() == []
+    assert crew.threads.remove_waiting() == []
 
 
 async def test_threads_leave_when_they_are_closed() -> None:
@@ -107,15 +107,17 @@ async def test_claims_behind_functions_that_turn_out_long_go_back_to_others(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As if all functions had been short so far, on any machine.
-    monkeypatch.setattr(Threads, "ahead", lambda self, seconds: AHEAD * self.count if self._ended < 10**6 else 0)
-    taken_back = Threads.take_back
+    monkeypatch.setattr(
+        Threads, "ahead", lambda self, seconds: MAX_AHEAD_PER_THREAD * self.count if self._ended < 10**6 else 0
+    )
+    taken_back = Threads.remove_waiting
 
     def forget(self: Threads[object, object]) -> list[object]:
         items = taken_back(self)
         self._ended = 10**6
         return items
 
-    monkeypatch.setattr(Threads, "take_back", forget)
+    monkeypatch.setattr(Threads, "remove_waiting", forget)
     heard = Heard()
     await aenqueue_all([recording.blocks.bind(number) for number in range(12)])
     async with running(worker(threads=2), events=heard):

@@ -167,7 +167,7 @@ async def test_a_job_enqueued_while_the_worker_sleeps_starts_at_once(database: s
     async with running(worker(polling_interval=timedelta(seconds=45))) as process:
         await ended(await task.aenqueue("first"))
         for enqueue in (task.aenqueue, partial(aside, task.enqueue)):
-            await until(lambda: process.services.workers[0]._pace._step >= 3)
+            await until(lambda: process.services.workers[0]._polling._step >= 3)
             began = len(book.began)
             await enqueue("next")
             await until(lambda before=began: len(book.began) > before, patience=SOON)  # type: ignore[misc]

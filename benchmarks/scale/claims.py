@@ -106,7 +106,7 @@ class ClaimTimer:
                 self.plan.require_names()
         else:
             claims = await self.driver.run(claim(sql, Wanted(self.process_id, lane, CLAIM_SIZE, queues[lane])))
-            self.plan.took(queues, claims, {lane: CLAIM_SIZE})
+            self.plan.record(queues, claims, {lane: CLAIM_SIZE})
         self.durations.append(time.perf_counter() - started)
         if claims:
             await self.driver.run(settle(sql, [Released(claim) for claim in claims], worker_id="claims"))

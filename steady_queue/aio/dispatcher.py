@@ -1,10 +1,11 @@
-"""Dispatcher: scheduled jobs whose time has come go to their queues. It sleeps until the next one that it knows of."""
+"""Dispatcher: moves scheduled jobs that are due to their queues. It sleeps until the next one is due."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from steady_queue import events
+from steady_queue.aio.worker.polling import longest_pause
 from steady_queue.errors import StoreDataError
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.operations.dispatch import dispatch, next_due
@@ -12,20 +13,19 @@ from steady_queue.store.operations.dispatch import dispatch, next_due
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from steady_queue.aio.outage import Outage
-    from steady_queue.aio.timing import Clock, WakeEvent
-    from steady_queue.events import Events
+    from steady_queue.aio.context import Context
+    from steady_queue.aio.timing import WakeEvent
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.operations.dispatch import Dispatched
 
-#: How long to wait for a job that is due while somebody else holds it, in seconds.
+#: The pause while a job is due and another dispatcher has locked it.
 HELD_PAUSE_SECONDS = 0.1
-#: Jobs that cannot be moved, and are stepped over so that others can.
+#: How many jobs that cannot be moved are skipped in one batch, so that others can.
 MAX_SKIPPED = 100
 
 
 class Dispatcher:
-    """Any number of them share the work."""
+    """Any number of dispatchers share the work."""
 
     name = "dispatcher"
 
@@ -33,28 +33,28 @@ class Dispatcher:
         self,
         *,
         batch_size: int,
-        longest_sleep: Callable[[], float],
+        interval_seconds: float,
+        is_listening: Callable[[], bool],
         driver: AsyncDriver,
-        bell: WakeEvent,
-        made_ready: Callable[[], Awaitable[None]],
-        clock: Clock,
-        events: Events,
-        outage: Outage,
+        wake_event: WakeEvent,
+        wake_all: Callable[[], Awaitable[None]],
+        context: Context,
     ) -> None:
-        self.bell = bell
         self._batch_size = batch_size
-        self._longest_sleep = longest_sleep
+        self._interval_seconds = interval_seconds
+        self._is_listening = is_listening
         self._driver = driver
-        self._made_ready = made_ready
-        self._clock = clock
-        self._events = events
-        self._outage = outage
-        self._last_poll: float | None = None
+        self._wake_event = wake_event
+        self._wake_all = wake_all
+        self._clock = context.clock
+        self._events = context.events
+        self._outage = context.outage
+        self._last_poll_at: float | None = None
 
     @property
     def polled_ago(self) -> float | None:
-        """Seconds since it last looked for due jobs with success."""
-        return None if self._last_poll is None else self._clock.monotonic() - self._last_poll
+        """Seconds since its last successful poll."""
+        return None if self._last_poll_at is None else self._clock.monotonic() - self._last_poll_at
 
     async def run(self) -> None:
         while True:
@@ -62,26 +62,26 @@ class Dispatcher:
                 began = self._clock.monotonic()
                 due_in = await self._driver.run(next_due(self._driver.sql))
                 if self._events.hears(events.Polled):
-                    took = (self._clock.monotonic() - began) * 1000
+                    milliseconds = (self._clock.monotonic() - began) * 1000
                     found = int(due_in is not None and due_in <= 0)
-                    self._events.emit(events.Polled(actor=self.name, found=found, milliseconds=took))
+                    self._events.emit(events.Polled(actor=self.name, found=found, milliseconds=milliseconds))
                 is_behind = due_in is not None and due_in <= 0 and await self._dispatch()
             except Exception as error:
                 await self._outage.wait(self.name, error)
                 continue
-            self._last_poll = self._clock.monotonic()
+            self._last_poll_at = self._clock.monotonic()
             if is_behind:
                 continue
             self._outage.succeeded(self.name)
-            longest = self._longest_sleep()
+            pause_seconds = longest_pause(self._interval_seconds, is_listening=self._is_listening())
             if due_in is not None:
-                # A little more than the time that is left: due by the database's clock, which has moved on by then.
-                # What is due and could not be taken is held by somebody.
-                longest = min(longest, due_in + 0.001 if due_in > 0 else HELD_PAUSE_SECONDS)
-            await self.bell.wait(longest)
+                # A millisecond longer, so that the job is due by the database's clock. A job that is due and could not
+                # be moved is locked by another dispatcher.
+                pause_seconds = min(pause_seconds, due_in + 0.001 if due_in > 0 else HELD_PAUSE_SECONDS)
+            await self._wake_event.wait(pause_seconds)
 
     async def _dispatch(self) -> bool:
-        """Move a batch; False when there was nothing that could be moved."""
+        """Move a batch; returns False if there was no job that could be moved."""
         began = self._clock.monotonic()
         done = await self._move()
         if not done.moved:
@@ -96,20 +96,20 @@ class Dispatcher:
         )
         for id_ in done.discarded:
             self._events.emit(events.JobRefused(job_id=id_))
-        await self._made_ready()
+        await self._wake_all()
         return True
 
     async def _move(self) -> Dispatched:
-        """A batch that holds a job which cannot be moved is halved until that one is alone, and is stepped over."""
-        size, past = self._batch_size, 0
+        """Move a batch. A batch that the database refuses is halved until the bad job is alone, and that is skipped."""
+        size, skipped = self._batch_size, 0
         refusal: StoreDataError | None = None
         while True:
             try:
-                done = await self._driver.run(dispatch(self._driver.sql, size, limits_in_force, past=past))
+                done = await self._driver.run(dispatch(self._driver.sql, size, limits_in_force, past=skipped))
             except StoreDataError as error:
                 if size == 1:
-                    size, past, refusal = self._batch_size, past + 1, error
-                    if past > MAX_SKIPPED:
+                    size, skipped, refusal = self._batch_size, skipped + 1, error
+                    if skipped > MAX_SKIPPED:
                         raise
                 else:
                     size //= 2

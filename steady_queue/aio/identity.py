@@ -1,4 +1,4 @@
-"""Who this process is, told so that another on the same machine can know for sure whether it still exists."""
+"""Identity: how the row of a process identifies it, so that processes of the same machine know whether it exists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def this_machine() -> dict[str, str]:
-    """The boot of the machine and the PID namespace: only within both does a process id mean anything."""
+    """Return the boot id of the machine and the PID namespace: a process id is only meaningful within both."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return {"boot": boot, "namespace": os.readlink("/proc/self/ns/pid")}
@@ -25,16 +25,16 @@ def this_machine() -> dict[str, str]:
 
 
 def start_time(pid: int) -> str | None:
-    """When a process started, in the kernel's ticks; None when there is no such process."""
+    """Return when a process started, in the kernel's clock ticks; None if there is no such process."""
     try:
-        # The name of the command stands in brackets and may hold anything, also brackets and spaces.
+        # The name of the command is in brackets, and may itself contain brackets and spaces.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return None
 
 
 def started_at(pid: int) -> float | None:
-    """When a process started, in seconds since the epoch; None when that cannot be known."""
+    """Return when a process started, in seconds since the epoch; None if that is unknown."""
     ticks = start_time(pid)
     try:
         boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
@@ -44,26 +44,26 @@ def started_at(pid: int) -> float | None:
 
 
 def describe(actors: list[dict[str, Any]]) -> str:
-    """The metadata of this process's row."""
+    """Return the metadata of this process's row."""
     return json.dumps({"actors": actors, **this_machine(), "started": start_time(os.getpid())})
 
 
 def is_here(process: Vitals) -> bool:
-    """Whether a registered process belongs to this machine or container, as far as both of us can tell."""
+    """Return whether a registered process belongs to this machine or container, as far as that is known."""
     try:
-        its = dict(json.loads(process.metadata))
+        row = dict(json.loads(process.metadata))
     except (ValueError, TypeError):
-        its = {}
-    return process.hostname == hostname() and all(its.get(name, mine) == mine for name, mine in this_machine().items())
+        row = {}
+    return process.hostname == hostname() and all(row.get(name, here) == here for name, here in this_machine().items())
 
 
 def is_gone(process: Registered | Vitals) -> bool:
-    """Whether a registered process ran on this machine since its last boot, and no longer exists. In doubt: no."""
-    mine = this_machine()
+    """Return whether a registered process ran on this machine since its last boot and is gone. In doubt: False."""
+    here = this_machine()
     try:
-        its: dict[str, Any] = json.loads(process.metadata)
-        started = its["started"]
-        if not mine or started is None or any(its[name] != mine[name] for name in mine):
+        row: dict[str, Any] = json.loads(process.metadata)
+        started = row["started"]
+        if not here or started is None or any(row[name] != here[name] for name in here):
             return False
     except (ValueError, KeyError, TypeError):
         return False
@@ -72,7 +72,7 @@ def is_gone(process: Registered | Vitals) -> bool:
 
 
 def _exists(pid: int) -> bool:
-    """Whether there is such a process; /proc may hide those of other users."""
+    """Return whether there is such a process; /proc may hide those of other users."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -83,10 +83,10 @@ def _exists(pid: int) -> bool:
 
 
 def process_name(pid: int, process_id: UUID) -> str:
-    """How a process of this machine is called in rows, logs and errors."""
+    """Return the name of a process of this machine in rows, logs and errors."""
     return f"{hostname()}:{pid}:{process_id.hex[:8]}"
 
 
 def hostname() -> str:
-    # With its process id and more it is a process's name, which has 255 characters.
+    # Part of the process's name, which may have 255 characters.
     return socket.gethostname()[:200]

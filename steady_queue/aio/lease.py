@@ -1,7 +1,8 @@
-"""Lease: until when this process may believe that its claims are still its own.
+"""Lease: until when this process may act on its claims.
 
-Others take a process for dead `process_alive_threshold` after its last heartbeat. It stops believing in itself earlier,
-by its own monotonic clock and from when the heartbeat was *sent*: so it never works on what another may have taken.
+Maintenance of another process prunes it `process_alive_threshold` after its last heartbeat. The lease ends earlier, by
+this process's own monotonic clock and counted from when the heartbeat was *sent*: so the process never works on a claim
+that maintenance may have ended.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Lease:
-    """Renewed by every good heartbeat."""
+    """Renewed by every heartbeat that succeeds."""
 
     def __init__(self, *, alive_seconds: float, clock: Clock) -> None:
         self._clock = clock
-        #: A tenth of the time, for the way of a heartbeat and the difference of two clocks.
+        #: 10 % less than the threshold, a margin for network latency and clock drift.
         self.duration_seconds = alive_seconds * 0.9
         self.expires_at = clock.monotonic() + self.duration_seconds
 
@@ -29,6 +30,6 @@ class Lease:
     def seconds_since_heartbeat(self) -> float:
         return self._clock.monotonic() - (self.expires_at - self.duration_seconds)
 
-    def renew(self, sent: float) -> None:
-        """A heartbeat sent at this moment has been answered."""
-        self.expires_at = max(self.expires_at, sent + self.duration_seconds)
+    def renew(self, sent_at: float) -> None:
+        """Extend the lease: a heartbeat that was sent at this time has succeeded."""
+        self.expires_at = max(self.expires_at, sent_at + self.duration_seconds)

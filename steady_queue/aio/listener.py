@@ -1,7 +1,7 @@
-"""Listener: hears that other processes enqueued, where the database can tell, and knows whether it still hears.
+"""Listener: receives notifications (LISTEN) that other processes have enqueued jobs, and checks that it still does.
 
-A connection that hears nothing looks like a queue with nothing in it, so the listener is probed: it must hear its own
-notification. Until it has, and as soon as it does not, workers poll at their own interval.
+A connection that receives nothing looks like a queue without jobs, so the listener probes itself: it must receive a
+notification of its own. Until it has, and as soon as it does not, workers poll at their own interval.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from steady_queue.aio.outage import Outage
-    from steady_queue.events import Events
+    from steady_queue.aio.context import Context
     from steady_queue.store.drivers.pool import AsyncDriver
 
-#: Between probes, and how long one may take, in seconds.
+#: The time between two probes, and how long one may take.
 PROBE_INTERVAL_SECONDS, PROBE_TIMEOUT_SECONDS = 10.0, 5.0
 
 
@@ -37,61 +36,64 @@ class Listener:
         *,
         parameters: Mapping[str, Any],
         driver: AsyncDriver,
-        ring: Callable[[], None],
-        events: Events,
-        outage: Outage,
+        wake: Callable[[], None],
+        context: Context,
     ) -> None:
         self._parameters = parameters
         self._driver = driver
-        self._ring = ring
-        self._events = events
-        self._outage = outage
+        self._wake = wake
+        self._events = context.events
+        self._outage = context.outage
         self._probe = ""
-        self._probe_heard = asyncio.Event()
-        self.hears = False
+        self._probe_received = asyncio.Event()
+        self._is_listening = False
+
+    def is_listening(self) -> bool:
+        """Return whether the last probe was received."""
+        return self._is_listening
 
     async def run(self) -> None:
         while True:
             try:
                 await self._listen()
             except Exception as error:
-                self._lost(str(error))
+                self._stop_listening(str(error))
                 await self._outage.wait(self.name, error)
 
     async def _listen(self) -> None:
         broken = WakeEvent()
-        from steady_queue.store.drivers import postgres  # only where it is the database
+        from steady_queue.store.drivers import postgres  # not imported for other databases
 
-        connection = await postgres.listen(self._parameters, CHANNEL, self._hear, broken.wake)
+        connection = await postgres.listen(self._parameters, CHANNEL, self._receive, broken.wake)
         try:
-            while await self._is_heard():
+            while await self._receives_probe():
                 self._outage.succeeded(self.name)
-                self.hears = True
+                self._is_listening = True
                 if await broken.wait(PROBE_INTERVAL_SECONDS):
                     raise StoreUnavailable("the connection was closed")
-            raise StoreUnavailable("a notification of its own did not come back")
+            raise StoreUnavailable("the listener did not receive its own notification")
         finally:
             connection.abandon()
 
-    async def _is_heard(self) -> bool:
+    async def _receives_probe(self) -> bool:
         self._probe = uuid4().hex
-        self._probe_heard.clear()
+        self._probe_received.clear()
         await self._driver.run(notify(self._driver.sql, self._probe))
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
-                await self._probe_heard.wait()
+                await self._probe_received.wait()
         except TimeoutError:
             return False
         return True
 
-    def _hear(self, payload: str) -> None:
+    def _receive(self, payload: str) -> None:
         if payload == self._probe:
-            self._probe_heard.set()
+            self._probe_received.set()
         elif payload == "":
-            self._ring()
+            self._wake()
 
-    def _lost(self, error: str) -> None:
-        if self.hears:
-            self.hears = False
+    def _stop_listening(self, error: str) -> None:
+        if self._is_listening:
+            self._is_listening = False
             self._events.emit(events.ListenerLost(error=error))
-        self._ring()
+        self._wake()

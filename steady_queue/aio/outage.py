@@ -1,4 +1,4 @@
-"""Outage: what a service does when the database cannot be used. It costs a turn, never the process."""
+"""Outage: what a service does when the database is unavailable. A service tries again; it never ends the process."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from steady_queue.aio.timing import Clock
     from steady_queue.events import Events
 
-#: Pauses between tries grow from the first to the second, in seconds.
+#: Pauses between tries start with the first and double up to the second.
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.05, 2.0
 
 
 class Outage:
-    """Paces the tries of each service, and tells once when its database goes and once when it is back."""
+    """Pauses between the tries of each service; emits one event when it loses the database and one when it recovers."""
 
     def __init__(self, *, clock: Clock, events: Events) -> None:
         self._clock = clock
@@ -32,7 +32,7 @@ class Outage:
         return bool(self._since)
 
     async def wait(self, service: str, error: Exception, *, at_most: float = MAX_PAUSE_SECONDS) -> None:
-        """Pause before the next try. An error that is not the database's is a fault of ours: survived, and shown."""
+        """Pause before the next try. An error that is not a `StoreError` is reported as a fault of the runtime."""
         if not isinstance(error, StoreError):
             self._events.emit(events.RuntimeFault(where=service, error=report_of(error).traceback, exception=error))
         elif service not in self._since:

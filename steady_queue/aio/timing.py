@@ -1,8 +1,6 @@
-"""Time, in its two local kinds. What is due and who is dead is decided by the database's own clock, never here.
+"""Timing: the clock of the process, an event that wakes a service, and yielding to the event loop.
 
-A bell that wakes a sleeping service.
-
-CooperativeYield: long computing in slices, between which others go on.
+Which jobs are due and which processes are dead is decided by the database's clock, never by this one.
 """
 
 from __future__ import annotations
@@ -14,14 +12,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where services take the time from."""
+    """The clock of the services."""
 
     def monotonic(self) -> float:
         """Seconds for local waits and deadlines."""
         ...
 
     def now(self) -> datetime:
-        """Wall time in UTC, for people."""
+        """Wall time in UTC, for display."""
         ...
 
 
@@ -39,12 +37,12 @@ def _since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-#: Where there is such a clock, one that goes on while the machine is suspended: other machines do not wait for it.
+#: CLOCK_BOOTTIME, where the system has it: it continues while the machine is suspended, as other machines do.
 _seconds = _since_boot if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
 
 class WakeEvent:
-    """Rung any number of times, it wakes its one listener once."""
+    """Wakes the one service that waits for it, once for any number of calls of `wake`."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -53,7 +51,7 @@ class WakeEvent:
         self._event.set()
 
     async def wait(self, seconds: float) -> bool:
-        """Sleep until it rings, at most so long; True when it rang."""
+        """Sleep until `wake` is called, but not longer than so many seconds; returns whether it was called."""
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -63,19 +61,19 @@ class WakeEvent:
         return True
 
 
-#: After so much computing others may go on, in seconds.
+#: How long a computation may hold the event loop.
 SLICE_SECONDS = 0.005
 
 
 class CooperativeYield:
-    """Taken often; it costs nothing until a slice is over."""
+    """Splits a long computation into slices, between which the event loop runs other tasks."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._taken = clock.monotonic()
+        self._yielded_at = clock.monotonic()
 
-    async def take(self) -> None:
-        """Let others go on, if they have waited for a while."""
-        if self._clock.monotonic() - self._taken > SLICE_SECONDS:
+    async def yield_if_due(self) -> None:
+        """Yield to the event loop if the slice is over. Cheap enough to be called for every item."""
+        if self._clock.monotonic() - self._yielded_at > SLICE_SECONDS:
             await asyncio.sleep(0)
-            self._taken = self._clock.monotonic()
+            self._yielded_at = self._clock.monotonic()

@@ -12,8 +12,8 @@ from django.db import connections
 from django.utils.module_loading import autodiscover_modules
 
 import steady_queue
+from steady_queue.aio.driver import DeadlineDriver
 from steady_queue.aio.process import startup
-from steady_queue.aio.process.connections import DeadlineDriver
 from steady_queue.checks.health import answer_of
 from steady_queue.checks.installation import UNUSABLE, check_installation
 from steady_queue.checks.project import Backends, check_pools, unknown_queues

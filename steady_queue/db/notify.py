@@ -71,6 +71,18 @@ async def atell(alias: str, driver: AsyncDriver, *, told: bool = False) -> None:
             await driver.run(notify(driver.sql))
 
 
+async def wake_all(driver: AsyncDriver, wake: Callable[[], None] | None = None) -> None:
+    """Wake the workers of all processes after jobs became ready; `wake` wakes those of this process.
+
+    It always notifies: unlike an enqueue, it comes once for many jobs.
+    """
+    if wake is not None:
+        wake()
+    if is_notifying and driver.sql.can_notify:
+        with suppress(StoreError):  # only a hint: the jobs are ready, and polling finds them
+            await driver.run(notify(driver.sql))
+
+
 def _ring_locally(alias: str) -> None:
     for ring in list(_local.get(alias, ())):
         ring()

@@ -261,7 +261,7 @@ async def test_the_maintenance_is_never_less_frequent_than_it_is_without_being_a
 ) -> None:
     dispatcher = Dispatcher(concurrency_maintenance=sweeps, concurrency_maintenance_interval=timedelta(seconds=asked))
     async with running(Options(workers=[], dispatchers=[dispatcher])) as process:
-        assert process.services.maintenance._interval == interval
+        assert process.services.maintenance._interval_seconds == interval
 
 
 # -- what the database can never store --------------------------------------------------------------------------------

@@ -130,10 +130,10 @@ async def test_a_listener_whose_connection_breaks_is_replaced(database: str) -> 
     async with running(worker(), events=told) as process:
         wakeup = process.services.listener
         assert wakeup is not None
-        await until(lambda: wakeup.hears)
+        await until(lambda: wakeup.is_listening())
         is_it = f"starts_with(query, 'LISTEN') AND strpos(query, '{CHANNEL}') > 0"
         await aside(query, database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {is_it}")
         await until(lambda: bool(told.of(ListenerLost)))
-        await until(lambda: wakeup.hears)
+        await until(lambda: wakeup.is_listening())
         assert "listener" in {event.service for event in told.of(DatabaseRecovered)}
         assert await values(await recording.rests.aenqueue("heard again")) == ["heard again"]

@@ -68,7 +68,7 @@ async def test_a_claim_that_fails_is_tried_again(database: str, hasty: str) -> N
     async with running(worker(), alias=hasty, events=heard) as process:
         assert await values(await recording.rests.aenqueue("before")) == ["before"]
         with written_by_another(database):
-            process.services.ring()
+            process.services.wake_ups.wake()
             await until(lambda: lost_by(heard, "worker 1"))
         assert await values(await recording.rests.aenqueue("after")) == ["after"]
     assert set(book.runs.values()) == {1}

@@ -128,8 +128,8 @@ async def _child(given: ChildOrders) -> None:
 
     def leave(status: int) -> None:
         # Only what was told to stop may run again. Who leaves because others took it for dead has nothing to give back.
-        if process.services.told_of_end is not None:
-            tether.hand_over(process.services.unfinished_claims())
+        if process.services.settlers.on_end is not None:
+            tether.hand_over(process.services.claims.unfinished())
         os._exit(status)
 
     tether = ParentChannel(line_of(given), every=given.every, state=state)
@@ -148,8 +148,8 @@ async def _child(given: ChildOrders) -> None:
         raise SystemExit(1) from None
 
     def leaving() -> None:
-        process.services.told_of_end = tether.over
-        tether.hand_over(process.services.unfinished_claims())
+        process.services.settlers.on_end = tether.over
+        tether.hand_over(process.services.claims.unfinished())
 
     def stop() -> None:
         leaving()

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from steady_queue.aio.maintenance.splitting import Run
+    from steady_queue.aio.maintenance.splitting import Driver
     from steady_queue.store.operations.cleanup import Cleared
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Operation
 
-#: Batches in one turn: one would fall behind under load, and the connection is free for a heartbeat between them.
+#: Batches in one turn: with one it would fall behind under load. Between two of them, other statements can use the
+#: connection.
 BATCHES = 20
 #: Statements in a turn in which some are refused.
 MAX_STATEMENTS = 200
@@ -54,10 +55,9 @@ class Walk(NamedTuple):
 class Clearing:
     """Deletes jobs of one kind; `on_cleared` is called with the size of each batch."""
 
-    def __init__(self, kind: Kind, *, run: Run, sql: Dialect, on_cleared: Callable[[int], None]) -> None:
+    def __init__(self, kind: Kind, *, driver: Driver, on_cleared: Callable[[int], None]) -> None:
         self._kind = kind
-        self._run = run
-        self._sql = sql
+        self._driver = driver
         self._on_cleared = on_cleared
         #: Kept between turns: jobs that cannot be deleted may be more than one turn can step over.
         self._walk = Walk()
@@ -66,7 +66,7 @@ class Clearing:
         """Delete jobs that ended longer than `keep` ago. False: another process does it at this moment."""
         for _ in range(BATCHES):
             try:
-                cleared = await self._run(self._kind.clear(self._sql, keep, Place(), BATCH))
+                cleared = await self._driver.run(self._kind.clear(self._driver.sql, keep, Place(), BATCH))
             except REFUSED:
                 return await self._clear_in_parts(keep)
             if cleared is None:
@@ -85,7 +85,7 @@ class Clearing:
             after: Place | None
             statements += 1
             try:
-                cleared = await self._run(self._kind.clear(self._sql, keep, place, size))
+                cleared = await self._driver.run(self._kind.clear(self._driver.sql, keep, place, size))
             except REFUSED as error:
                 if size > 1:
                     self._walk = Walk(place, size // 2, refusal)
@@ -110,6 +110,6 @@ class Clearing:
     async def _step_over(self, keep: timedelta, place: Place) -> Place | None:
         """The place of the job that is refused by itself; None if there is none, or it cannot be read either."""
         try:
-            return await self._run(self._kind.next(self._sql, Old(keep), place))
+            return await self._driver.run(self._kind.next(self._driver.sql, Old(keep), place))
         except REFUSED:
             return None

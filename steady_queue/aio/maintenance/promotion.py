@@ -1,4 +1,4 @@
-"""Promotion by maintenance: blocked jobs whose key has a free slot, whatever stranded them.
+"""Promotion by maintenance: makes blocked jobs ready whose key has a free slot, whatever the reason that they were not.
 
 Keys that are refused together are halved; of a key that is refused alone, the job that is refused is set aside.
 """
@@ -18,14 +18,13 @@ from steady_queue.store.operations.set_aside import set_blocked_aside
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steady_queue.aio.maintenance.splitting import ClaimSplitter, Run
-    from steady_queue.store.sql import Dialect
+    from steady_queue.aio.maintenance.splitting import ClaimSplitter, Driver
 
 #: Jobs of one key that are promoted one by one in a turn, or set aside.
 MAX_JOBS_PER_KEY = 100
 
 
-async def promote_stranded(run: Run, sql: Dialect, splitter: ClaimSplitter) -> tuple[int, Exception | None]:
+async def promote_stranded(driver: Driver, splitter: ClaimSplitter) -> tuple[int, Exception | None]:
     """Promote every key that has blocked jobs.
 
     Returns how many jobs that made ready, and the last error of a job that could not be set aside, if any.
@@ -33,10 +32,10 @@ async def promote_stranded(run: Run, sql: Dialect, splitter: ClaimSplitter) -> t
     total, refusal, after = 0, None, ""
     while True:
         try:
-            count, next_key = await run(stranded_promoted(sql, after, limits_in_force))
+            count, next_key = await driver.run(stranded_promoted(driver.sql, after, limits_in_force))
         except REFUSED:
-            keys = await run(blocked_keys(sql, after, BATCH))
-            count, refused = await _promote_in_parts(run, sql, splitter, keys)
+            keys = await driver.run(blocked_keys(driver.sql, after, BATCH))
+            count, refused = await _promote_in_parts(driver, splitter, keys)
             refusal = refused or refusal
             next_key = keys[-1] if len(keys) == BATCH else None
         total += count
@@ -46,18 +45,18 @@ async def promote_stranded(run: Run, sql: Dialect, splitter: ClaimSplitter) -> t
 
 
 async def _promote_in_parts(
-    run: Run, sql: Dialect, splitter: ClaimSplitter, keys: Sequence[str]
+    driver: Driver, splitter: ClaimSplitter, keys: Sequence[str]
 ) -> tuple[int, Exception | None]:
     counts: list[int] = []
 
     async def write(part: Sequence[str]) -> None:
-        promoted = await run(promotion(sql, dict.fromkeys(part, 1), limits_in_force))
+        promoted = await driver.run(promotion(driver.sql, dict.fromkeys(part, 1), limits_in_force))
         counts.append(len(promoted))
 
     async def alone(key: str, _refusal: Exception) -> None:
         # Until the key is full or has no blocked job, or for a while: the next turn continues.
         for _ in range(MAX_JOBS_PER_KEY):
-            promoted = await _promote_next(run, sql, splitter, key)
+            promoted = await _promote_next(driver, splitter, key)
             if promoted is None:
                 break
             counts.append(promoted)
@@ -66,14 +65,14 @@ async def _promote_in_parts(
     return sum(counts), refusals[-1] if refusals else None
 
 
-async def _promote_next(run: Run, sql: Dialect, splitter: ClaimSplitter, key: str) -> int | None:
+async def _promote_next(driver: Driver, splitter: ClaimSplitter, key: str) -> int | None:
     """How many jobs were made ready; None if the key is full or has no blocked job."""
-    job_id = await run(next_blocked_job(sql, key))
+    job_id = await driver.run(next_blocked_job(driver.sql, key))
     if job_id is None:
         return None
     try:
-        return 1 if await run(promote_one(sql, key, job_id, limits_in_force)) else None
+        return 1 if await driver.run(promote_one(driver.sql, key, job_id, limits_in_force)) else None
     except REFUSED as refusal:
         why = "the task could not be made ready; "
-        await splitter.fail_with_refusal(job_id, why, refusal, partial(set_blocked_aside, sql, job_id))
+        await splitter.fail_with_refusal(job_id, why, refusal, partial(set_blocked_aside, driver.sql, job_id))
         return 0

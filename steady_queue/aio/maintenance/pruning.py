@@ -1,4 +1,4 @@
-"""Pruning: what dead processes have left behind fails, and their rows go."""
+"""Pruning: fails the claims of dead processes, and deletes their rows."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
-    from steady_queue.aio.maintenance.splitting import ClaimSplitter, Run
+    from steady_queue.aio.maintenance.splitting import ClaimSplitter, Driver
     from steady_queue.events import Events
     from steady_queue.store.operations.prune import Buried, Registered
     from steady_queue.store.outcome import ErrorReport
-    from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Operation
 
 
@@ -33,25 +32,23 @@ class Pruning:
         self,
         *,
         process_id: UUID,
-        run: Run,
-        sql: Dialect,
+        driver: Driver,
         splitter: ClaimSplitter,
-        made_ready: Callable[[], Awaitable[None]],
+        wake_all: Callable[[], Awaitable[None]],
         events: Events,
     ) -> None:
         self._process_id = process_id
-        self._run = run
-        self._sql = sql
+        self._driver = driver
         self._splitter = splitter
-        self._made_ready = made_ready
+        self._wake_all = wake_all
         self._events = events
 
     async def prune_gone(self) -> None:
         """Prune at once the processes of this machine that certainly no longer exist.
 
-        Not those of a supervisor that lives: it knows how they ended, and whether their tasks are to be released.
+        Not those whose supervisor is alive: it knows how they ended, and whether their tasks are to be released.
         """
-        registered = await self._run(prune.find_processes(self._sql))
+        registered = await self._driver.run(prune.find_processes(self._driver.sql))
         gone = {process.id for process in registered if process.id != self._process_id and is_gone(process)}
         supervisors = {process.id for process in registered} - gone
         gone -= {process.id for process in registered if process.supervisor_id in supervisors}
@@ -59,20 +56,20 @@ class Pruning:
             try:
                 await self._prune(None, list(gone))
             finally:
-                await self._made_ready()
+                await self._wake_all()
 
     async def prune_silent(self, alive: timedelta) -> None:
-        """Prune the processes that have not beaten within that time."""
+        """Prune the processes without a heartbeat for longer than `alive`."""
         await self._prune(alive, None)
 
     async def fail_orphans(self) -> None:
         """Fail claims whose process has no row."""
         error = report(ProcessMissingError, "the process that claimed the task is not registered")
         try:
-            while jobs := await self._run(prune.fail_orphans(self._sql, error, limits_in_force)):
+            while jobs := await self._driver.run(prune.fail_orphans(self._driver.sql, error, limits_in_force)):
                 self._emit_orphans(jobs, error)
         except REFUSED:
-            claims = await self._run(prune.find_orphans(self._sql))
+            claims = await self._driver.run(prune.find_orphans(self._driver.sql))
             fates, refusal = await self._splitter.end_claims(Owner("unknown"), claims, error)
             self._emit_orphans(fates.failed, error)
             if refusal is not None:
@@ -80,21 +77,23 @@ class Pruning:
 
     async def _prune(self, alive: timedelta | None, only: list[UUID] | None) -> None:
         try:
-            while (buried := await self._run(self._bury(alive, only))) is not None:
+            while (buried := await self._driver.run(self._bury(alive, only))) is not None:
                 self._emit_pruned(buried.process, buried.jobs, alive)
         except REFUSED:
             await self._prune_each(alive, only)
 
     async def _prune_each(self, alive: timedelta | None, only: list[UUID] | None) -> None:
-        """The same for one process after another, their claims in parts: some claim of some process was refused."""
+        """Prune one process after another, their claims in parts: the database has refused a claim."""
         left: list[Exception] = []
-        for dead in await self._run(prune.find_dead(self._sql, me=self._process_id, alive=alive, only=only)):
+        for dead in await self._driver.run(
+            prune.find_dead(self._driver.sql, me=self._process_id, alive=alive, only=only)
+        ):
             why = _why(dead, alive)
-            claims = await self._run(prune.own_claims(self._sql, dead.id))
+            claims = await self._driver.run(prune.own_claims(self._driver.sql, dead.id))
             fates, refusal = await self._splitter.end_claims(Owner(dead.name, dead.id, alive), claims, why)
             self._emit_failed(dead.id, fates.failed, why)
             try:
-                buried = await self._run(self._bury(alive, [dead.id])) if refusal is None else None
+                buried = await self._driver.run(self._bury(alive, [dead.id])) if refusal is None else None
             except REFUSED as error:
                 refusal = error
             if refusal is not None:
@@ -106,7 +105,7 @@ class Pruning:
 
     def _bury(self, alive: timedelta | None, only: list[UUID] | None) -> Operation[Buried | None]:
         return prune.bury(
-            self._sql,
+            self._driver.sql,
             me=self._process_id,
             report=lambda process: _why(process, alive),
             alive=alive,

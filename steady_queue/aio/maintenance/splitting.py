@@ -1,4 +1,4 @@
-"""Splitting: rows that the database refuses together are halved until the bad one is alone, as the settler does.
+"""Splitting: halves rows that the database refuses together until the bad one is alone, as the settler does.
 
 The bad one is set aside: its job fails with a plain reason. All others are written as usual.
 """
@@ -28,15 +28,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Values that cannot be stored, or that are stored and cannot be read. An error of our own code is neither: it must set
-#: no job aside.
+#: Values that cannot be stored, or that are stored and cannot be read. An error of the runtime itself is neither: it
+#: must set no job aside.
 REFUSED = StoreDataError
 
 
-class Run(Protocol):
-    """Carries an operation to the database."""
+class Driver(Protocol):
+    """Runs operations."""
 
-    def __call__(self, operation: Operation[T], /) -> Awaitable[T]: ...
+    @property
+    def sql(self) -> Dialect: ...
+    async def run(self, operation: Operation[T], /) -> T: ...
 
 
 async def split(
@@ -73,9 +75,8 @@ class EndedClaims(NamedTuple):
 class ClaimSplitter:
     """Ends claims that were refused together."""
 
-    def __init__(self, *, run: Run, sql: Dialect, events: Events) -> None:
-        self._run = run
-        self._sql = sql
+    def __init__(self, *, driver: Driver, events: Events) -> None:
+        self._driver = driver
         self._events = events
 
     async def end_process(
@@ -85,21 +86,21 @@ class ClaimSplitter:
 
         The row stays if there is a refusal.
         """
-        operation = prune.end(self._sql, process_id, name, error, give_back=release, limits=limits_in_force)
+        operation = prune.end(self._driver.sql, process_id, name, error, give_back=release, limits=limits_in_force)
         try:
-            return EndedClaims(await self._run(operation), None)
+            return EndedClaims(await self._driver.run(operation), None)
         except REFUSED:
             pass
         failed: list[UUID] = []
         released: list[UUID] = []
         refusal: Exception | None
         try:
-            claims = await self._run(prune.own_claims(self._sql, process_id))
+            claims = await self._driver.run(prune.own_claims(self._driver.sql, process_id))
             fates, refusal = await self.end_claims(Owner(name, process_id), claims, error, release)
             failed.extend(fates.failed)
             released.extend(fates.given_back)
             if refusal is None:
-                rest = await self._run(operation)
+                rest = await self._driver.run(operation)
                 failed.extend(rest.failed)
                 released.extend(rest.given_back)
         except REFUSED as again:
@@ -115,8 +116,8 @@ class ClaimSplitter:
         refusals: list[Exception] = []
 
         async def write(part: Sequence[tuple[UUID, UUID]]) -> None:
-            operation = end_some(self._sql, owner, dict(part), error, release=release, limits=limits_in_force)
-            fates = await self._run(operation)
+            operation = end_some(self._driver.sql, owner, dict(part), error, release=release, limits=limits_in_force)
+            fates = await self._driver.run(operation)
             failed.extend(fates.failed)
             released.extend(fates.given_back)
 
@@ -136,7 +137,9 @@ class ClaimSplitter:
         counts: list[int] = []
 
         async def write(part: Sequence[tuple[UUID, UUID]]) -> None:
-            counts.append(await self._run(prune.release(self._sql, dict(part), owner.name, limits_in_force)))
+            counts.append(
+                await self._driver.run(prune.release(self._driver.sql, dict(part), owner.name, limits_in_force))
+            )
 
         async def alone(claim: tuple[UUID, UUID], refusal: Exception) -> None:
             why = "this process did not know that it had claimed the task; "
@@ -147,7 +150,7 @@ class ClaimSplitter:
 
     async def set_aside(self, owner: Owner, claim_id: UUID, job_id: UUID, why: str, refusal: Exception) -> bool:
         """End a claim that is refused by itself; False when it is no longer there."""
-        operation = partial(set_aside, self._sql, owner, claim_id, job_id)
+        operation = partial(set_aside, self._driver.sql, owner, claim_id, job_id)
         return await self.fail_with_refusal(job_id, why, refusal, operation)
 
     async def fail_with_refusal(
@@ -159,9 +162,9 @@ class ClaimSplitter:
         """
         error = report(StoreDataError, f"{why}its rows could not be changed as usual: {ascii(str(refusal))[:500]}")
         try:
-            is_done = await self._run(operation(error, True))
+            is_done = await self._driver.run(operation(error, True))
         except REFUSED:
-            is_done = await self._run(operation(error, False))
+            is_done = await self._driver.run(operation(error, False))
         if is_done:
             self._events.emit(events.JobSetAside(job_id=job_id, error=error.message))
         return is_done

@@ -5,13 +5,12 @@ A failing step is reported by an event, and in the row of this process, which `h
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from steady_queue import events
-from steady_queue.errors import StoreError, StoreUnavailable
+from steady_queue.errors import StoreError
 from steady_queue.store.operations.processes import write_metadata
 from steady_queue.store.outcome import report_of
 
@@ -20,27 +19,41 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from steady_queue.aio.timing import Clock
-    from steady_queue.events import Events
-    from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.aio.context import Context
+    from steady_queue.aio.driver import DeadlineDriver
+    from steady_queue.store.sql import Dialect
+    from steady_queue.store.statement import Operation
 
 T = TypeVar("T")
 
+#: How long a statement of a step may take.
+STEP_TIMEOUT_SECONDS = 10.0
 #: Seconds between two events for the same failing step.
 REPEAT_SECONDS = 60.0
-#: How long the database may take to note a failure before it counts as lost, in seconds.
-NOTE_WITHIN_SECONDS = 2.0
-#: How much of an error is noted.
-NOTED_CHARACTERS = 300
+#: How long the database may take to store which steps fail before it counts as lost.
+STORE_TIMEOUT_SECONDS = 2.0
+#: How many characters of an error are stored.
+STORED_CHARACTERS = 300
 
 
 class StepSkipped(Exception):
     """Raised by a step that has done nothing for now: it has neither failed nor recovered."""
 
 
+class StepDriver:
+    """Runs the operations of maintenance, each within STEP_TIMEOUT_SECONDS unless its caller sets another limit."""
+
+    def __init__(self, driver: DeadlineDriver) -> None:
+        self.sql: Dialect = driver.sql
+        self._driver = driver
+
+    async def run(self, operation: Operation[T], *, within: float | None = None) -> T:
+        return await self._driver.run(operation, within=STEP_TIMEOUT_SECONDS if within is None else within)
+
+
 @dataclass(slots=True)
 class Failing:
-    """A step whose last tries failed: how many, and since when by our clock and by the database's."""
+    """A step whose last tries failed: how many, and since when by the process's clock and by the database's."""
 
     began: float
     emitted_at: float | None = None
@@ -52,16 +65,16 @@ class Failing:
 class Steps:
     """Runs the steps of one process, and remembers those that fail."""
 
-    def __init__(self, *, process_id: UUID, metadata: str, driver: AsyncDriver, clock: Clock, events: Events) -> None:
+    def __init__(self, *, process_id: UUID, metadata: str, driver: StepDriver, context: Context) -> None:
         self._process_id = process_id
         self._metadata: dict[str, Any] = json.loads(metadata)
         self._driver = driver
-        self._clock = clock
-        self._events = events
+        self._clock = context.clock
+        self._events = context.events
         self._failing: dict[str, Failing] = {}
 
     async def run(self, name: str, step: Callable[[], Awaitable[T]]) -> T | None:
-        """What the step returns, or None if it failed or was skipped. It raises only if the database is lost."""
+        """Return what the step returns, or None if it failed or was skipped. Raises only if the database is lost."""
         try:
             result = await step()
         except StepSkipped:
@@ -80,7 +93,7 @@ class Steps:
         try:
             await self._write_failing_steps()
         except StoreError:
-            self._failing[name] = failing  # its row still tells it
+            self._failing[name] = failing  # the row still lists it
             raise
         seconds = self._clock.monotonic() - failing.began
         self._events.emit(events.MaintenanceStepRecovered(step=name, times=failing.times, seconds=seconds))
@@ -106,13 +119,10 @@ class Steps:
 
     async def _write_failing_steps(self) -> None:
         """Write into this process's row which steps fail."""
-        try:
-            async with asyncio.timeout(NOTE_WITHIN_SECONDS):
-                await self._driver.run(write_metadata(self._driver.sql, self._process_id, self._described))
-        except TimeoutError:
-            raise StoreUnavailable(f"no answer within {NOTE_WITHIN_SECONDS:.0f} s") from None
+        operation = write_metadata(self._driver.sql, self._process_id, self._describe)
+        await self._driver.run(operation, within=STORE_TIMEOUT_SECONDS)
 
-    def _described(self, now: datetime) -> str:
+    def _describe(self, now: datetime) -> str:
         if not self._failing:
             return json.dumps(self._metadata)
         steps = {}
@@ -123,7 +133,7 @@ class Steps:
 
 
 def _short(error: Exception) -> str:
-    """The error in one line."""
-    words = report_of(error)
-    text = words.message if isinstance(error, StoreError) else f"{words.exception_class}: {words.message}"
-    return " ".join(text.split())[:NOTED_CHARACTERS]
+    """Return the error in one line."""
+    found = report_of(error)
+    text = found.message if isinstance(error, StoreError) else f"{found.exception_class}: {found.message}"
+    return " ".join(text.split())[:STORED_CHARACTERS]

@@ -4,25 +4,17 @@ Three, and a fourth that listens; on SQLite, which has one writer, a single one.
 two of them, which gains a third in throughput (measured). Heartbeats and notifications go with those settles, which
 wait for nobody's locks; what may have to wait for a concurrency key (limited settles, dispatching, maintenance) has a
 connection to itself.
-
-Patience: no operation of the runtime waits for ever. A connection that lost its server may look whole for hours.
 """
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
+from steady_queue.aio.driver import DeadlineDriver
 from steady_queue.db.aliases import open_async
-from steady_queue.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from steady_queue.aio.lease import Lease
-    from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.sql import Dialect
-    from steady_queue.store.statement import Operation
-
-T = TypeVar("T")
 
 #: How long an operation may take at most, in seconds.
 LONGEST = 30.0
@@ -31,26 +23,6 @@ LONGEST = 30.0
 def within(trusted: float) -> float:
     """How long an operation may take in a process that trusts itself for so long: a part of that."""
     return max(1.0, min(LONGEST, trusted / 4))
-
-
-class DeadlineDriver:
-    """A driver whose operations end: with an answer, or as unavailable after so many seconds."""
-
-    def __init__(self, driver: AsyncDriver, seconds: float) -> None:
-        self.sql: Dialect = driver.sql
-        self._driver = driver
-        self._seconds = seconds
-
-    async def run(self, operation: Operation[T]) -> T:
-        try:
-            async with asyncio.timeout(self._seconds):
-                return await self._driver.run(operation)
-        except TimeoutError:
-            message = f"{operation.name}: no answer within {self._seconds:.0f} s"
-            raise StoreUnavailable(message, applied="unknown") from None
-
-    async def close(self) -> None:
-        await self._driver.close()
 
 
 class Connections:

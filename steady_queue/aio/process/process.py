@@ -17,6 +17,7 @@ from anyio import CancelScope, create_task_group, current_time, move_on_after
 
 import steady_queue
 from steady_queue import events
+from steady_queue.aio.context import Context
 from steady_queue.aio.identity import describe, hostname, process_name
 from steady_queue.aio.maintenance.splitting import REFUSED, ClaimSplitter
 from steady_queue.aio.outage import Outage
@@ -95,9 +96,7 @@ class Process:
             alias=self.alias,
             is_stopping=self._stop.is_set,
             leave=leave,
-            clock=self.clock,
-            events=self.events,
-            outage=self.outage,
+            context=Context(self.clock, self.events, self.outage),
         )
 
     def _row(self) -> NewProcess:
@@ -117,7 +116,7 @@ class Process:
 
     async def run(self) -> None:
         """Run until told to stop; then drain, deregister and close."""
-        end_local = notify.listen_locally(self.alias, self.services.ring_from_anywhere)
+        end_local = notify.listen_locally(self.alias, self.services.wake_ups.wake_from_any_thread)
         self.services.watchdog.start()
         try:
             await self.services.orm_threads.open()
@@ -140,8 +139,8 @@ class Process:
                 await self.services.close()
 
     async def _work(self, upkeep: TaskGroup) -> None:
-        upkeep.start_soon(self.services.settler.run)
-        upkeep.start_soon(self.services.limited_settler.run)
+        upkeep.start_soon(self.services.settlers.unlimited.run)
+        upkeep.start_soon(self.services.settlers.limited.run)
         await unless_stopped(self._stop, self.services.heartbeat.register)
         upkeep.start_soon(self.services.heartbeat.run)
         upkeep.start_soon(self.services.maintenance.run)
@@ -203,7 +202,7 @@ class Process:
     def _flush(self, *, within: float) -> None:
         self._flush_within = min(self._flush_within, within)
         self._flushing.deadline = min(self._flushing.deadline, current_time() + within)
-        self.services.other_backends.allow(within)
+        self.services.other_backends.limit_drain(within)
 
     def stop_by_signal(self) -> None:
         """The same as `stop` from the handler of a signal, which is obeyed even if a task blocks the loop for ever."""
@@ -226,8 +225,8 @@ class Process:
             await self.services.stopping.drain()
         await self.before_sign_off()
         with CancelScope(deadline=current_time() + self._flush_within) as self._flushing:
-            await self.services.settler.drained.wait()
-            await self.services.limited_settler.drained.wait()
+            await self.services.settlers.unlimited.drained.wait()
+            await self.services.settlers.limited.drained.wait()
             try:
                 await self._reconcile()
                 await self._sign_off()
@@ -236,9 +235,9 @@ class Process:
                 who: dict[str, Any] = {"process_id": self.id, "name": self.name}
                 self.events.emit(events.ProcessDeregistrationFailed(**who, error=str(error), exception=error))
         # Once more, also when the database is away: what has ended by now was not written, and must not run again.
-        self._leave_to_supervisor(self.services.unfinished_claims())
+        self._leave_to_supervisor(self.services.claims.unfinished())
         self.services.stopping.abandon()
-        if unwritten := len(self.services.settler.known() | self.services.limited_settler.known()):
+        if unwritten := len(self.services.settlers.claims()):
             self.events.emit(events.OutcomesNotWritten(count=unwritten))
         released = self.services.stopping.released - before
         self.events.emit(events.ProcessStopped(name=self.name, released=released, abandoned=self.abandoned))
@@ -247,7 +246,7 @@ class Process:
 
     async def _reconcile(self) -> None:
         try:
-            await self.services.maintenance.reconcile()
+            await self.services.reconciliation.reconcile()
         except REFUSED as error:
             # What still runs must be signed off all the same.
             step: dict[str, Any] = {"step": "reconciling claims", "times": 1}
@@ -258,12 +257,12 @@ class Process:
 
         A supervisor that still lives does it instead, after this process has ended, and gives those tasks back.
         """
-        running = self.services.unfinished_claims()
+        running = self.services.claims.unfinished()
         if not running or not self._leave_to_supervisor(running):
             await self.services.heartbeat.rest()
             error = report(ProcessExitError, f"{self.name} stopped before the task did")
             upkeep = self.services.upkeep
-            splitter = ClaimSplitter(run=upkeep.run, sql=upkeep.sql, events=self.events)
+            splitter = ClaimSplitter(driver=upkeep, events=self.events)
             fates, refusal = await splitter.end_process(self.id, self.name, error)
             failed = list(fates.failed)
             if failed:

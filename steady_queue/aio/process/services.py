@@ -1,17 +1,18 @@
-"""Services: everything that runs in one process, built and tied together. It starts nothing: process.py does."""
+"""Services: builds everything that runs in one process. It starts nothing: process.py does."""
 
 from __future__ import annotations
 
-import asyncio
 import math
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import steady_queue
 from steady_queue.aio.dispatcher import Dispatcher
 from steady_queue.aio.lease import Lease
 from steady_queue.aio.listener import Listener
 from steady_queue.aio.maintenance.maintenance import Maintenance
+from steady_queue.aio.maintenance.reconciliation import Reconciliation
+from steady_queue.aio.maintenance.splitting import ClaimSplitter
+from steady_queue.aio.maintenance.steps import StepDriver
 from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.aio.process.connections import Connections
 from steady_queue.aio.process.heartbeat import Heartbeat
@@ -19,35 +20,34 @@ from steady_queue.aio.process.shutdown import Stopping
 from steady_queue.aio.process.watchdog import Watchdog
 from steady_queue.aio.scheduler.other_backends import OtherBackends
 from steady_queue.aio.scheduler.scheduler import Scheduler
-from steady_queue.aio.timing import WakeEvent
+from steady_queue.aio.wake_ups import WakeUps
 from steady_queue.aio.worker.capacity import Capacity
+from steady_queue.aio.worker.claims import Claims
 from steady_queue.aio.worker.executor import Executor
-from steady_queue.aio.worker.polling import LISTENING_SECONDS, PollingInterval
+from steady_queue.aio.worker.polling import LastPoll, PollingInterval
 from steady_queue.aio.worker.queues import QueuePlan
-from steady_queue.aio.worker.settler import Settler
+from steady_queue.aio.worker.settler import Settler, Settlers
 from steady_queue.aio.worker.worker import Worker
 from steady_queue.configuration import alive_threshold
-from steady_queue.db import notify as wake
+from steady_queue.db import notify
 from steady_queue.db.aliases import parameters
-from steady_queue.errors import StoreError
 from steady_queue.jobs.registry import registry
 from steady_queue.recurring.definitions import wanted
-from steady_queue.store.operations.notify import notify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from uuid import UUID
 
-    from steady_queue.aio.outage import Outage
-    from steady_queue.aio.timing import Clock
+    from steady_queue.aio.context import Context
+    from steady_queue.aio.driver import DeadlineDriver
+    from steady_queue.aio.timing import WakeEvent
+    from steady_queue.configuration import Dispatcher as DispatcherOptions
     from steady_queue.configuration import Options
-    from steady_queue.events import Events
+    from steady_queue.configuration import Worker as WorkerOptions
     from steady_queue.store.operations.processes import NewProcess
-    from steady_queue.store.outcome import Outcome
 
 
 class Services:
-    """The services of the process that has this row, and what they ask of each other."""
+    """The services of the process that has this row, in the order in which they need each other."""
 
     def __init__(
         self,
@@ -57,148 +57,159 @@ class Services:
         alias: str,
         is_stopping: Callable[[], bool],
         leave: Callable[[int], object],
-        clock: Clock,
-        events: Events,
-        outage: Outage,
+        context: Context,
     ) -> None:
         self.options = options
         self.row = row
         self.alias = alias
-        self.clock = clock
-        self.events = events
-        self.outage = outage
-        #: Called with each claim whose task has ended, if somebody wants to know.
-        self.told_of_end: Callable[[UUID], None] | None = None
-        self._is_stopping = is_stopping
-        self._leave = leave
-        self._loop = asyncio.get_running_loop()
-        self._claiming = asyncio.Lock()
-        self.lease = Lease(alive_seconds=alive_threshold().total_seconds(), clock=clock)
+        self.context = context
+        self.lease = Lease(alive_seconds=alive_threshold().total_seconds(), clock=context.clock)
         self.connections = Connections(alias, self.lease)
         self.hot, self.settling = self.connections.hot, self.connections.settling
         self.upkeep = self.connections.upkeep
-        self._build(row)
-
-    def _build(self, row: NewProcess) -> None:
-        common: dict[str, Any] = {"clock": self.clock, "events": self.events, "outage": self.outage}
-        threads = max([worker.orm_lanes for worker in self.options.workers], default=1)
-        self.orm_threads = OrmThreads(threads, events=self.events)
-        settling: dict[str, Any] = {"worker_id": self.row.name, "made_ready": self.made_ready, **common}
-        self.settler = Settler(name="settler", driver=self.settling, **settling)
-        self.limited_settler = Settler(name="limited settler", driver=self.upkeep, **settling)
-        self.heartbeat = Heartbeat(
-            process=row,
-            interval=steady_queue.process_heartbeat_interval.total_seconds(),
-            driver=self.settling,
-            trust=self.lease,
-            lost_trust=lambda: self.stopping.lose_trust(),
-            buried=lambda: self.maintenance.reconcile(buried=True),
-            polled_ago=self.polled_ago,
-            **common,
+        self.wake_ups = WakeUps(self.settling)
+        self.listener = self._build_listener()
+        self.is_listening = self.listener.is_listening if self.listener is not None else _never
+        threads = max([worker.orm_lanes for worker in options.workers], default=1)
+        self.orm_threads = OrmThreads(threads, events=context.events)
+        self.settlers = Settlers(
+            self._build_settler("settler", self.settling), self._build_settler("limited settler", self.upkeep)
         )
-        self.listener = self._listener()
-        self.workers = [self._worker(number) for number in range(len(self.options.workers))]
-        self.dispatchers = [] if self.options.only_work else [self._dispatcher(d) for d in self.options.dispatchers]
-        self.other_backends = OtherBackends(events=self.events)
-        self.schedulers = [self._scheduler()] if self.options.schedules else []
-        self.maintenance = Maintenance(
-            process=row,
-            driver=self.upkeep,
-            may_bury=lambda: self.heartbeat.is_steady,
-            known_claims=self.known_claims,
-            running_claims=self.running_claims,
-            taken=lambda claims, buried: self.stopping.lose(claims, buried=buried),
-            claiming=self._claiming,
-            made_ready=self.made_ready,
-            promotes=all(dispatcher.concurrency_maintenance for dispatcher in self.options.dispatchers),
-            at_most=min(
-                (
-                    dispatcher.concurrency_maintenance_interval.total_seconds()
-                    for dispatcher in self.options.dispatchers
-                    if dispatcher.concurrency_maintenance
-                ),
-                default=math.inf,
-            ),
-            **common,
-        )
+        wake_events = [self.wake_ups.add_event() for _ in options.workers]
+        capacities = [self._build_capacity(*pair) for pair in zip(options.workers, wake_events, strict=True)]
+        self.claims = Claims(lease=self.lease, capacities=capacities, settlers=self.settlers)
         self.stopping = Stopping(
-            name=self.row.name,
-            slots=[worker.capacity for worker in self.workers],
-            ended=self._ended,
+            name=row.name,
+            slots=capacities,
+            ended=self.settlers.put,
             trust=self.lease,
-            clock=self.clock,
-            events=self.events,
-            leave=self._leave,
+            clock=context.clock,
+            events=context.events,
+            leave=leave,
         )
+        step_driver = StepDriver(self.upkeep)
+        splitter = ClaimSplitter(driver=step_driver, events=context.events)
+        self.reconciliation = Reconciliation(
+            process=row,
+            claims=self.claims,
+            driver=step_driver,
+            splitter=splitter,
+            on_lost=self.stopping.lose,
+            wake_all=self.wake_ups.wake_all,
+            events=context.events,
+        )
+        self.workers = [
+            self._build_worker(number, capacity, wake_event)
+            for number, (capacity, wake_event) in enumerate(zip(capacities, wake_events, strict=True))
+        ]
+        self.dispatchers = [] if options.only_work else [self._build_dispatcher(each) for each in options.dispatchers]
+        self.other_backends = OtherBackends(events=context.events)
+        self.schedulers = [self._build_scheduler()] if options.schedules else []
+        self.last_poll = LastPoll(self.workers, [*self.dispatchers, *self.schedulers], is_stopping=is_stopping)
+        self.heartbeat = self._build_heartbeat()
+        self.maintenance = self._build_maintenance(step_driver, splitter)
         self.watchdog = Watchdog(
             trust=self.lease,
-            name_of=self._name_of,
+            name_of=self.claims.name_of,
             lost_trust=self.stopping.lose_trust,
-            events=self.events,
-            leave=self._leave,
+            events=context.events,
+            leave=leave,
         )
 
-    def _listener(self) -> Listener | None:
-        if not (self.hot.sql.can_notify and wake.is_notifying):
+    def _build_listener(self) -> Listener | None:
+        if not (self.hot.sql.can_notify and notify.is_notifying):
             return None
         return Listener(
             parameters=parameters(self.alias).values,
             driver=self.settling,
-            ring=self.ring,
-            events=self.events,
-            outage=self.outage,
+            wake=self.wake_ups.wake,
+            context=self.context,
         )
 
-    def _worker(self, number: int) -> Worker:
-        options = self.options.workers[number]
-        bell = WakeEvent()
-        slots = Capacity(
+    def _build_settler(self, name: str, driver: DeadlineDriver) -> Settler:
+        return Settler(
+            name=name,
+            driver=driver,
+            worker_id=self.row.name,
+            wake_all=self.wake_ups.wake_all,
+            context=self.context,
+        )
+
+    def _build_capacity(self, options: WorkerOptions, wake_event: WakeEvent) -> Capacity:
+        return Capacity(
             coroutines=options.coroutines,
             threads=options.threads,
             executor=Executor(registry=registry, worker_id=self.row.name),
             orm_threads=self.orm_threads,
-            ended=self._ended,
-            freed=bell.wake,
+            settle=self.settlers.put,
+            wake_worker=wake_event.wake,
         )
+
+    def _build_worker(self, number: int, capacity: Capacity, wake_event: WakeEvent) -> Worker:
+        options = self.options.workers[number]
         return Worker(
             name=f"worker {number + 1}",
             process_id=self.row.id,
-            plan=QueuePlan(list(options.queues), driver=self.hot, clock=self.clock),
-            slots=slots,
+            plan=QueuePlan(list(options.queues), driver=self.hot, clock=self.context.clock),
+            capacity=capacity,
+            claims=self.claims,
             driver=self.hot,
-            bell=bell,
-            pace=PollingInterval(options.polling_interval.total_seconds(), self.is_listening),
-            may_claim=self._may_claim,
-            trust=self.lease,
-            claiming=self._claiming,
-            reconcile=lambda: self.maintenance.reconcile(),
-            clock=self.clock,
-            events=self.events,
-            outage=self.outage,
+            wake_event=wake_event,
+            polling=PollingInterval(options.polling_interval.total_seconds(), self.is_listening),
+            reconcile=self.reconciliation.reconcile,
+            context=self.context,
         )
 
-    def _dispatcher(self, options: Any) -> Dispatcher:
-        interval = options.polling_interval.total_seconds()
+    def _build_dispatcher(self, options: DispatcherOptions) -> Dispatcher:
         return Dispatcher(
             batch_size=options.batch_size,
-            longest_sleep=lambda: max(interval, LISTENING_SECONDS) if self.is_listening() else interval,
+            interval_seconds=options.polling_interval.total_seconds(),
+            is_listening=self.is_listening,
             driver=self.upkeep,
-            bell=WakeEvent(),
-            made_ready=self.made_ready,
-            clock=self.clock,
-            events=self.events,
-            outage=self.outage,
+            wake_event=self.wake_ups.add_event(),
+            wake_all=self.wake_ups.wake_all,
+            context=self.context,
         )
 
-    def _scheduler(self) -> Scheduler:
+    def _build_scheduler(self) -> Scheduler:
         return Scheduler(
-            static=wanted(self.options).entries,
+            find_static=wanted(self.options).entries,
             driver=self.upkeep,
-            elsewhere=self.other_backends,
-            made_ready=self.made_ready,
-            clock=self.clock,
-            events=self.events,
-            outage=self.outage,
+            other_backends=self.other_backends,
+            wake_all=self.wake_ups.wake_all,
+            context=self.context,
+        )
+
+    def _build_heartbeat(self) -> Heartbeat:
+        return Heartbeat(
+            process=self.row,
+            interval=steady_queue.process_heartbeat_interval.total_seconds(),
+            driver=self.settling,
+            trust=self.lease,
+            lost_trust=self.stopping.lose_trust,
+            buried=self.reconciliation.reconcile_after_prune,
+            polled_ago=self.last_poll.seconds_ago,
+            clock=self.context.clock,
+            events=self.context.events,
+            outage=self.context.outage,
+        )
+
+    def _build_maintenance(self, driver: StepDriver, splitter: ClaimSplitter) -> Maintenance:
+        intervals = [
+            dispatcher.concurrency_maintenance_interval.total_seconds()
+            for dispatcher in self.options.dispatchers
+            if dispatcher.concurrency_maintenance
+        ]
+        return Maintenance(
+            process=self.row,
+            reconciliation=self.reconciliation,
+            driver=driver,
+            splitter=splitter,
+            may_prune=lambda: self.heartbeat.is_steady,
+            wake_all=self.wake_ups.wake_all,
+            promotes=all(dispatcher.concurrency_maintenance for dispatcher in self.options.dispatchers),
+            max_interval_seconds=min(intervals, default=math.inf),
+            context=self.context,
         )
 
     async def close(self) -> None:
@@ -207,60 +218,6 @@ class Services:
         self.orm_threads.shutdown()
         await self.connections.close()
 
-    # -- what they ask of each other ----------------------------------------------------------------------------------
 
-    def known_claims(self) -> set[UUID]:
-        """Every claim that this process knows: running, waiting to be settled, being settled."""
-        return self.settler.known() | self.limited_settler.known() | self.running_claims()
-
-    def running_claims(self) -> set[UUID]:
-        """The claims whose jobs run now."""
-        return {claim_id for worker in self.workers for claim_id in worker.capacity.running}
-
-    def unfinished_claims(self) -> set[UUID]:
-        """Those of them that have certainly not ended. May be asked from any thread."""
-        return {claim_id for worker in self.workers for claim_id in worker.capacity.unfinished()}
-
-    def ring(self) -> None:
-        """Wake whoever could find something to do."""
-        for worker in self.workers:
-            worker.bell.wake()
-        for dispatcher in self.dispatchers:
-            dispatcher.bell.wake()
-
-    def ring_from_anywhere(self) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.ring)
-
-    async def made_ready(self) -> None:
-        """Jobs of anybody became ready: wake our own workers and those of others."""
-        self.ring()
-        if wake.is_notifying and self.settling.sql.can_notify:
-            with suppress(StoreError):  # only a hint, and what it tells of is done
-                await self.settling.run(notify(self.settling.sql))
-
-    def polled_ago(self) -> float | None:
-        """How long ago the last of its workers looked for work; without workers, the last of its others."""
-        if self._is_stopping():
-            return 0.0  # it looks for nothing any more, however long what runs may take
-        others: list[Dispatcher | Scheduler] = [*self.dispatchers, *self.schedulers]
-        ages = [pollster.polled_ago for pollster in self.workers or others]
-        return None if None in ages else max(filter(None, ages), default=0.0)
-
-    def is_listening(self) -> bool:
-        return self.listener is not None and self.listener.hears
-
-    def _may_claim(self) -> bool:
-        return self.lease.is_held and not self.settler.is_full and not self.limited_settler.is_full
-
-    def _ended(self, outcome: Outcome) -> None:
-        if self.told_of_end is not None:
-            self.told_of_end(outcome.claim.claim_id)
-        settler = self.settler if outcome.claim.concurrency_key is None else self.limited_settler
-        settler.put(outcome)
-
-    def _name_of(self, task: asyncio.Task[object] | None) -> str:
-        for running in self.stopping.running:
-            if running.task is task:
-                return f"{running.claim.task_path} ({running.claim.job_id})"
-        return task.get_name() if task is not None else "a callback"
+def _never() -> bool:
+    return False

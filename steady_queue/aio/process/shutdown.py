@@ -108,14 +108,14 @@ class Stopping:
             self._events.emit(events.LeaseLost(seconds=silent, threads=threads))
         self._leave_with(threads, asked)
 
-    def lose(self, taken: set[UUID], *, buried: bool) -> None:
+    def lose(self, taken: set[UUID], *, is_pruned: bool) -> None:
         """Stop the jobs of claims that others have taken; threads too, if they took the process for dead."""
         reason = "its claim was taken back"
         asked = [running for slots in self._slots for running in slots.cancel_async(reason, taken)]
         threads = sum(running.session is None and running.claim.claim_id in taken for running in self.running)
-        if asked or (threads and buried):
+        if asked or (threads and is_pruned):
             self._events.emit(events.ClaimsLost(count=len(taken), threads=threads))
-        self._leave_with(threads if buried else 0, asked)
+        self._leave_with(threads if is_pruned else 0, asked)
 
     def _leave_with(self, threads: int, asked: Sequence[Running]) -> None:
         """End the process if threads still run, or tasks that were asked to stop still do after a moment."""

@@ -1,8 +1,8 @@
-"""OtherBackends: ticks whose tasks belong to another backend are handed to it, beside the scheduler.
+"""OtherBackends: enqueues ticks whose tasks belong to another task backend, concurrently with the scheduler.
 
-A backend that hangs would cost all other entries their ticks. So a few hands work at once, each with a thread of its
-own for backends that are not async. A tick is recorded before it comes here, and nobody else enqueues it: at a stop
-what waits is still handed over, as long as that may take, and what is left then is told.
+A backend that hangs would delay the ticks of all other entries. So `CONCURRENCY` coroutines enqueue at once, each with
+a thread of its own for backends that are not async. A tick is recorded before it comes here, and no other scheduler
+enqueues it: a shutdown still enqueues the ticks that wait, within a time limit, and reports those that are left.
 """
 
 from __future__ import annotations
@@ -26,65 +26,63 @@ if TYPE_CHECKING:
     from steady_queue.aio.scheduler.timetable import Planned
     from steady_queue.events import Events
 
-#: How many are handed over at once, and how many may wait.
+#: How many ticks are enqueued at once, and how many may wait.
 CONCURRENCY, MAX_WAITING = 8, 10_000
-#: How long another backend may take to enqueue a task, in seconds.
+#: How long another backend may take to enqueue a task.
 ENQUEUE_TIMEOUT_SECONDS = 10.0
 
 
 class OtherBackends:
-    """Hands tasks to their backends. Each `run` is one hand; there are `CONCURRENCY` of them."""
-
-    name = "elsewhere"
+    """Enqueues tasks in their backends. `run` is started `CONCURRENCY` times."""
 
     def __init__(self, *, events: Events) -> None:
         self._events = events
         self._waiting: asyncio.Queue[int] = asyncio.Queue()
-        #: What has not been handed over, by a number.
+        #: The ticks that are not enqueued yet, by a number.
         self._kept: dict[int, Planned] = {}
         self._numbers = count()
         self._draining = CancelScope()
 
     @property
     def room(self) -> int:
-        """How many more may wait."""
+        """How many more ticks may wait."""
         return MAX_WAITING - len(self._kept)
 
     def put(self, planned: Planned) -> None:
-        """Hand over one more tick of an entry."""
+        """Add one more tick of an entry."""
         number = next(self._numbers)
         self._kept[number] = planned
         self._waiting.put_nowait(number)
 
     async def run(self) -> None:
         number = await self._waiting.get()
-        threads = OrmThreads(1, events=self._events, name="steady-queue-elsewhere")
+        threads = OrmThreads(1, events=self._events, name="steady-queue-other-backends")
         try:
             async with ThreadSensitiveContext(executor=threads):
                 while True:
                     if (planned := self._kept.get(number)) is not None:
-                        await self._hand_over(planned, threads)
+                        await self._enqueue(planned, threads)
                         self._kept.pop(number, None)
                     self._waiting.task_done()
                     number = await self._waiting.get()
         finally:
             threads.shutdown()
 
-    def allow(self, seconds: float) -> None:
-        """A stop was asked for: what waits has so long, or less if less was said before."""
+    def limit_drain(self, seconds: float) -> None:
+        """The process stops: give the ticks that wait so many seconds, or fewer if fewer were given before."""
         self._draining.deadline = min(self._draining.deadline, current_time() + seconds)
 
     async def drain(self) -> None:
-        """Wait for what is to be handed over, as long as is allowed."""
-        self.allow(ENQUEUE_TIMEOUT_SECONDS)
+        """Wait until every tick is enqueued, or the time limit has passed."""
+        self.limit_drain(ENQUEUE_TIMEOUT_SECONDS)
         with self._draining:
             await self._waiting.join()
         left, self._kept = self._kept, {}
         for planned in left.values():
-            error = TimeoutError("the process stopped before the task's backend had taken it")
-            self._events.emit(failed(planned, error))
+            error = TimeoutError("the process stopped before the task was enqueued in its backend")
+            self._events.emit(failure_event(planned, error))
 
-    async def _hand_over(self, planned: Planned, threads: OrmThreads) -> None:
+    async def _enqueue(self, planned: Planned, threads: OrmThreads) -> None:
         session, _ = threads.begin(lambda: f"the recurring task {planned.entry.new.task_key}")
         token = session_variable.set(session)
         try:
@@ -94,14 +92,14 @@ class OtherBackends:
                 await planned.task.aenqueue(*args, **kwargs)
             if (alias := session.open_transaction) is not None:
                 raise TransactionLeftOpen(alias)
-        except Exception as error:  # of somebody else's backend
-            self._events.emit(failed(planned, error))
+        except Exception as error:  # of the other backend
+            self._events.emit(failure_event(planned, error))
         finally:
             session_variable.reset(token)
             await session.release_thread()
             threads.end(session)
 
 
-def failed(planned: Planned, error: Exception) -> RecurringFailed:
-    """What is told of a tick that was not enqueued."""
+def failure_event(planned: Planned, error: Exception) -> RecurringFailed:
+    """Return the event of a tick that was not enqueued."""
     return RecurringFailed(key=planned.entry.new.task_key, error=report_of(error).traceback, exception=error)

@@ -1,8 +1,9 @@
-"""Scheduler: enqueues recurring tasks at their times. Any number of them may run: each tick is enqueued once.
+"""Scheduler: enqueues recurring tasks when they are due. Any number of schedulers may run: each tick is enqueued once.
 
-The database's clock says what is due: ticks in (last, now], never "does now match". An entry that cannot fire is
-switched off with the reason, and the others fire. But projects may share a database, and while a new version is brought
-out its schedulers run beside the old ones: what another may know better is left alone.
+The database's clock decides which ticks are due: those in (last, now], never "does now match". An entry that cannot be
+enqueued is disabled, with the reason, and the other entries are not affected. But several projects may share a
+database, and during a deployment schedulers of the old and the new version run at the same time: an entry that another
+scheduler may be able to enqueue is not disabled.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import steady_queue
 from steady_queue import events
+from steady_queue.aio.scheduler.disabling import EntryDisabler
 from steady_queue.aio.scheduler.ticks import BATCH_SIZE, TickEnqueuer
 from steady_queue.aio.scheduler.timetable import Timetable
 from steady_queue.aio.timing import CooperativeYield
@@ -26,63 +28,63 @@ from steady_queue.store.outcome import report_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from steady_queue.aio.outage import Outage
+    from steady_queue.aio.context import Context
     from steady_queue.aio.scheduler.other_backends import OtherBackends
-    from steady_queue.aio.timing import Clock
-    from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.operations.recurring import Entry, NewEntry
 
-#: How soon edits are noticed, in seconds.
+#: How often the entries are compared with the timetable.
 LOOK_SECONDS = 3.0
-#: How often old records are cleared, in seconds, and how long they are kept at least.
+#: How often records of old ticks are deleted, and how long they are kept at least.
 CLEAR_SECONDS = 60.0
 KEEP_AT_LEAST = timedelta(days=1)
+#: Batches of records that are deleted at once.
+MAX_CLEAR_BATCHES = 20
 
 
 class Scheduler:
-    """Keeps a timetable of all entries and sleeps until its next line."""
+    """Keeps a timetable of all entries and sleeps until its next tick."""
 
     name = "scheduler"
 
     def __init__(
         self,
         *,
-        static: Callable[[], Sequence[NewEntry]],
+        find_static: Callable[[], Sequence[NewEntry]],
         driver: AsyncDriver,
-        elsewhere: OtherBackends,
-        made_ready: Callable[[], Awaitable[None]],
-        clock: Clock,
-        events: Events,
-        outage: Outage,
+        other_backends: OtherBackends,
+        wake_all: Callable[[], Awaitable[None]],
+        context: Context,
     ) -> None:
-        self._static = static
+        """`find_static` returns the entries of the code."""
+        self._find_static = find_static
         self._driver = driver
-        self._clock = clock
-        self._events = events
-        self._outage = outage
+        self._clock = context.clock
+        self._events = context.events
+        self._outage = context.outage
         self._timetable = Timetable()
-        self._breath = CooperativeYield(clock)
-        self._firing = TickEnqueuer(
+        self._yield = CooperativeYield(self._clock)
+        self._disabler = EntryDisabler(timetable=self._timetable, driver=driver, events=self._events)
+        self._tick_enqueuer = TickEnqueuer(
             driver=driver,
-            elsewhere=elsewhere,
-            switch_off=self._disable,
-            made_ready=made_ready,
-            breath=self._breath,
-            events=events,
+            other_backends=other_backends,
+            disabler=self._disabler,
+            wake_all=wake_all,
+            cooperative_yield=self._yield,
+            events=self._events,
         )
-        self._asked = 0.0
+        self._turn_began_at = 0.0
         #: When the entries of the code were stored, by the database's clock.
         self._persisted_at: datetime | None = None
-        self._found = 0
-        self._last_look: float | None = None
-        self._last_clear: float | None = None
-        self._last_turn: float | None = None
+        self._due_count = 0
+        self._last_look_at: float | None = None
+        self._last_clear_at: float | None = None
+        self._last_turn_at: float | None = None
 
     @property
     def polled_ago(self) -> float | None:
-        """Seconds since it last looked at the timetable with success."""
-        return None if self._last_turn is None else self._clock.monotonic() - self._last_turn
+        """Seconds since its last successful turn."""
+        return None if self._last_turn_at is None else self._clock.monotonic() - self._last_turn_at
 
     async def run(self) -> None:
         while True:
@@ -91,18 +93,18 @@ class Scheduler:
                     await self._persist()
                 pause = await self.turn()
                 if self._events.hears(events.Polled):
-                    took = self._spent() * 1000
-                    self._events.emit(events.Polled(actor=self.name, found=self._found, milliseconds=took))
+                    milliseconds = self._turn_seconds() * 1000
+                    self._events.emit(events.Polled(actor=self.name, found=self._due_count, milliseconds=milliseconds))
             except Exception as error:
                 await self._outage.wait(self.name, error)
                 continue
-            self._last_turn = self._clock.monotonic()
+            self._last_turn_at = self._clock.monotonic()
             self._outage.succeeded(self.name)
             await asyncio.sleep(pause)
 
     async def _persist(self) -> None:
-        """Store the entries of the code: once, so that an old version does not undo what a newer one has stored."""
-        static = await asyncio.to_thread(self._static)
+        """Store the entries of the code: once, so that an old version does not overwrite those of a newer one."""
+        static = await asyncio.to_thread(self._find_static)
         taken = await self._driver.run(recurring.persist(self._driver.sql, static, may_be_ours))
         self._persisted_at = await self._driver.run(recurring.clock(self._driver.sql))
         for key, path in taken.items():
@@ -110,29 +112,31 @@ class Scheduler:
             self._events.emit(events.RecurringFailed(key=key, error=str(error), exception=error))
 
     async def turn(self) -> float:
-        """Enqueue what is due; returns how long to sleep, in seconds."""
+        """Enqueue the ticks that are due; returns how long to sleep, in seconds."""
         now = await self._look()
-        fired = self._timetable.due(now, BATCH_SIZE)
-        self._found = len(fired)
-        for planned, until in await self._firing.fire(fired, now):
-            await self._breath.take()
+        due = self._timetable.due(now, BATCH_SIZE)
+        self._due_count = len(due)
+        for planned, until in await self._tick_enqueuer.enqueue_due(due, now):
+            await self._yield.yield_if_due()
             self._timetable.move_on(planned, until)
         await self._clear(now)
-        looked = self._clock.monotonic() if self._last_look is None else self._last_look
-        rest = max(0.0, looked + LOOK_SECONDS - self._clock.monotonic())
-        due = self._timetable.next_at
-        # A little more than the time that is left: due by the database's clock, which has moved on by then.
-        return rest if due is None else min(rest, max(0.0, (due - now).total_seconds() - self._spent()) + 0.001)
+        looked_at = self._clock.monotonic() if self._last_look_at is None else self._last_look_at
+        until_look = max(0.0, looked_at + LOOK_SECONDS - self._clock.monotonic())
+        next_at = self._timetable.next_at
+        if next_at is None:
+            return until_look
+        # A millisecond longer, so that the tick is due by the database's clock.
+        return min(until_look, max(0.0, (next_at - now).total_seconds() - self._turn_seconds()) + 0.001)
 
-    def _spent(self) -> float:
-        return self._clock.monotonic() - self._asked
+    def _turn_seconds(self) -> float:
+        return self._clock.monotonic() - self._turn_began_at
 
     # -- the timetable ------------------------------------------------------------------------------------------------
 
     async def _look(self) -> datetime:
-        """The database's time; now and then, what has changed as well."""
-        self._asked = asked = self._clock.monotonic()
-        if self._last_look is not None and asked - self._last_look < LOOK_SECONDS:
+        """Return the database's time; every LOOK_SECONDS, update the timetable as well."""
+        self._turn_began_at = began = self._clock.monotonic()
+        if self._last_look_at is not None and began - self._last_look_at < LOOK_SECONDS:
             return await self._driver.run(recurring.clock(self._driver.sql))
         listed = await self._driver.run(recurring.listing(self._driver.sql))
         self._timetable.keep_only(listed.changed)
@@ -140,47 +144,39 @@ class Scheduler:
         if changed:
             found = await self._driver.run(recurring.entries(self._driver.sql, changed))
             for entry in found:
-                await self._breath.take()
+                await self._yield.yield_if_due()
                 try:
                     self._timetable.add(entry, listed.now)
-                except Exception as error:  # of its schedule, its task, its queue: all of them data
-                    await self._cannot_fire(entry, error)
-        self._last_look = asked
+                except Exception as error:  # of its schedule, its task or its queue: all of them are data
+                    await self._reject(entry, error)
+        self._last_look_at = began
         return listed.now
 
-    async def _cannot_fire(self, entry: Entry, error: Exception) -> None:
-        """Switch it off, unless others may be able to: those with other code than this process."""
-        changed, known = entry.updated_at, self._persisted_at
-        is_new = known is None or (isinstance(changed, datetime) and changed > known)
-        # A queue that it does not know may be one of newer settings.
+    async def _reject(self, entry: Entry, error: Exception) -> None:
+        """Disable an entry that cannot be enqueued, unless a scheduler with other code may be able to."""
+        changed, persisted = entry.updated_at, self._persisted_at
+        is_new = persisted is None or (isinstance(changed, datetime) and changed > persisted)
+        # A task or queue that this process does not know may be one of a newer version.
         is_foreign = isinstance(error, UnknownTaskError) and not may_be_ours(entry.new.task_path)
         if entry.is_static or is_foreign or (is_new and isinstance(error, (UnknownTaskError, InvalidTask))):
-            self._timetable.leave(entry)
+            self._timetable.ignore(entry)
             self._events.emit(events.RecurringUnavailable(key=entry.new.task_key, reason=str(error)))
         else:
-            await self._disable(entry, error)
-
-    async def _disable(self, entry: Entry, error: Exception) -> None:
-        key = entry.new.task_key
-        reason = f"{type(error).__name__}: {error}"[:2000].replace("\x00", "")
-        reason = reason.encode("utf-8", "backslashreplace").decode()
-        self._timetable.drop(key)
-        # As it was read: what somebody has mended meanwhile stays on.
-        if await self._driver.run(recurring.give_up(self._driver.sql, key, entry.updated_at, reason)):
-            self._events.emit(events.RecurringDisabled(key=key, reason=reason))
+            await self._disabler.disable(entry, error)
 
     async def _clear(self, now: datetime) -> None:
-        asked = self._clock.monotonic()
-        if self._last_clear is not None and asked - self._last_clear < CLEAR_SECONDS:
+        """Delete the records of old ticks."""
+        began = self._clock.monotonic()
+        if self._last_clear_at is not None and began - self._last_clear_at < CLEAR_SECONDS:
             return
-        self._last_clear = asked
+        self._last_clear_at = began
         keep = max(KEEP_AT_LEAST, steady_queue.clear_finished_jobs_after or KEEP_AT_LEAST)
         try:
-            for _ in range(20):
+            for _ in range(MAX_CLEAR_BATCHES):
                 if await self._driver.run(clear_ticks(self._driver.sql, now, keep)) == 0:
                     break
         except StoreUnavailable:
             raise
         except Exception as error:
-            # Old records do no harm: it is told, and what recurs goes on.
+            # Old records do no harm: the error is reported, and ticks are enqueued as usual.
             self._events.emit(events.RuntimeFault(where=self.name, error=report_of(error).traceback, exception=error))

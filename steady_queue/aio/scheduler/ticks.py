@@ -1,4 +1,4 @@
-"""TickEnqueuer: the ticks of recurring tasks that are due are enqueued, each once, whoever else tries."""
+"""TickEnqueuer: enqueues the ticks of recurring tasks that are due, each once, however many schedulers try."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from anyio import CancelScope
 
 from steady_queue import events
-from steady_queue.aio.scheduler.other_backends import failed
+from steady_queue.aio.scheduler.other_backends import failure_event
 from steady_queue.errors import StoreDataError
 from steady_queue.jobs.compat import task_backends, task_enqueued
 from steady_queue.jobs.enqueue import stored_calls
@@ -26,108 +26,106 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from steady_queue.aio.scheduler.disabling import EntryDisabler
     from steady_queue.aio.scheduler.other_backends import OtherBackends
     from steady_queue.aio.scheduler.timetable import Planned
     from steady_queue.aio.timing import CooperativeYield
     from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.operations.recurring import Entry
     from steady_queue.store.operations.ticks import Ticked
 
-    #: The entries of ticks, by the ids of these.
+    #: The entries of ticks, by the ids of the ticks.
     Origins = Mapping[UUID, Planned]
 
-#: So many ticks are enqueued in one transaction: the drivers write each statement of it without a pause.
+#: The number of ticks in one transaction: the drivers write each of its statements without yielding.
 BATCH_SIZE = 100
 
 
 class TickEnqueuer:
-    """Enqueues what is due. An entry whose task cannot be stored is switched off."""
-
-    name = "scheduler"
+    """Enqueues ticks. An entry whose task cannot be stored is disabled."""
 
     def __init__(
         self,
         *,
         driver: AsyncDriver,
-        elsewhere: OtherBackends,
-        switch_off: Callable[[Entry, Exception], Awaitable[None]],
-        made_ready: Callable[[], Awaitable[None]],
-        breath: CooperativeYield,
+        other_backends: OtherBackends,
+        disabler: EntryDisabler,
+        wake_all: Callable[[], Awaitable[None]],
+        cooperative_yield: CooperativeYield,
         events: Events,
     ) -> None:
         self._driver = driver
-        self._elsewhere = elsewhere
-        self._switch_off = switch_off
-        self._made_ready = made_ready
-        self._breath = breath
+        self._other_backends = other_backends
+        self._disabler = disabler
+        self._wake_all = wake_all
+        self._yield = cooperative_yield
         self._events = events
 
-    async def fire(self, due: Sequence[Planned], now: datetime) -> list[tuple[Planned, datetime]]:
-        """Enqueue their ticks up to now; returns up to when each has been dealt with."""
+    async def enqueue_due(self, due: Sequence[Planned], now: datetime) -> list[tuple[Planned, datetime]]:
+        """Enqueue the ticks of these entries up to now; returns until when the ticks of each have been handled."""
         ticks: list[Tick] = []
         origins: dict[UUID, Planned] = {}
         done: list[tuple[Planned, datetime]] = []
-        room = self._elsewhere.room
+        room = self._other_backends.room
         for planned in due:
-            await self._breath.take()
+            await self._yield.yield_if_due()
             moments, until = await _moments(planned, now)
             done.append((planned, until))
-            made = await self._made(planned, moments, room)
-            room -= sum(1 for tick in made if tick.job is None)
-            ticks += made
-            origins.update((tick.id, planned) for tick in made)
+            new_ticks = await self._build_ticks(planned, moments, room)
+            room -= sum(1 for tick in new_ticks if tick.job is None)
+            ticks += new_ticks
+            origins.update((tick.id, planned) for tick in new_ticks)
         for at in range(0, len(ticks), BATCH_SIZE):
             batch = ticks[at : at + BATCH_SIZE]
-            # A stop between the record of a tick and its task in another backend would lose the task.
+            # A shutdown between the record of a tick and its task in another backend would lose the task.
             with CancelScope(shield=any(tick.job is None for tick in batch)):
                 stored = await self._enqueue(batch, origins)
-            await _announce([tick for tick in batch if tick.id in stored], origins)
+            await _send_enqueued([tick for tick in batch if tick.id in stored], origins)
         return done
 
-    async def _made(self, planned: Planned, moments: Sequence[datetime], room: int) -> list[Tick]:
+    async def _build_ticks(self, planned: Planned, moments: Sequence[datetime], room: int) -> list[Tick]:
         entry = planned.entry
         key, changed = entry.new.task_key, entry.updated_at
         if is_elsewhere(planned.task):
             if len(moments) > room:
-                self._events.emit(failed(planned, TimeoutError("too many tasks wait for their own backends")))
+                self._events.emit(failure_event(planned, TimeoutError("too many tasks wait for their own backends")))
                 return []
             ids = new_job_ids(len(moments))
             return [Tick(key, moment, changed, id_, None) for moment, id_ in zip(moments, ids, strict=True)]
         try:
             jobs = await stored_calls(planned.task, entry.new.arguments, len(moments))
         except Exception as error:
-            # What its concurrency key is made of fails now, and perhaps not the next time.
-            self._events.emit(failed(planned, error))
+            # The function of its concurrency key fails now, and may succeed the next time.
+            self._events.emit(failure_event(planned, error))
             return []
         return [Tick(key, moment, changed, job.id, job) for moment, job in zip(moments, jobs, strict=True)]
 
     async def _enqueue(self, ticks: Sequence[Tick], origins: Origins) -> set[UUID]:
-        """Store them, or hand them to their backends; returns those whose jobs are there now."""
+        """Store the ticks, or pass them to their backends; returns the ids of the ticks whose jobs are stored now."""
         try:
             done = await self._driver.run(tick(self._driver.sql, ticks, limits_in_force))
         except StoreDataError as error:
-            # Something in them cannot be stored: find it, so that the others fire.
+            # One of them cannot be stored: halve them until it is alone, so that the others are enqueued.
             if len(ticks) == 1:
-                await self._switch_off(origins[ticks[0].id].entry, error)
+                await self._disabler.disable(origins[ticks[0].id].entry, error)
                 return set()
             middle = len(ticks) // 2
             return await self._enqueue(ticks[:middle], origins) | await self._enqueue(ticks[middle:], origins)
         won = set(done.ids)
         foreign = [one.id for one in ticks if one.job is None and one.id in won]
         for id_ in foreign:
-            self._elsewhere.put(origins[id_])
-        self._tell(ticks, done)
+            self._other_backends.put(origins[id_])
+        self._emit(ticks, done)
         if won:
-            await self._made_ready()
+            await self._wake_all()
         return won.difference(foreign, done.discarded)
 
-    def _tell(self, ticks: Sequence[Tick], done: Ticked) -> None:
+    def _emit(self, ticks: Sequence[Tick], done: Ticked) -> None:
         ours = set(done.ids)
-        stayed = len(ours) - len(done.discarded)
-        if stayed and self._events.hears(events.RecurringEnqueued):
-            told = [(one.task_key, one.run_at, one.id) for one in ticks if one.id in ours - done.discarded]
-            self._events.emit(events.RecurringEnqueued(ticks=told, count=stayed, discarded=len(done.discarded)))
+        stored = len(ours) - len(done.discarded)
+        if stored and self._events.hears(events.RecurringEnqueued):
+            enqueued = [(one.task_key, one.run_at, one.id) for one in ticks if one.id in ours - done.discarded]
+            self._events.emit(events.RecurringEnqueued(ticks=enqueued, count=stored, discarded=len(done.discarded)))
         if len(ours) < len(ticks) and self._events.hears(events.RecurringSkipped):
             others = [(one.task_key, one.run_at) for one in ticks if one.id not in ours]
             self._events.emit(events.RecurringSkipped(ticks=others, count=len(others)))
@@ -136,24 +134,24 @@ class TickEnqueuer:
                 self._events.emit(events.RecurringDiscarded(key=one.task_key, run_at=one.run_at))
 
 
-async def _announce(ticks: Sequence[Tick], origins: Origins) -> None:
-    """Send `task_enqueued` of jobs that are stored, if anybody hears it."""
+async def _send_enqueued(ticks: Sequence[Tick], origins: Origins) -> None:
+    """Send `task_enqueued` for jobs that are stored, if it has a receiver."""
     jobs = [one.job for one in ticks if one.job is not None]
     for alias in {job.backend for job in jobs}:
         sender = type(task_backends[alias])
         if is_heard(task_enqueued, sender):
-            theirs = [job for job in jobs if job.backend == alias]
-            results = Results([TaskCall(origins[job.id].task) for job in theirs], theirs)
+            sent = [job for job in jobs if job.backend == alias]
+            results = Results([TaskCall(origins[job.id].task) for job in sent], sent)
             await asend(task_enqueued, sender, results)
 
 
 async def _moments(planned: Planned, now: datetime) -> tuple[list[datetime], datetime]:
-    """Which of its ticks are enqueued now, and up to when all have been dealt with."""
+    """Return which ticks of an entry are enqueued now, and until when all of its ticks have been handled then."""
     if planned.tick is not None and planned.tick > now - LATE:
-        # What came after it, if anything, is due in the next turn.
+        # A tick after it, if there is one, is due in the next turn.
         return [planned.tick], planned.tick
     choice = (planned.schedule, planned.entry.new.catch_up, planned.after, now)
-    # To look at all that was missed takes its time.
+    # Computing all missed ticks may take long.
     if planned.entry.new.catch_up == "all":
         return await asyncio.to_thread(chosen, *choice), now
     return chosen(*choice), now

@@ -1,4 +1,4 @@
-"""Timetable: the entries of recurring tasks in the order of their next ticks. Pure: it neither asks nor sleeps."""
+"""Timetable: the entries of recurring tasks in the order of their next ticks. Pure: no database, no sleeping."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from steady_queue.recurring.schedule import Schedule
     from steady_queue.store.operations.recurring import Entry, Moment
 
-#: So many lines of plans that are no longer known may lie beside the others.
+#: The number of lines for replaced or dropped plans that may stay in the heap.
 MAX_STALE_LINES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """An entry, what it means, up to when its ticks have been dealt with, and the first one after that."""
+    """An entry with its schedule and its task; `after` is until when its ticks were handled, `tick` the next one."""
 
     entry: Entry
     schedule: Schedule
@@ -37,14 +37,14 @@ class Planned:
 
 
 class Timetable:
-    """Each entry that is known, and one line for it in the order of time."""
+    """Each known entry, and a heap with a line for each, ordered by the time of its next tick."""
 
     def __init__(self) -> None:
         self._known: dict[str, Planned] = {}
-        #: Entries that are left to others, as they were when that was found.
-        self._left: dict[str, Moment] = {}
-        #: Lines of plans that are no longer known stay until they are met, or are too many. The number keeps plans from
-        #: being compared.
+        #: Entries that other schedulers may be able to enqueue, with their `updated_at` when they were ignored.
+        self._ignored: dict[str, Moment] = {}
+        #: Lines of plans that are no longer known stay until they come first, or are too many. The number avoids that
+        #: plans are compared.
         self._lines: list[tuple[datetime, int, Planned]] = []
         self._numbers = count()
 
@@ -56,20 +56,20 @@ class Timetable:
         return self._lines[0][0] if self._lines else None
 
     def changed(self, listed: Mapping[str, Moment]) -> list[str]:
-        """The keys of entries that are not known as they are listed."""
+        """Return the keys of entries that are new, or have another `updated_at` than the known ones."""
         return [key for key, updated_at in listed.items() if self._seen(key) != updated_at]
 
     def _seen(self, key: str) -> Moment | None:
         planned = self._known.get(key)
-        return self._left.get(key) if planned is None else planned.entry.updated_at
+        return self._ignored.get(key) if planned is None else planned.entry.updated_at
 
     def keep_only(self, listed: Mapping[str, Moment]) -> None:
         """Forget the entries that are not listed."""
-        for key in (self._known.keys() | self._left.keys()) - listed.keys():
+        for key in (self._known.keys() | self._ignored.keys()) - listed.keys():
             self.drop(key)
 
     def add(self, entry: Entry, now: datetime) -> None:
-        """Enter an entry, in place of what it was before; raises whatever is wrong with it."""
+        """Add an entry, or replace it; raises the error of an invalid entry."""
         new = entry.new
         self.drop(new.task_key)
         _instant("updated_at", entry.updated_at)
@@ -86,15 +86,15 @@ class Timetable:
     def drop(self, key: str) -> None:
         """Forget an entry."""
         self._known.pop(key, None)
-        self._left.pop(key, None)
+        self._ignored.pop(key, None)
 
-    def leave(self, entry: Entry) -> None:
-        """Leave an entry to others until it is changed."""
+    def ignore(self, entry: Entry) -> None:
+        """Ignore an entry until it is changed."""
         self.drop(entry.new.task_key)
-        self._left[entry.new.task_key] = entry.updated_at
+        self._ignored[entry.new.task_key] = entry.updated_at
 
     def due(self, now: datetime, most: int) -> list[Planned]:
-        """Those whose time has come, the longest due first; each stays due until it is moved on or dropped."""
+        """Return the entries that are due, the longest due first; each stays due until it is moved on or dropped."""
         lines: list[tuple[datetime, int, Planned]] = []
         while (next_at := self.next_at) is not None and next_at <= now and len(lines) < most:
             lines.append(heappop(self._lines))
@@ -103,7 +103,7 @@ class Timetable:
         return [planned for _, _, planned in lines]
 
     def move_on(self, planned: Planned, after: datetime) -> None:
-        """Its ticks up to then have been dealt with."""
+        """Record that the ticks of an entry up to `after` have been handled."""
         if self._is_known(planned):
             self._enter(planned.entry, planned.schedule, planned.task, after)
 

@@ -38,7 +38,7 @@ class Pruner:
         events: Events,
         outage: Outage,
     ) -> None:
-        self._splitter = ClaimSplitter(run=driver.run, sql=driver.sql, events=events)
+        self._splitter = ClaimSplitter(driver=driver, events=events)
         self._made_ready = made_ready
         self._events = events
         self._outage = outage

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -19,10 +18,11 @@ from anyio import CancelScope, create_task_group, move_on_after
 
 import steady_queue
 from steady_queue import events
+from steady_queue.aio.driver import DeadlineDriver
 from steady_queue.aio.identity import describe, hostname, process_name
 from steady_queue.aio.lease import Lease
 from steady_queue.aio.outage import Outage
-from steady_queue.aio.process.connections import DeadlineDriver, within
+from steady_queue.aio.process.connections import within
 from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.aio.process.lifecycle import Lifecycle, actor_of, actors_of
 from steady_queue.aio.process.startup import admit, unless_stopped
@@ -31,11 +31,10 @@ from steady_queue.aio.supervisor.children import KILL_AFTER, QUIT_AFTER, Childre
 from steady_queue.aio.supervisor.pruner import Pruner
 from steady_queue.aio.timing import SystemClock, WakeEvent
 from steady_queue.configuration import alive_threshold
-from steady_queue.db import notify as wake
+from steady_queue.db import notify
 from steady_queue.db.aliases import open_async, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError, StoreUnavailable
 from steady_queue.events import Events
-from steady_queue.store.operations.notify import notify
 from steady_queue.store.operations.processes import NewProcess, deregister
 
 if TYPE_CHECKING:
@@ -258,11 +257,7 @@ class Supervisor:
 
     async def _made_ready(self) -> None:
         """Tasks of a dead child became ready, or unblocked others."""
-        if self.beside is not None:
-            self.beside.services.ring()
-        if wake.is_notifying and self.driver.sql.can_notify:
-            with suppress(StoreError):  # only a hint
-                await self.driver.run(notify(self.driver.sql))
+        await notify.wake_all(self.driver, self.beside.services.wake_ups.wake if self.beside is not None else None)
 
     # -- told from outside --------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""Executes one claimed job and returns what became of it.
+"""Executor: runs one claimed job and returns its outcome.
 
-Looking up the task, restoring its arguments and calling it are inside one `try`: nothing that a row or a task does can
-leave a claim behind. The only exception that passes is a cancellation by the slots.
+Looking up the task, restoring its arguments and calling it are inside one `try`, so that every claim ends, whatever a
+row holds or a task raises. The only exception that passes is a cancellation by `Capacity`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Executor:
-    """Runs tasks of claimed jobs, in the event loop or in the calling thread."""
+    """Runs the tasks of claimed jobs, in the event loop or in the calling thread."""
 
     def __init__(self, *, registry: Registry, worker_id: str) -> None:
         self.registry = registry
@@ -47,9 +47,9 @@ class Executor:
         self._senders: dict[str, type[BaseTaskBackend]] = {}
 
     async def run_async(
-        self, claim: Claim, was_stopped: Callable[[Claim], bool], session: OrmSession | None = None
+        self, claim: Claim, was_cancelled: Callable[[Claim], bool], session: OrmSession | None = None
     ) -> Ended:
-        """Await the task in the running loop; it must have been given a context of its own, and its ORM session."""
+        """Await the task in the running loop, in the context and with the ORM session that were made for it."""
         result: TaskResult[Any] | None = None
         try:
             task = self.registry.resolve(claim.task_path)
@@ -57,40 +57,35 @@ class Executor:
             result = self._result_for_start(claim, task)
             if result is not None:
                 await asend(task_started, self._sender(claim.backend), [result])
-            if claim.headers is not None:
-                _assume(claim.headers)
-            if task.takes_context and result is not None:
-                args = [TaskContext(task_result=result), *args]
+            if result is not None or claim.headers is not None:
+                args = _prepare(claim, task, args, result)
             # A function that was async when it was enqueued may be sync by now.
             is_async = lane_of(task.func) is Lane.ASYNC
-            call = task.func if is_async else sync_to_async(_contained(task.func), thread_sensitive=True)
+            call = task.func if is_async else sync_to_async(_contain(task.func), thread_sensitive=True)
             value = await call(*args, **kwargs)
-            if session is not None and (alias := session.open_transaction) is not None:
-                raise TransactionLeftOpen(alias)
-            ended: Ended = Finished(claim, None if value is None else arguments.dump_result(value))
+            ended: Ended = _finish(claim, value, None if session is None else session.open_transaction)
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and was_stopped(claim):
+            if isinstance(error, asyncio.CancelledError) and was_cancelled(claim):
                 raise
             if session is not None:
-                await session.release_thread()  # what receivers of the signal write must not be rolled back with it
-            result = result or self._result_for_end(claim, FAILURE)
-            ended = self._failed(claim, error, is_signal_sent=result is not None)
+                await session.release_thread()  # writes of the signal's receivers must not be rolled back with the task
+            ended, result = self._fail(claim, error, result)
             # Inside the handler: the framework logs the exception that is being handled.
             if result is not None:
-                await self._tell_finished(result, ended)
+                await self._send_finished(result, ended)
             return ended
         result = result or self._result_for_end(claim)
         if result is not None:
-            await self._tell_finished(result, ended)
+            await self._send_finished(result, ended)
         return ended
 
-    async def _tell_finished(self, result: TaskResult[Any], ended: Ended) -> None:
+    async def _send_finished(self, result: TaskResult[Any], ended: Ended) -> None:
         level = FAILURE if isinstance(ended, Failed) else None
-        with suppress(asyncio.CancelledError):  # the task is over: a stop that comes now must not give it back
+        with suppress(asyncio.CancelledError):  # the task has ended: a shutdown that comes now must not release it
             await asend(task_finished, self._sender(ended.claim.backend), [results.concluded(result, ended)], level)
 
     def run_sync(self, claim: Claim) -> Ended:
-        """Call the task in this thread, with the database connections tidied before and after."""
+        """Call the task in this thread; before and after it, close database connections that cannot be kept."""
         connections = thread_connections()
         connections.close_unless_kept()
         connections.replace_dead()
@@ -109,21 +104,16 @@ class Executor:
             result = self._result_for_start(claim, task)
             if result is not None:
                 send(task_started, self._sender(claim.backend), [result])
-            if claim.headers is not None:
-                _assume(claim.headers)
-            if task.takes_context and result is not None:
-                args = [TaskContext(task_result=result), *args]
+            if result is not None or claim.headers is not None:
+                args = _prepare(claim, task, args, result)
             is_async = lane_of(task.func) is Lane.ASYNC
             call: Callable[..., Any] = async_to_sync(task.func) if is_async else task.func
             value = call(*args, **kwargs)
-            if connections is not None and (alias := connections.open_transaction()) is not None:
-                raise TransactionLeftOpen(alias)
-            ended: Ended = Finished(claim, None if value is None else arguments.dump_result(value))
+            ended: Ended = _finish(claim, value, None if connections is None else connections.open_transaction())
         except BaseException as error:
             if connections is not None:
-                connections.release()  # what receivers of the signal write must not be rolled back with it
-            result = result or self._result_for_end(claim, FAILURE)
-            ended = self._failed(claim, error, is_signal_sent=result is not None)
+                connections.release()  # writes of the signal's receivers must not be rolled back with the task
+            ended, result = self._fail(claim, error, result)
             if result is not None:
                 send(task_finished, self._sender(claim.backend), [results.concluded(result, ended)], FAILURE)
             return ended
@@ -133,29 +123,39 @@ class Executor:
         return ended
 
     def _result_for_start(self, claim: Claim, task: Task[..., Any]) -> TaskResult[Any] | None:
-        """The result, if the task takes a context or `task_started` has a listener.
+        """Return the result, if the task takes a context or `task_started` has a receiver.
 
-        It costs as much as a small task.
+        Making it costs as much as a small task.
         """
-        if task.takes_context or is_heard(task_started, self._sender(claim.backend)):
+        if task.takes_context or is_heard(
+            task_started, self._senders.get(claim.backend) or self._sender(claim.backend)
+        ):
             return results.of_claim(claim, task, self.worker_id)
         return None
 
     def _result_for_end(self, claim: Claim, level: int | None = None) -> TaskResult[Any] | None:
-        """The result of a job that has ended, if `task_finished` has a listener.
+        """Return the result of a job that has ended, if `task_finished` has a receiver.
 
         None if its task or arguments cannot be loaded.
         """
         try:
-            if is_heard(task_finished, self._sender(claim.backend), level):
+            sender = self._senders.get(claim.backend) or self._sender(claim.backend)
+            if is_heard(task_finished, sender, level):
                 return results.of_claim(claim, self.registry.resolve(claim.task_path), self.worker_id)
         except BaseException:
-            # Whatever made the job fail (a module that cannot be imported, say) may happen again here.
+            # What made the job fail (a module that cannot be imported, say) may happen again here.
             return None
         return None
 
+    def _fail(
+        self, claim: Claim, error: BaseException, result: TaskResult[Any] | None
+    ) -> tuple[Failed, TaskResult[Any] | None]:
+        """Return the failure, and the result to send with `task_finished` if that has a receiver."""
+        result = result or self._result_for_end(claim, FAILURE)
+        return self._failed(claim, error, is_signal_sent=result is not None), result
+
     def _failed(self, claim: Claim, error: BaseException, *, is_signal_sent: bool) -> Failed:
-        """The failure, with whether the task could be loaded and whether the framework logs it."""
+        """Return the failure, with whether the task could be loaded and whether the framework logs it."""
         try:
             self.registry.resolve(claim.task_path)
             # Raises if the arguments cannot be loaded.
@@ -172,8 +172,32 @@ class Executor:
         return sender
 
 
-def _contained(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function for a thread whose answer is awaited: no future of a loop can carry a StopIteration."""
+def _prepare(claim: Claim, task: Task[..., Any], args: list[Any], result: TaskResult[Any] | None) -> list[Any]:
+    """Activate the enqueuer's language and time zone; returns the arguments, with a context if the task takes one."""
+    if claim.headers is not None:
+        wanted: dict[str, Any] = json.loads(claim.headers)
+        if "locale" in wanted:
+            if wanted["locale"] is None:
+                translation.deactivate_all()
+            else:
+                translation.activate(wanted["locale"])
+        if "timezone" in wanted:
+            zone = wanted["timezone"]
+            timezone.activate(timezone.get_fixed_timezone(zone) if isinstance(zone, int) else zone)
+    if task.takes_context and result is not None:
+        return [TaskContext(task_result=result), *args]
+    return args
+
+
+def _finish(claim: Claim, value: Any, open_transaction: str | None) -> Finished:
+    """Return the success; raises if the task has left a transaction open, or its value cannot be stored."""
+    if open_transaction is not None:
+        raise TransactionLeftOpen(open_transaction)
+    return Finished(claim, None if value is None else arguments.dump_result(value))
+
+
+def _contain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function that is awaited in a thread: the future of an event loop cannot carry a StopIteration."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -183,16 +207,3 @@ def _contained(function: Callable[..., Any]) -> Callable[..., Any]:
             raise RuntimeError("the task raised StopIteration") from error
 
     return call
-
-
-def _assume(headers: str) -> None:
-    """Take on the enqueuer's language and time zone, for this context alone."""
-    wanted: dict[str, Any] = json.loads(headers)
-    if "locale" in wanted:
-        if wanted["locale"] is None:
-            translation.deactivate_all()
-        else:
-            translation.activate(wanted["locale"])
-    if "timezone" in wanted:
-        zone = wanted["timezone"]
-        timezone.activate(timezone.get_fixed_timezone(zone) if isinstance(zone, int) else zone)

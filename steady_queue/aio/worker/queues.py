@@ -1,13 +1,12 @@
-"""Which queues a worker takes from, in which order.
+"""Queues: from which queues a worker claims, and in which order.
 
-The names behind `prefix*` are asked for at most once a second while claims find jobs (every few seconds, if there are
-so many that asking takes long), and instead of a claim after one that found none. So are those behind `*` while a queue
-is paused: queues are then served in turn, and priorities count inside each. While none is paused, `*` needs no names.
+A claim names its queues, except for a worker of `*` while no queue is paused. The names for `prefix*` are queried at
+most once a second while claims find jobs (every few seconds, if there are so many that the query takes long), and
+before the next claim after one that found none. So are the names for `*` while a queue is paused: queues then take
+turns, and priorities count within each queue.
 
-Whose turn it is among the queues of a worker: in the order that was asked for, or each in its turn.
-
-Both name a bounded number of queues for one claim, whatever number there is: a queue that has become empty costs a
-claim as much as one that has jobs.
+Queues take turns (`RoundRobin`) or are claimed from in the configured order (`InListedOrder`). Both name a bounded
+number of queues for one claim, however many there are: an empty queue costs a claim as much as one that has jobs.
 """
 
 from __future__ import annotations
@@ -21,146 +20,151 @@ from typing import TYPE_CHECKING
 from steady_queue.store.operations.queues import waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from steady_queue.aio.timing import Clock
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.job import Claim, Lane
 
+    #: The names for each lane; None for all queues.
     Queues = dict[Lane, list[str]] | None
-    from collections.abc import Callable, Container
 
-#: How many queues are asked in one claim.
+#: The largest number of queues that one claim names.
 MAX_QUEUES = 32
 
 
 class RoundRobin:
-    """Every queue has its turn to be the first, however much the others have."""
+    """The queues take turns to be the first, however many jobs each has."""
 
     def __init__(self) -> None:
         self._names: dict[int, deque[str]] = {}
         self._served: dict[int, str] = {}
 
-    def learn(self, names: Mapping[int, Sequence[str]]) -> None:
-        """These queues have jobs, sorted by name, for each lane: go on where the turn was."""
-        every = sorted(set().union(*names.values()))
-        for lane, its in names.items():
-            # A few may be asked for any lane: one that a queue had no jobs for yet is then not overlooked.
-            known = every if len(every) <= MAX_QUEUES else its
-            at = bisect_right(known, self._served.get(lane, ""))
-            self._names[lane] = deque([*known[at:], *known[:at]])
+    def set_names(self, names: Mapping[int, Sequence[str]]) -> None:
+        """Set the queues that have jobs, for each lane, sorted by name. The turn continues after the last one."""
+        all_names = sorted(set().union(*names.values()))
+        for lane, lane_names in names.items():
+            # If they are few, all are named for every lane: a queue whose first job in a lane comes now is not missed.
+            named = all_names if len(all_names) <= MAX_QUEUES else lane_names
+            at = bisect_right(named, self._served.get(lane, ""))
+            self._names[lane] = deque([*named[at:], *named[:at]])
 
     def next(self, lane: int) -> list[str]:
+        """Return the queues for the next claim."""
         return list(islice(self._names.get(lane, ()), MAX_QUEUES))
 
-    def took(self, lane: int, asked: Sequence[str], found: Container[str], *, filled: bool) -> bool:
-        """Note where a claim found jobs, and whether it got as many as it wanted; True when other queues are left."""
-        if not asked:
+    def record(self, lane: int, named: Sequence[str], found: Container[str], *, is_filled: bool) -> bool:
+        """Record in which of the named queues a claim found jobs, and whether it got as many as it wanted.
+
+        Returns whether there are queues that were not named yet.
+        """
+        if not named:
             return False
         names = self._names[lane]
-        if filled:
-            served = max((at for at, name in enumerate(asked) if name in found), default=0) + 1
+        if is_filled:
+            served = max((at for at, name in enumerate(named) if name in found), default=0) + 1
             names.rotate(-served)
-            self._served[lane] = asked[served - 1]
+            self._served[lane] = named[served - 1]
             return False
-        self._served[lane] = asked[-1]
-        if len(names) <= len(asked):
-            return False  # all were asked, and may be asked again
-        for _ in asked:
+        self._served[lane] = named[-1]
+        if len(names) <= len(named):
+            return False  # all were named, and may be named again
+        for _ in named:
             names.popleft()
         return True
 
 
 class InListedOrder:
-    """The first come first, whenever they have something."""
+    """A queue comes before those that are listed after it, whenever it has jobs."""
 
-    def __init__(self, expand: Callable[[Sequence[str]], list[str]], *, most: int | None) -> None:
+    def __init__(self, expand: Callable[[Sequence[str]], list[str]], *, max_names: int | None) -> None:
         self._expand = expand
-        self._most = most
+        self._max_names = max_names
         self._at: dict[int, int] = {}
         self._names: dict[int, list[str]] = {}
-        self._given = expand([])
+        self._plain_names = expand([])
 
-    def learn(self, names: Mapping[int, Sequence[str]]) -> None:
-        self._names = {lane: self._expand(its) for lane, its in names.items()}
+    def set_names(self, names: Mapping[int, Sequence[str]]) -> None:
+        self._names = {lane: self._expand(lane_names) for lane, lane_names in names.items()}
         self._at = {}
 
     def next(self, lane: int) -> list[str]:
-        names, at = self._names.get(lane, self._given), self._at.get(lane, 0)
-        return names[at : None if self._most is None else at + self._most]
+        names, at = self._names.get(lane, self._plain_names), self._at.get(lane, 0)
+        return names[at : None if self._max_names is None else at + self._max_names]
 
-    def took(self, lane: int, asked: Sequence[str], found: Container[str], *, filled: bool) -> bool:
-        at = self._at.get(lane, 0) + len(asked)
-        is_left = not filled and at < len(self._names.get(lane, self._given))
+    def record(self, lane: int, named: Sequence[str], found: Container[str], *, is_filled: bool) -> bool:
+        at = self._at.get(lane, 0) + len(named)
+        is_left = not is_filled and at < len(self._names.get(lane, self._plain_names))
         self._at[lane] = at if is_left else 0
         return is_left
 
 
-#: How long names are taken as known, in seconds at least and at most, and in multiples of the time that it took to
-#: learn them.
+#: How long names are used before they are queried again: in seconds at least and at most, and in multiples of the time
+#: that the query took.
 NAMES_MIN_SECONDS, NAMES_MAX_SECONDS, NAMES_COST_FACTOR = 1.0, 5.0, 20
 
 
 class QueuePlan:
-    """Patterns in order: a name, a `prefix*`, or `*` for everything. A star elsewhere means nothing and is ignored."""
+    """Patterns in order: a name, a `prefix*`, or `*` for all queues. A pattern with a star elsewhere is ignored."""
 
     def __init__(self, patterns: Sequence[str], *, driver: AsyncDriver, clock: Clock) -> None:
         self.patterns = [pattern.strip() for pattern in patterns]
         self.takes_all = "*" in self.patterns
         has_prefixes = any(pattern.endswith("*") for pattern in self.patterns)
-        in_order = InListedOrder(partial(expand, self.patterns), most=MAX_QUEUES if has_prefixes else None)
-        self._line: RoundRobin | InListedOrder = RoundRobin() if self.takes_all else in_order
-        #: Whether names must be known.
+        in_order = InListedOrder(partial(expand, self.patterns), max_names=MAX_QUEUES if has_prefixes else None)
+        self._order: RoundRobin | InListedOrder = RoundRobin() if self.takes_all else in_order
+        #: Whether claims must name queues that the patterns do not.
         self._needs_names = has_prefixes and not self.takes_all
         self._driver = driver
         self._clock = clock
-        self._known_until = 0.0
+        self._names_expire_at = 0.0
         self._is_fresh = False
 
     async def queues(self, lanes: Iterable[Lane]) -> Queues:
-        """What to claim from for these lanes."""
-        self._is_fresh = self._needs_names and self._clock.monotonic() >= self._known_until
+        """Return the queues to claim from, for these lanes."""
+        self._is_fresh = self._needs_names and self._clock.monotonic() >= self._names_expire_at
         if self._is_fresh:
-            await self._learn()
+            await self._query_names()
         if self.takes_all and not self._needs_names:
             return None
-        return {lane: self._line.next(lane) for lane in lanes}
+        return {lane: self._order.next(lane) for lane in lanes}
 
-    async def _learn(self) -> None:
+    async def _query_names(self) -> None:
         began = self._clock.monotonic()
         found = await self._driver.run(waiting(self._driver.sql))
         now = self._clock.monotonic()
-        self._known_until = now + min(NAMES_MAX_SECONDS, max(NAMES_MIN_SECONDS, NAMES_COST_FACTOR * (now - began)))
-        self._line.learn(found.names)
+        seconds = min(NAMES_MAX_SECONDS, max(NAMES_MIN_SECONDS, NAMES_COST_FACTOR * (now - began)))
+        self._names_expire_at = now + seconds
+        self._order.set_names(found.names)
         if self.takes_all:
             self._needs_names = found.is_paused
 
     def require_names(self) -> None:
-        """Something is paused: all queues cannot be asked as if they were one."""
+        """A queue is paused: claim from named queues instead of from all."""
         self._needs_names = True
-        self._known_until = 0.0
+        self._names_expire_at = 0.0
 
-    def took(self, asked: Mapping[Lane, Sequence[str]], claims: Sequence[Claim], free: Mapping[Lane, int]) -> bool:
-        """Note what a claim brought; True when queues are left that were not asked."""
-        found: dict[int, list[str]] = {lane: [] for lane in asked}
+    def record(self, named: Mapping[Lane, Sequence[str]], claims: Sequence[Claim], free: Mapping[Lane, int]) -> bool:
+        """Record what a claim returned; returns whether there are queues that were not named yet."""
+        found: dict[int, list[str]] = {lane: [] for lane in named}
         for claim in claims:
             found.setdefault(claim.lane, []).append(claim.queue_name)
         left = [
-            self._line.took(lane, its, set(found[lane]), filled=len(found[lane]) >= free[lane])
-            for lane, its in asked.items()
+            self._order.record(lane, names, set(found[lane]), is_filled=len(found[lane]) >= free[lane])
+            for lane, names in named.items()
         ]
         if not claims and not any(left):
-            self._known_until = 0.0
+            self._names_expire_at = 0.0
         return any(left)
 
     @property
     def may_miss(self) -> bool:
-        """Whether the last names came from memory: there may be a queue that they lack."""
+        """Whether the last claim used names of an earlier query: there may be a queue that is not among them."""
         return self._needs_names and not self._is_fresh
 
 
 def expand(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The names that the patterns stand for, each at the place of the first pattern that it fits."""
+    """Return the names that match the patterns, each at the position of the first pattern that it matches."""
     found: dict[str, None] = {}
     for pattern in patterns:
         if "*" not in pattern:

@@ -1,8 +1,8 @@
-"""Settler: writes what became of jobs, in batches that form by themselves.
+"""Settler: writes the outcomes of jobs, in batches that form without a timer.
 
-One settle is in flight; whatever ends meanwhile goes into the next. An idle process settles one job at once, a busy one
-hundreds per commit, and nothing waits for a timer. An outcome is never dropped: it is retried until it is written, and
-while too many wait, nothing is claimed.
+One settle statement is in flight; outcomes that arrive meanwhile go into the next. An idle process settles one job at
+once, a busy one hundreds per commit. An outcome is never dropped: it is retried until it is written, and while too many
+wait, nothing is claimed.
 """
 
 from __future__ import annotations
@@ -21,25 +21,23 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from uuid import UUID
 
-    from steady_queue.aio.outage import Outage
-    from steady_queue.aio.timing import Clock
-    from steady_queue.events import Events
+    from steady_queue.aio.context import Context
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.job import Claim
     from steady_queue.store.outcome import Outcome
 
 #: Outcomes in one statement.
 BATCH_SIZE = 500
-#: Characters of return values in one statement, but for a single one that has more: servers have their limits.
+#: Characters of return values in one statement, unless a single value has more: database servers limit its size.
 BATCH_CHARACTERS = 8_000_000
-#: The pause after an outcome that cannot be stored even as a plain failure, in seconds: others wait for it too.
+#: The pause after an outcome that cannot be stored even as a plain failure. The outcomes behind it wait as long.
 UNSTORABLE_PAUSE_SECONDS = 0.5
-#: Outcomes that may wait before nothing more is claimed.
+#: The number of outcomes that may wait before nothing more is claimed.
 MAX_WAITING = 20_000
 
 
 class Settler:
-    """Holds outcomes until the database has them. Limited jobs have a settler of their own: their keys may wait."""
+    """Keeps outcomes until the database has stored them."""
 
     def __init__(
         self,
@@ -47,23 +45,21 @@ class Settler:
         name: str,
         driver: AsyncDriver,
         worker_id: str,
-        made_ready: Callable[[], Awaitable[None]],
-        clock: Clock,
-        events: Events,
-        outage: Outage,
+        wake_all: Callable[[], Awaitable[None]],
+        context: Context,
     ) -> None:
         self.name = name
         self._driver = driver
         self._worker_id = worker_id
-        self._made_ready = made_ready
-        self._clock = clock
-        self._events = events
-        self._outage = outage
+        self._wake_all = wake_all
+        self._clock = context.clock
+        self._events = context.events
+        self._outage = context.outage
         self._waiting: list[Outcome] = []
         self._in_flight: Sequence[Outcome] = ()
-        #: The claims whose outcomes were replaced by plain failures, which are not written yet.
-        self._stubborn: set[UUID] = set()
-        self._aside = f"{name} of what cannot be stored"
+        #: The claims whose outcomes were replaced by plain failures that are not written yet.
+        self._replaced: set[UUID] = set()
+        self._name_for_replaced = f"{name} of what cannot be stored"
         self._wake = asyncio.Event()
         self.drained = asyncio.Event()
         self.drained.set()
@@ -73,19 +69,19 @@ class Settler:
         return len(self._waiting) >= MAX_WAITING
 
     def put(self, outcome: Outcome) -> None:
-        """Take over an outcome."""
+        """Add an outcome to those that wait."""
         self._waiting.append(outcome)
         self.drained.clear()
         self._wake.set()
 
-    def known(self) -> set[UUID]:
-        """The claims whose outcome is waiting or on its way."""
+    def claims(self) -> set[UUID]:
+        """Return the claims whose outcomes wait or are in flight."""
         return {outcome.claim.claim_id for outcome in (*self._waiting, *self._in_flight)}
 
     async def run(self) -> None:
         while True:
             await self._wake.wait()
-            size = self._batch_size()
+            size = self._next_batch_size()
             batch, self._waiting = self._waiting[:size], self._waiting[size:]
             self._in_flight = batch
             await self._settle(batch)
@@ -94,8 +90,8 @@ class Settler:
                 self._wake.clear()
                 self.drained.set()
 
-    def _batch_size(self) -> int:
-        """How many of those that wait go into the next statement."""
+    def _next_batch_size(self) -> int:
+        """Return how many of the outcomes that wait go into the next statement."""
         characters = 0
         for at, outcome in enumerate(self._waiting[:BATCH_SIZE]):
             if isinstance(outcome, Finished) and outcome.value is not None:
@@ -105,12 +101,12 @@ class Settler:
         return BATCH_SIZE
 
     async def _settle(self, batch: Sequence[Outcome]) -> None:
-        """Write a batch, however long it takes. A batch that holds a poisonous outcome is split until it is alone."""
-        again = False
+        """Write a batch, however long it takes. A batch that is refused is halved until the bad outcome is alone."""
+        is_retry = False
         promotes = True
         while True:
             try:
-                await self._write(batch, again, promotes)
+                await self._write(batch, is_retry, promotes)
             except StoreDataError as error:
                 if len(batch) > 1:
                     middle = len(batch) // 2
@@ -118,30 +114,30 @@ class Settler:
                     await self._settle(batch[middle:])
                     return
                 if promotes and batch[0].claim.concurrency_key is not None:
-                    # Perhaps what cannot be written is the job that waits for the slot: that is not this task's fault.
+                    # The refused row may be that of the blocked job which would be promoted: not a fault of this task.
                     promotes = False
                     continue
                 claim_id = batch[0].claim.claim_id
-                if claim_id in self._stubborn:
-                    # Nothing of the task is in it any more. It goes to the end of the line, so that others get on.
-                    await self._outage.wait(self._aside, error, at_most=UNSTORABLE_PAUSE_SECONDS)
+                if claim_id in self._replaced:
+                    # It holds nothing of the task any more. It goes to the end of the list, so that others are written.
+                    await self._outage.wait(self._name_for_replaced, error, at_most=UNSTORABLE_PAUSE_SECONDS)
                     self._waiting.extend(batch)
                     return
-                self._stubborn.add(claim_id)
-                batch = [_without_poison(batch[0], error)]
+                self._replaced.add(claim_id)
+                batch = [_replace_by_failure(batch[0], error)]
                 promotes = True
             except Exception as error:
-                again = again or (isinstance(error, StoreError) and error.applied == "unknown")
+                is_retry = is_retry or (isinstance(error, StoreError) and error.applied == "unknown")
                 await self._outage.wait(self.name, error)
             else:
                 self._outage.succeeded(self.name)
-                if self._stubborn:
-                    self._stubborn.difference_update(outcome.claim.claim_id for outcome in batch)
-                    if not self._stubborn:
-                        self._outage.succeeded(self._aside)
+                if self._replaced:
+                    self._replaced.difference_update(outcome.claim.claim_id for outcome in batch)
+                    if not self._replaced:
+                        self._outage.succeeded(self._name_for_replaced)
                 return
 
-    async def _write(self, batch: Sequence[Outcome], again: bool, promotes: bool) -> None:
+    async def _write(self, batch: Sequence[Outcome], is_retry: bool, promotes: bool) -> None:
         began = self._clock.monotonic()
         settlement = await self._driver.run(
             settle(
@@ -153,31 +149,57 @@ class Settler:
                 promotes=promotes,
             )
         )
-        took = (self._clock.monotonic() - began) * 1000
-        self._events.emit(events.JobsSettled(count=len(batch), promoted=settlement.promoted, milliseconds=took))
+        milliseconds = (self._clock.monotonic() - began) * 1000
+        self._events.emit(events.JobsSettled(count=len(batch), promoted=settlement.promoted, milliseconds=milliseconds))
         if settlement.promoted:
             self._events.emit(events.JobsPromoted(by=self.name, count=settlement.promoted))
         if settlement.promoted or any(isinstance(outcome, Released) for outcome in batch):
-            await self._made_ready()
+            await self._wake_all()
         for outcome in batch:
             claim = outcome.claim
-            # A release leaves no trace in the job: after a lost reply, what is missing was released by the first try.
-            is_released = isinstance(outcome, Released) and again
+            # A release leaves nothing in the job's row: after a lost reply, a missing claim was released by the first
+            # try.
+            is_released = isinstance(outcome, Released) and is_retry
             if settlement.verdicts[claim.claim_id] is Verdict.FENCED and not is_released:
                 self._events.emit(events.JobFenced(job_id=claim.job_id, task_path=claim.task_path))
             elif isinstance(outcome, Released):
-                self._tell_released(claim, outcome.reason)
+                self._emit_released(claim, outcome.reason)
             elif isinstance(outcome, Failed):
-                self._events.emit(_failure(outcome))
+                self._events.emit(_failure_event(outcome))
 
-    def _tell_released(self, claim: Claim, reason: str) -> None:
+    def _emit_released(self, claim: Claim, reason: str) -> None:
         self._events.emit(
             events.JobReleased(job_id=claim.job_id, task_path=claim.task_path, worker_id=self._worker_id, reason=reason)
         )
 
 
-def _failure(outcome: Failed) -> events.JobFailed:
-    """The event of a failure: nobody else logs it unless a handler emits the framework's line."""
+class Settlers:
+    """The two settlers of a process. Jobs with a concurrency key have their own, whose statements may wait for keys."""
+
+    def __init__(self, unlimited: Settler, limited: Settler) -> None:
+        self.unlimited = unlimited
+        self.limited = limited
+        #: Called with each claim whose task has ended, from when the process stops and its supervisor needs to know.
+        self.on_end: Callable[[UUID], None] | None = None
+
+    def put(self, outcome: Outcome) -> None:
+        """A task has ended: pass its outcome to the settler that writes it."""
+        if self.on_end is not None:
+            self.on_end(outcome.claim.claim_id)
+        settler = self.unlimited if outcome.claim.concurrency_key is None else self.limited
+        settler.put(outcome)
+
+    def are_full(self) -> bool:
+        """Return whether so many outcomes wait that nothing more may be claimed."""
+        return self.unlimited.is_full or self.limited.is_full
+
+    def claims(self) -> set[UUID]:
+        """Return the claims whose outcomes are not written yet."""
+        return self.unlimited.claims() | self.limited.claims()
+
+
+def _failure_event(outcome: Failed) -> events.JobFailed:
+    """Return the event of a failure: with its traceback, unless Django logs the failure."""
     claim = outcome.claim
     error = f"{outcome.error.exception_class}: {outcome.error.message}"
     if outcome.is_logged:
@@ -189,6 +211,6 @@ def _failure(outcome: Failed) -> events.JobFailed:
     )
 
 
-def _without_poison(outcome: Outcome, error: StoreDataError) -> Outcome:
-    """The outcome as a failure with a plain reason, which any database can store."""
+def _replace_by_failure(outcome: Outcome, error: StoreDataError) -> Outcome:
+    """Return a failure with a plain reason, which any database can store."""
     return Failed(outcome.claim, report(StoreDataError, f"the outcome could not be stored: {ascii(str(error))[:500]}"))

@@ -1,8 +1,8 @@
-"""Threads for sync functions: a fixed number, fed directly, and never waited for when the process must end.
+"""Threads for sync functions: a fixed number, with a queue of their own. A process that ends does not wait for them.
 
-Functions that take less time than asking the database for more are fed ahead: with 8 threads and functions that do
-nothing, claiming for idle threads alone left them idle most of the time and reached a quarter of the rate (measured).
-What waits here has not begun and can be taken back.
+If functions take less time than a claim, more of them are claimed than there are threads: with 8 threads and functions
+that do nothing, claiming for idle threads alone left them idle most of the time and reached a quarter of the rate
+(measured). Items that wait here have not started and can be removed.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: What the newest item counts in the average of their lengths, and how many must have ended before that means anything.
+#: The weight of the newest item in the average duration, and the number of items before the average is used.
 NEWEST_WEIGHT, MIN_SAMPLES = 0.05, 20
 #: How many items may wait for each thread.
 MAX_AHEAD_PER_THREAD = 16
 
 
 class Threads(Generic[T, R]):
-    """Runs `work(item)` in one of `count` threads and hands (item, result) to `done` in the event loop.
+    """Runs `work(item)` in one of `count` threads and calls `done(item, result)` in the event loop.
 
-    Results that come while the loop is busy are handed over together: waking the loop costs more than a small task.
+    The loop reads all results that arrive while it is busy together: waking the loop costs more than a small task.
     """
 
     def __init__(
-        self, count: int, work: Callable[[T], R], done: Callable[[T, R], None], *, leave: Callable[[], None]
+        self, count: int, work: Callable[[T], R], done: Callable[[T, R], None], *, on_exit: Callable[[], None]
     ) -> None:
         self.count = count
         self._work = work
         self._done = done
-        self._leave = leave
+        self._on_exit = on_exit
         self._items: SimpleQueue[T | None] = SimpleQueue()
         self._results: deque[tuple[T, R, float]] = deque()
         self._loop = asyncio.get_running_loop()
@@ -49,7 +49,7 @@ class Threads(Generic[T, R]):
         self._average = 0.0
 
     def submit(self, item: T) -> None:
-        """Give an item to a thread, the first that is free."""
+        """Add an item; the first free thread takes it."""
         if self._started < self.count:
             self._started += 1
             name = f"steady-queue-thread-{self._started}"
@@ -58,13 +58,13 @@ class Threads(Generic[T, R]):
         self._items.put(item)
 
     def ahead(self, seconds: float) -> int:
-        """How many more items than there are threads will have begun so many seconds from now, as far as is known."""
+        """Return how many items more than there are threads will start in so many seconds, by the average duration."""
         if self._ended < MIN_SAMPLES or self._average <= 0:
             return 0
         return min(MAX_AHEAD_PER_THREAD * self.count, int(self.count * seconds / self._average))
 
     def remove_waiting(self) -> list[T]:
-        """The items that no thread has begun, which are forgotten here; what is known of their lengths as well."""
+        """Remove and return the items that no thread has started; the average duration is forgotten as well."""
         self._ended = 0
         items: list[T] = []
         while True:
@@ -75,12 +75,12 @@ class Threads(Generic[T, R]):
             if item is not None:
                 items.append(item)
 
-    def over(self) -> list[T]:
-        """The items whose work is done, and that the loop does not know of yet. May be asked from any thread."""
+    def finished_items(self) -> list[T]:
+        """Return the items that are done and whose results the loop has not read yet. May be called from any thread."""
         return [item for item, _, _ in list(self._results)]
 
     def close(self) -> None:
-        """Let idle threads end; each calls `leave` at its end."""
+        """Let idle threads exit; each calls `on_exit` before it does."""
         for _ in range(self._started):
             self._items.put(None)
 
@@ -93,12 +93,12 @@ class Threads(Generic[T, R]):
                 wake, self._is_waking = not self._is_waking, True
             if wake:
                 try:
-                    self._loop.call_soon_threadsafe(self._hand_over)
+                    self._loop.call_soon_threadsafe(self._read_results)
                 except RuntimeError:
-                    break  # the loop is closed: nobody waits for the result any more
-        self._leave()
+                    break  # the loop is closed: nothing reads the result any more
+        self._on_exit()
 
-    def _hand_over(self) -> None:
+    def _read_results(self) -> None:
         with self._lock:
             self._is_waking = False
         while self._results:

@@ -1,4 +1,4 @@
-"""Worker: claims ready jobs for the room there is, and starts them."""
+"""Worker: claims ready jobs for the free capacity, and starts them."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from uuid import UUID
 
-    from steady_queue.aio.lease import Lease
-    from steady_queue.aio.outage import Outage
-    from steady_queue.aio.timing import Clock, WakeEvent
+    from steady_queue.aio.context import Context
+    from steady_queue.aio.timing import WakeEvent
     from steady_queue.aio.worker.capacity import Capacity
+    from steady_queue.aio.worker.claims import Claims
     from steady_queue.aio.worker.polling import PollingInterval
     from steady_queue.aio.worker.queues import QueuePlan, Queues
-    from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.job import Claim, Lane
 
-#: How long it sleeps when nothing could be started anyway; a slot that frees wakes it, in seconds.
+#: The pause while all capacity is in use; a task that ends wakes the worker earlier.
 FULL_PAUSE_SECONDS = 60.0
-#: How long a claim may still take when the process stops, in seconds.
+#: The pause while the process may not claim: its lease has expired, or too many outcomes wait to be written.
+MAY_NOT_CLAIM_PAUSE_SECONDS = 0.5
+#: How long a claim may still take when the process stops.
 LAST_CLAIM_SECONDS = 1.0
-#: How often it looks for jobs although nothing seems to have changed, in seconds.
+#: The worker claims at least this often, even if the change marker of the database has not changed.
 POLL_ANYWAY_SECONDS = 5.0
 
 
 class Worker:
-    """One claim is in flight at a time in the whole process; what frees up meanwhile is claimed with the next."""
+    """One claim is in flight at a time in the whole process; capacity that is freed meanwhile is in the next claim."""
 
     def __init__(
         self,
@@ -44,119 +45,113 @@ class Worker:
         name: str,
         process_id: UUID,
         plan: QueuePlan,
-        slots: Capacity,
+        capacity: Capacity,
+        claims: Claims,
         driver: AsyncDriver,
-        bell: WakeEvent,
-        pace: PollingInterval,
-        may_claim: Callable[[], bool],
-        trust: Lease,
-        claiming: asyncio.Lock,
+        wake_event: WakeEvent,
+        polling: PollingInterval,
         reconcile: Callable[[], Awaitable[None]],
-        clock: Clock,
-        events: Events,
-        outage: Outage,
+        context: Context,
     ) -> None:
         self.name = name
         self.process_id = process_id
         self.plan = plan
-        self.capacity = slots
-        self.bell = bell
-        self._last_claim = clock.monotonic()
-        self._last_poll: float | None = None
+        self.capacity = capacity
+        self._claims = claims
         self._driver = driver
-        self._polling = pace
-        self._may_claim = may_claim
-        self._trust = trust
-        self._claiming = claiming
+        self._wake_event = wake_event
+        self._polling = polling
         self._reconcile = reconcile
-        self._clock = clock
-        self._events = events
-        self._outage = outage
+        self._clock = context.clock
+        self._events = context.events
+        self._outage = context.outage
+        self._last_claim_at = self._clock.monotonic()
+        self._last_poll_at: float | None = None
         self._marker: int | None = None
-        self._round_trip = 0.0
-        self._is_unsure = False
+        self._round_trip_seconds = 0.0
+        self._needs_reconciling = False
         self._is_more_left = False
-        self._scope = CancelScope()
-        self._deadline = inf
+        self._claim_scope = CancelScope()
+        self._claim_deadline = inf
 
     @property
     def polled_ago(self) -> float | None:
-        """Seconds since it last looked for work with success; without room for any there is nothing to look for."""
-        if self._last_poll is None:
+        """Seconds since its last successful poll; 0 without free capacity, for then it has nothing to poll for."""
+        if self._last_poll_at is None:
             return None
-        if self._may_claim() and not self.capacity.free(self._round_trip):
+        if self._claims.may_claim() and not self.capacity.free(self._round_trip_seconds):
             return 0.0
-        return self._clock.monotonic() - self._last_poll
+        return self._clock.monotonic() - self._last_poll_at
 
     async def run(self) -> None:
-        rang = True
+        was_woken = True
         while True:
-            free = self.capacity.free(self._round_trip) if self._may_claim() else {}
-            self.capacity.is_wanted = len(free) < self.capacity.lanes_in_use
+            free = self.capacity.free(self._round_trip_seconds) if self._claims.may_claim() else {}
+            self.capacity.wakes_worker = len(free) < self.capacity.lanes_in_use
             claims: list[Claim] = []
             self._is_more_left = False
             try:
-                if self._is_unsure:
+                if self._needs_reconciling:
                     await self._reconcile()
-                    self._is_unsure = False
-                if free and await self._has_news(rang):
-                    claims = await self._turn(free)
+                    self._needs_reconciling = False
+                if free and await self._has_news(was_woken):
+                    claims = await self._claim_and_start(free)
             except Exception as error:
                 # The claim may have been made although its reply was lost.
-                self._is_unsure = True
+                self._needs_reconciling = True
                 self._marker = None
                 await self._outage.wait(self.name, error)
                 continue
             self._outage.succeeded(self.name)
             if _is_full(claims, free) or self._is_more_left:
-                rang = True  # there may be more
+                was_woken = True  # there may be more jobs
                 continue
-            rang = await self.bell.wait(self._pause(bool(claims)))
-            if rang:
-                gather = self._polling.woken(self._clock.monotonic())
-                if gather and not self.capacity.is_wanted:
-                    await asyncio.sleep(gather)
+            was_woken = await self._wake_event.wait(self._next_pause(bool(claims)))
+            if was_woken:
+                gather_seconds = self._polling.count_wake_up(self._clock.monotonic())
+                if gather_seconds and not self.capacity.wakes_worker:
+                    await asyncio.sleep(gather_seconds)
 
-    def _pause(self, found: bool) -> float:
-        """How long to sleep at most, and whether room that frees is to end it."""
-        if not self._may_claim():
-            self.capacity.is_wanted = False
+    def _next_pause(self, found: bool) -> float:
+        """Return how long to sleep at most, and set whether a task that ends is to wake the worker."""
+        if not self._claims.may_claim():
+            self.capacity.wakes_worker = False
             self._marker = None
-            return 0.5
-        free = self.capacity.free(self._round_trip)
-        self.capacity.is_wanted = len(free) < self.capacity.lanes_in_use
-        return self._polling.after(found=found) if free else FULL_PAUSE_SECONDS
+            return MAY_NOT_CLAIM_PAUSE_SECONDS
+        free = self.capacity.free(self._round_trip_seconds)
+        self.capacity.wakes_worker = len(free) < self.capacity.lanes_in_use
+        return self._polling.next_pause(found=found) if free else FULL_PAUSE_SECONDS
 
-    async def _turn(self, free: dict[Lane, int]) -> list[Claim]:
+    async def _claim_and_start(self, free: dict[Lane, int]) -> list[Claim]:
         queues = await self.plan.queues(free)
         began = self._clock.monotonic()
-        async with self._claiming:
+        async with self._claims.lock:
             claims = await self._claim(free, queues)
-            if self._trust.is_held:
+            if self._claims.lease.is_held:
                 self.capacity.start(claims)
             else:
-                self.capacity.release(claims, "the process slept past its time")
-        self._last_claim = self._last_poll = ended = self._clock.monotonic()
-        self._round_trip = ended - began
+                self.capacity.release(claims, "the lease of the process expired while the task was claimed")
+        self._last_claim_at = self._last_poll_at = ended = self._clock.monotonic()
+        self._round_trip_seconds = ended - began
         if len(claims) < sum(free.values()) and self.plan.may_miss:
             self._marker = None
-        self._tell(claims)
+        self._emit(claims)
         return claims
 
-    def _tell(self, claims: Sequence[Claim]) -> None:
-        took = self._round_trip * 1000
+    def _emit(self, claims: Sequence[Claim]) -> None:
+        milliseconds = self._round_trip_seconds * 1000
         if self._events.hears(events.Polled):
-            self._events.emit(events.Polled(actor=self.name, found=len(claims), milliseconds=took))
+            self._events.emit(events.Polled(actor=self.name, found=len(claims), milliseconds=milliseconds))
         if claims and self._events.hears(events.JobsClaimed):
             ids = [claim.job_id for claim in claims]
             self._events.emit(
-                events.JobsClaimed(process_id=self.process_id, job_ids=ids, count=len(ids), milliseconds=took)
+                events.JobsClaimed(process_id=self.process_id, job_ids=ids, count=len(ids), milliseconds=milliseconds)
             )
 
     async def _claim(self, free: Mapping[Lane, int], queues: Queues) -> list[Claim]:
-        # Not to be interrupted by a stop between the claim and the start: the reply would be lost. A server that does
-        # not answer cannot hold up the stop for ever, though: then the claims are found by their process id.
-        with CancelScope(shield=True, deadline=self._deadline) as self._scope:
+        # A shutdown must not interrupt the worker between the claim and the start: the reply would be lost. But a
+        # server that does not answer must not delay the shutdown for ever: then the claims are found by process id.
+        with CancelScope(shield=True, deadline=self._claim_deadline) as self._claim_scope:
             if queues is None:
                 wanted = [Wanted(self.process_id, lane, room) for lane, room in free.items()]
                 taken = await self._driver.run(claim_from_all(self._driver.sql, *wanted))
@@ -166,29 +161,29 @@ class Worker:
                 return taken.claims
             wanted = [Wanted(self.process_id, lane, free[lane], names) for lane, names in queues.items() if names]
             claims = await self._driver.run(claim(self._driver.sql, *wanted)) if wanted else []
-            self._is_more_left = self.plan.took(queues, claims, free)
+            self._is_more_left = self.plan.record(queues, claims, free)
             return claims
         return []
 
     def limit_last_claim(self) -> None:
-        """Let the last claim take a moment longer, not more."""
-        self._deadline = self._scope.deadline = current_time() + LAST_CLAIM_SECONDS
+        """The process stops: cancel a claim that takes longer than LAST_CLAIM_SECONDS from now."""
+        self._claim_deadline = self._claim_scope.deadline = current_time() + LAST_CLAIM_SECONDS
 
-    async def _has_news(self, rang: bool) -> bool:
-        """Whether a claim could find anything: asked only where the answer is cheaper than the claim."""
+    async def _has_news(self, was_woken: bool) -> bool:
+        """Return whether a claim could find jobs. Asks the database only where that is cheaper than a claim."""
         if not self._driver.sql.change_marker:
             return True
         marker = await self._driver.run(change_marker(self._driver.sql))
-        changed, self._marker = marker != self._marker, marker
+        has_changed, self._marker = marker != self._marker, marker
         now = self._clock.monotonic()
-        # The marker does not tell of this process's own writes: whatever was missed is found before long.
-        if rang or changed or now - self._last_claim > POLL_ANYWAY_SECONDS:
+        # The marker does not change with writes of this process: jobs that those made ready are found a little later.
+        if was_woken or has_changed or now - self._last_claim_at > POLL_ANYWAY_SECONDS:
             return True
-        self._last_poll = now
+        self._last_poll_at = now
         return False
 
 
 def _is_full(claims: Sequence[Claim], wanted: Mapping[Lane, int]) -> bool:
-    """Whether a lane got all that was wanted for it."""
+    """Return whether a lane got as many jobs as were wanted for it."""
     got = Counter(claim.lane for claim in claims)
     return any(got[lane] == count for lane, count in wanted.items())

@@ -10,7 +10,6 @@ import pytest
 
 from steady_queue.aio import listener, running
 from steady_queue.aio.maintenance import maintenance
-from steady_queue.aio.process import services as services_module
 from steady_queue.aio.worker import polling
 from steady_queue.configuration import Dispatcher, Options
 from tests.support.runtime import until
@@ -30,7 +29,6 @@ async def test_an_idle_process_makes_at_most_two_statements_a_second(
     database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(polling, "LISTENING_SECONDS", polling.LISTENING_SECONDS / FASTER)
-    monkeypatch.setattr(services_module, "LISTENING_SECONDS", polling.LISTENING_SECONDS)
     monkeypatch.setattr(maintenance, "INTERVAL_SECONDS", maintenance.INTERVAL_SECONDS / FASTER)
     monkeypatch.setattr(listener, "PROBE_INTERVAL_SECONDS", listener.PROBE_INTERVAL_SECONDS / FASTER)
     dispatcher = Dispatcher(polling_interval=Dispatcher().polling_interval / FASTER)

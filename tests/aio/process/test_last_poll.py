@@ -12,7 +12,7 @@ import pytest
 import steady_queue
 from steady_queue.aio import outage as outage_module
 from steady_queue.aio import running
-from steady_queue.aio.embedding import prepared
+from steady_queue.aio.worker.polling import LastPoll
 from steady_queue.checks import health
 from steady_queue.configuration import Dispatcher, Options
 from steady_queue.db import notify
@@ -22,7 +22,7 @@ from tests.support.tasks import recording
 from tests.support.tasks.recording import book
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from steady_queue.checks.health import Health
     from tests.support.servers.proxy import Proxy
@@ -132,22 +132,18 @@ async def test_a_worker_without_room_has_nothing_to_look_for(database: str, quic
         book.gate.set()
 
 
-@pytest.mark.only_on("sqlite")  # nothing is connected to
-async def test_the_stalest_worker_counts_and_without_workers_the_stalest_of_the_others(database: str) -> None:
+async def test_the_stalest_worker_counts_and_without_workers_the_stalest_of_the_others() -> None:
+    def seconds_ago(workers: Sequence[float | None]) -> float | None:
+        others = pollsters(98.0, 7.0, 99.0)
+        return LastPoll(pollsters(*workers), others, is_stopping=lambda: False).seconds_ago()
+
     def pollsters(*ages: float | None) -> Any:
         return [SimpleNamespace(polled_ago=age) for age in ages]
 
-    process = prepared(worker())
-    process.services.dispatchers = pollsters(98.0, 7.0)
-    process.services.schedulers = pollsters(99.0)
-    process.services.workers = pollsters(0.0, 5.0, 1.0)
-    assert process.services.polled_ago() == 5.0
-    process.services.workers = pollsters(0.0, None)
-    assert process.services.polled_ago() is None
-    process.services.workers = pollsters(0.0)
-    assert process.services.polled_ago() == 0.0
-    process.services.workers = []
-    assert process.services.polled_ago() == 99.0
+    assert seconds_ago([0.0, 5.0, 1.0]) == 5.0
+    assert seconds_ago([0.0, None]) is None
+    assert seconds_ago([0.0]) == 0.0
+    assert seconds_ago([]) == 99.0
 
 
 async def test_a_process_whose_row_was_removed_tells_its_polls_anew(database: str, quick_beats: None) -> None:

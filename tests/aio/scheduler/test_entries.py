@@ -16,6 +16,7 @@ from django.test import override_settings
 import steady_queue
 from steady_queue import aschedule_recurring_task, schedule_recurring_task
 from steady_queue.aio import running
+from steady_queue.aio.context import Context
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.process import process as processes
 from steady_queue.aio.scheduler import other_backends as handing
@@ -106,13 +107,11 @@ async def test_a_scheduler_sleeps_no_longer_than_until_its_next_look(
     async def nobody() -> None: ...
 
     alone = Scheduler(
-        static=list,
+        find_static=list,
         driver=driver,
-        elsewhere=handing.OtherBackends(events=heard),
-        made_ready=nobody,
-        clock=clock,
-        events=heard,
-        outage=Outage(clock=clock, events=heard),
+        other_backends=handing.OtherBackends(events=heard),
+        wake_all=nobody,
+        context=Context(clock, heard, Outage(clock=clock, events=heard)),
     )
     try:
         assert await alone.turn() == 3.0

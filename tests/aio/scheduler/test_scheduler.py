@@ -81,7 +81,7 @@ async def test_a_process_that_is_told_so_enqueues_nothing(
     static.add(recurrence("tick"))
     async with running(Options(workers=[Worker()], **options)) as process:
         assert process.services.schedulers == []
-        await until(lambda: process.services.polled_ago() is not None)
+        await until(lambda: process.services.last_poll.seconds_ago() is not None)
     assert await aside(count, database, "recurringtask") == await aside(count, database, "job") == 0
 
 

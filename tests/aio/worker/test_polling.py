@@ -63,26 +63,26 @@ def test_an_old_heartbeat_does_not_shorten_trust() -> None:
 
 def test_a_worker_looks_again_quickly_after_a_find_and_then_at_its_interval() -> None:
     pace = PollingInterval(0.1, lambda: False)
-    pauses = [pace.after(found=True), *(pace.after(found=False) for _ in range(4))]
+    pauses = [pace.next_pause(found=True), *(pace.next_pause(found=False) for _ in range(4))]
     assert pauses == [AFTER_WORK_SECONDS[0], AFTER_WORK_SECONDS[1], 0.1, 0.1, 0.1]
-    assert pace.after(found=True) == AFTER_WORK_SECONDS[0]
+    assert pace.next_pause(found=True) == AFTER_WORK_SECONDS[0]
 
 
 def test_a_wake_starts_the_quick_looks_anew() -> None:
     pace = PollingInterval(5, lambda: False)
     for _ in range(4):
-        pace.after(found=False)
-    pace.woken(100.0)
-    assert [pace.after(found=False) for _ in range(4)] == [*AFTER_WORK_SECONDS, 5]
+        pace.next_pause(found=False)
+    pace.count_wake_up(100.0)
+    assert [pace.next_pause(found=False) for _ in range(4)] == [*AFTER_WORK_SECONDS, 5]
 
 
 def test_wake_ups_are_answered_at_once_until_they_do_not_cease() -> None:
     pace = PollingInterval(5, lambda: False)
-    assert [pace.woken(100.0) for _ in range(BURST)] == [0.0] * BURST
-    assert pace.woken(100.0) == GAP_SECONDS
-    assert [pace.woken(100.0) for _ in range(500)] == [GAP_SECONDS] * 500
-    assert pace.woken(100.0 + 2 * GAP_SECONDS) == pytest.approx(0)
-    assert [pace.woken(200.0) for _ in range(BURST)] == [0.0] * BURST
+    assert [pace.count_wake_up(100.0) for _ in range(BURST)] == [0.0] * BURST
+    assert pace.count_wake_up(100.0) == GAP_SECONDS
+    assert [pace.count_wake_up(100.0) for _ in range(500)] == [GAP_SECONDS] * 500
+    assert pace.count_wake_up(100.0 + 2 * GAP_SECONDS) == pytest.approx(0)
+    assert [pace.count_wake_up(200.0) for _ in range(BURST)] == [0.0] * BURST
 
 
 def test_a_listener_that_hears_lets_a_worker_sleep_longer_but_never_less() -> None:
@@ -90,10 +90,10 @@ def test_a_listener_that_hears_lets_a_worker_sleep_longer_but_never_less() -> No
     quick, slow = PollingInterval(0.1, lambda: hears), PollingInterval(7, lambda: hears)
     for pace in (quick, slow):
         for _ in AFTER_WORK_SECONDS:
-            pace.after(found=False)
-    assert (quick.after(found=False), slow.after(found=False)) == (LISTENING_SECONDS, 7)
+            pace.next_pause(found=False)
+    assert (quick.next_pause(found=False), slow.next_pause(found=False)) == (LISTENING_SECONDS, 7)
     hears = False
-    assert quick.after(found=False) == 0.1
+    assert quick.next_pause(found=False) == 0.1
 
 
 @pytest.mark.parametrize(

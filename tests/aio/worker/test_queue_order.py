@@ -15,49 +15,49 @@ def names(count: int) -> list[str]:
 
 def test_every_queue_has_its_turn_to_be_the_first() -> None:
     line = RoundRobin()
-    line.learn({LANE: ["a", "b", "c"]})
+    line.set_names({LANE: ["a", "b", "c"]})
     served = []
     for _ in range(7):
         first = line.next(LANE)[0]
         served.append(first)
-        assert line.took(LANE, line.next(LANE), {first}, filled=True) is False
+        assert line.record(LANE, line.next(LANE), {first}, is_filled=True) is False
     assert served == ["a", "b", "c", "a", "b", "c", "a"]
 
 
 def test_the_turn_goes_on_after_the_last_queue_that_gave_something() -> None:
     line = RoundRobin()
-    line.learn({LANE: ["a", "b", "c", "d"]})
-    line.took(LANE, line.next(LANE), {"a", "b"}, filled=True)
+    line.set_names({LANE: ["a", "b", "c", "d"]})
+    line.record(LANE, line.next(LANE), {"a", "b"}, is_filled=True)
     assert line.next(LANE) == ["c", "d", "a", "b"]
 
 
 def test_the_turn_goes_on_when_names_are_learnt_anew() -> None:
     line = RoundRobin()
-    line.learn({LANE: ["a", "b", "c"]})
-    line.took(LANE, line.next(LANE), {"a", "b"}, filled=True)
-    line.learn({LANE: ["a", "aa", "b", "bb", "d"]})
+    line.set_names({LANE: ["a", "b", "c"]})
+    line.record(LANE, line.next(LANE), {"a", "b"}, is_filled=True)
+    line.set_names({LANE: ["a", "aa", "b", "bb", "d"]})
     assert line.next(LANE) == ["bb", "d", "a", "aa", "b"]
 
 
 def test_of_many_queues_a_bounded_number_is_asked_and_none_starves() -> None:
     line, every = RoundRobin(), names(1000)
-    line.learn({LANE: every})
+    line.set_names({LANE: every})
     first = []
     for _ in range(1000):
         asked = line.next(LANE)
         assert len(asked) == MAX_QUEUES
         first.append(asked[0])
-        line.took(LANE, asked, {asked[0]}, filled=True)
+        line.record(LANE, asked, {asked[0]}, is_filled=True)
         if len(first) % 100 == 0:
-            line.learn({LANE: every})
+            line.set_names({LANE: every})
     assert first == every
 
 
 def test_queues_that_had_too_little_are_not_asked_again_before_the_others() -> None:
     line, every = RoundRobin(), names(3 * MAX_QUEUES + 1)
-    line.learn({LANE: every})
+    line.set_names({LANE: every})
     asked: list[str] = []
-    while line.took(LANE, piece := line.next(LANE), (), filled=False):
+    while line.record(LANE, piece := line.next(LANE), (), is_filled=False):
         asked += piece
     assert asked + piece == every
     # The last are remembered: they cost nothing, and something may come.
@@ -66,34 +66,34 @@ def test_queues_that_had_too_little_are_not_asked_again_before_the_others() -> N
 
 def test_a_few_queues_are_asked_for_every_lane_and_many_for_those_that_they_have_jobs_for() -> None:
     line = RoundRobin()
-    line.learn({LANE: ["a"], OTHER: ["b"]})
+    line.set_names({LANE: ["a"], OTHER: ["b"]})
     assert (line.next(LANE), line.next(OTHER)) == (["a", "b"], ["a", "b"])
-    line.learn({LANE: names(MAX_QUEUES + 1), OTHER: ["b"]})
+    line.set_names({LANE: names(MAX_QUEUES + 1), OTHER: ["b"]})
     assert line.next(OTHER) == ["b"]
 
 
 def test_without_names_nobody_is_asked() -> None:
     line = RoundRobin()
     assert line.next(LANE) == []
-    assert line.took(LANE, [], (), filled=False) is False
+    assert line.record(LANE, [], (), is_filled=False) is False
 
 
 def test_in_order_the_first_are_always_asked_first() -> None:
-    line = InListedOrder(partial(expand, ["mail", "queue *", "last"]), most=MAX_QUEUES)
+    line = InListedOrder(partial(expand, ["mail", "queue *", "last"]), max_names=MAX_QUEUES)
     assert line.next(LANE) == ["mail", "last"]
-    line.learn({LANE: names(MAX_QUEUES)})
+    line.set_names({LANE: names(MAX_QUEUES)})
     first = line.next(LANE)
     assert first == ["mail", *names(MAX_QUEUES - 1)]
-    assert line.took(LANE, first, (), filled=False) is True
+    assert line.record(LANE, first, (), is_filled=False) is True
     assert line.next(LANE) == [*names(MAX_QUEUES)[-1:], "last"]
-    assert line.took(LANE, line.next(LANE), (), filled=False) is False
+    assert line.record(LANE, line.next(LANE), (), is_filled=False) is False
     assert line.next(LANE) == first
-    assert line.took(LANE, first, {"mail"}, filled=True) is False
+    assert line.record(LANE, first, {"mail"}, is_filled=True) is False
     assert line.next(LANE) == first
 
 
 def test_names_that_were_given_are_asked_in_one_go_however_many() -> None:
     every = names(10 * MAX_QUEUES)
-    line = InListedOrder(partial(expand, every), most=None)
+    line = InListedOrder(partial(expand, every), max_names=None)
     assert line.next(LANE) == every
-    assert line.took(LANE, every, (), filled=False) is False
+    assert line.record(LANE, every, (), is_filled=False) is False

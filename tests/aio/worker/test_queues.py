@@ -204,7 +204,7 @@ class Poller:
             assert len(names) <= MAX_QUEUES
             wanted = [Wanted(self.process.id, Lane.ASYNC, room, names)] if names else []
             claims = await self.recorder.run(claim(sql, *wanted)) if wanted else []
-            self.plan.took(queues, claims, {Lane.ASYNC: room})
+            self.plan.record(queues, claims, {Lane.ASYNC: room})
         if not keep:
             await self._driver.run(settle(sql, [Released(claim) for claim in claims], worker_id="poller"))
         return list(claims)

@@ -39,7 +39,7 @@ class Children:
     def __init__(self, count: int, work: Callable[[int], int]) -> None:
         self.done: list[int] = []
         self.left = 0
-        self.threads: Threads[int, int] = Threads(count, work, self._done, leave=self._leave)
+        self.threads: Threads[int, int] = Threads(count, work, self._done, on_exit=self._leave)
 
     def _done(self, item: int, result: int) -> None:
         self.done.append(item)

@@ -1,0 +1,56 @@
+"""Unserved: ready jobs that no running process serves, because of their queue or their lane."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from steady_queue import events
+from steady_queue.aio.worker.queues import expand
+from steady_queue.store.job import SERVED_LANES, Lane
+from steady_queue.store.operations import maintenance, prune
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from steady_queue.aio.maintenance.steps import StepDriver
+    from steady_queue.events import Events
+    from steady_queue.store.operations.prune import Registered
+
+
+async def warn_of_unserved(driver: StepDriver, emitter: Events) -> None:
+    """Emit an event for ready jobs in queues or lanes that no running process serves, or that this version cannot."""
+    waiting = await driver.run(maintenance.find_waiting(driver.sql))
+    if not waiting:
+        return
+    processes = await driver.run(prune.find_processes(driver.sql))
+    unserved: list[str] = []
+    for queue, lane in waiting:
+        # Not failed: during a deployment the job may belong to the next version, whose processes will run it.
+        if lane not in SERVED_LANES:
+            emitter.emit(events.UnknownLane(queue_name=queue, lane=lane))
+        elif not _is_served(queue, Lane(lane), processes):
+            unserved.append(f"{queue} ({Lane(lane).name.lower()})")
+    if unserved:
+        emitter.emit(events.QueueNotServed(where=", ".join(unserved)))
+
+
+def _is_served(queue: str, lane: Lane, processes: Sequence[Registered]) -> bool:
+    return any(_serves(actor, queue, lane) for process in processes for actor in _actors(process))
+
+
+def _actors(process: Registered) -> list[Mapping[str, Any]]:
+    """Return the actors of a process, as far as its row lists them in the format of this version."""
+    try:
+        actors = json.loads(process.metadata)["actors"]
+    except (ValueError, KeyError, TypeError):
+        return []
+    return [actor for actor in actors if isinstance(actor, dict)] if isinstance(actors, list) else []
+
+
+def _serves(actor: Mapping[str, Any], queue: str, lane: Lane) -> bool:
+    patterns = actor.get("queues")
+    if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
+        return False
+    serves_queue = "*" in patterns or queue in expand(patterns, [queue])
+    return actor.get("kind") == "worker" and bool(actor.get(lane.name.lower())) and serves_queue

@@ -25,7 +25,7 @@ from steady_queue.events import Events, Subscription, UnhandledSignal, log
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from steady_queue.aio.orm_threads.default_executor import OtherThreads
+    from steady_queue.aio.orm_threads.default_executor import DefaultExecutor
     from steady_queue.aio.process.process import Process
     from steady_queue.aio.supervisor.child import ChildOrders
     from steady_queue.aio.supervisor.supervisor import Supervisor
@@ -205,10 +205,10 @@ def _told_by(told: Events) -> Callable[[str], object]:
     return lambda name: launch.call_soon_threadsafe(told.emit, UnhandledSignal(signal=name))
 
 
-def _other_threads() -> OtherThreads:
-    from steady_queue.aio.orm_threads.default_executor import OtherThreads
+def _other_threads() -> DefaultExecutor:
+    from steady_queue.aio.orm_threads.default_executor import DefaultExecutor
 
-    threads = OtherThreads()
+    threads = DefaultExecutor()
     asyncio.get_running_loop().set_default_executor(threads)
     return threads
 
@@ -247,7 +247,7 @@ def _status(supervisor: Supervisor | None, process: Process | None, tally: TaskC
 
 
 def _exit_beside_what_runs(
-    process: Process, threads: OtherThreads, before_exit: Callable[[], None], supervisor: Supervisor | None = None
+    process: Process, threads: DefaultExecutor, before_exit: Callable[[], None], supervisor: Supervisor | None = None
 ) -> None:
     """Leave at once if tasks or hooks still run: the interpreter would wait for them, and all is written."""
     lifecycles = [main.lifecycle for main in (process, supervisor) if main is not None]

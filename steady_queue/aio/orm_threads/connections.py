@@ -45,44 +45,44 @@ def thread_connections() -> ThreadConnections:
 class ThreadConnections:
     """The connections of one thread, used by it alone."""
 
-    def __init__(self, *, order: Callable[[Callable[[], None]], object] | None = None) -> None:
-        """`order` has the thread make a call. Without it, a task has the thread for itself and may keep its cursors."""
+    def __init__(self, *, request: Callable[[Callable[[], None]], object] | None = None) -> None:
+        """`request` has the thread make a call. Without it, one task uses the thread alone and may keep its cursors."""
         self._connections: list[_Connection] = []
-        self._order = order
+        self._request = request
 
     def watch(self) -> None:
-        """Learn of the connections that the running thread has, and of those that it opens from now on."""
+        """Add the connections of the running thread, and those that it opens from now on."""
         _thread.connections = self
         # Before they connect: the first use of a connection may be an iteration, whose cursor must be known.
         for alias in connections:
-            with suppress(Exception):  # a database that cannot be used says so to the task that uses it
+            with suppress(Exception):  # the task that uses such a database gets the error
                 self._add(connections[alias])
 
     def opened(self, wrapper: BaseDatabaseWrapper) -> None:
-        """Django has connected in this thread."""
+        """Add or update a connection that Django has opened in this thread."""
         for connection in self._connections:
             if connection.wrapper is wrapper:
                 connection.connected()
                 return
-        # Another one, made with `connection.copy()` for example, is the task's own: no other can use it.
+        # Another one, made with `connection.copy()` for example, is the task's own: no other task can use it.
         if wrapper.alias in connections and connections[wrapper.alias] is wrapper:
             self._add(wrapper)
 
     def open_transaction(self) -> str | None:
-        """The alias of a database on which a transaction is open, and should not be when a task ends."""
+        """Return the alias of a database with an open transaction that a task should have ended."""
         return next(
             (connection.wrapper.alias for connection in self._connections if connection.has_open_transaction()), None
         )
 
     def is_held(self) -> bool:
-        """Whether a transaction or a cursor is open. Asked after every call, so it must cost very little."""
+        """Return whether a transaction or a cursor is open. Runs after every ORM call, so it must cost very little."""
         for connection in self._connections:
             if connection.is_in_transaction() or (connection.cursors is not None and connection.cursors.are_open()):
                 return True
         return False
 
     def replace_broken(self) -> None:
-        """Close what an error has broken, and what is older than CONN_MAX_AGE. Called while nothing is held."""
+        """Close connections that are broken, or older than CONN_MAX_AGE. Called while nothing is held."""
         for connection in self._connections:
             if connection.wrapper.errors_occurred or connection.has_max_age:
                 connection.close_if_broken_or_expired()
@@ -90,7 +90,7 @@ class ThreadConnections:
                 connection.renew_health_check()
 
     def replace_dead(self) -> None:
-        """Close what the server has ended since the last call. Called while nothing is held."""
+        """Close connections that the server has closed since the last call. Called while nothing is held."""
         for connection in self._connections:
             if connection.wrapper.connection is not None and connection.poll is not None and connection.poll(0):
                 connection.close_if_dead()
@@ -117,22 +117,22 @@ class ThreadConnections:
             _close(connection.wrapper)
 
     def _add(self, wrapper: BaseDatabaseWrapper) -> None:
-        self._connections.append(_Connection(wrapper, self._order))
+        self._connections.append(_Connection(wrapper, self._request))
 
 
 class _Connection:
     """What is known of one connection of the thread, open or not."""
 
-    def __init__(self, wrapper: BaseDatabaseWrapper, order: Callable[[Callable[[], None]], object] | None) -> None:
+    def __init__(self, wrapper: BaseDatabaseWrapper, request: Callable[[Callable[[], None]], object] | None) -> None:
         self.wrapper: Any = wrapper  # its stubs do not know of health checks
-        self.cursors = None if order is None else OpenCursors(wrapper, order)
+        self.cursors = None if request is None else OpenCursors(wrapper, request)
         #: A maximum age of 0 means "until the task ends" to Django: `close_unless_kept` sees to that.
         self.has_max_age = bool(wrapper.settings_dict["CONN_MAX_AGE"])
         self._has_autocommit = bool(wrapper.settings_dict["AUTOCOMMIT"])
         self.connected()
 
     def connected(self) -> None:
-        """The connection was opened, perhaps anew."""
+        """The connection was opened, perhaps not for the first time."""
         self._examined = self.wrapper.connection
         self.poll = _poll_of(self.wrapper.connection)
         self._driver_is_in_transaction = _transaction_state_of(self.wrapper.connection)
@@ -144,7 +144,7 @@ class _Connection:
             return True
         if wrapper.connection is None:
             return False
-        if wrapper.connection is not self._examined:  # not announced: another receiver of Django's signal has failed
+        if wrapper.connection is not self._examined:  # no signal: another receiver of Django's signal has failed
             self.connected()
         state = self._driver_is_in_transaction
         if wrapper.autocommit:
@@ -153,7 +153,7 @@ class _Connection:
         return self._has_autocommit or state is None or state()
 
     def has_open_transaction(self) -> bool:
-        """Whether a task that ends now has forgotten it. Where autocommit is never on, Django itself rolls back."""
+        """Return whether a task that ends now has left a transaction open. Without autocommit, Django rolls back."""
         return self.wrapper.in_atomic_block or (self._has_autocommit and self.is_in_transaction())
 
     def close_if_broken_or_expired(self) -> None:
@@ -169,7 +169,7 @@ class _Connection:
             self._close()
 
     def close_if_dead(self) -> None:
-        """The server has sent something although it was asked nothing: mostly that the connection has ended."""
+        """The server has sent data without a query: in most cases because it has closed the connection."""
         if not self.wrapper.is_usable():
             self._close()
 
@@ -185,20 +185,20 @@ class _Connection:
 
 
 def _roll_back(wrapper: Any) -> None:
-    """Undo a transaction whose blocks cannot be left properly any more; the next use connects again."""
+    """Roll back a transaction whose `atomic` blocks can no longer be exited; the next use connects again."""
     wrapper.in_atomic_block = False
     wrapper.savepoint_ids = []
     wrapper.needs_rollback = False
     wrapper.run_on_commit = []
     wrapper.atomic_blocks = []
     if not wrapper.closed_in_transaction:
-        with suppress(Exception):  # whatever it is: the connection is dropped
+        with suppress(Exception):  # the connection is dropped in any case
             wrapper.rollback()
     _close(wrapper)
 
 
 def _close(wrapper: Any) -> None:
-    """Close the connection, and forget it if that fails: nothing may keep the thread from going on."""
+    """Close the connection, and forget it if that fails: the thread must be able to continue."""
     with suppress(Exception):
         wrapper.close()
     if wrapper.connection is not None:
@@ -207,7 +207,7 @@ def _close(wrapper: Any) -> None:
 
 
 def _poll_of(connection: Any) -> Callable[[int], list[tuple[int, int]]] | None:
-    """A function that tells without a query whether there is anything to read from the server, if it has a socket."""
+    """Return a function that polls the connection's socket for data from the server; None if it has no socket."""
     try:
         descriptor = connection.fileno()
     except Exception:  # SQLite has none; each other driver has its own error for a connection that is closed already
@@ -218,14 +218,14 @@ def _poll_of(connection: Any) -> Callable[[int], list[tuple[int, int]]] | None:
 
 
 def _transaction_state_of(connection: Any) -> Callable[[], bool] | None:
-    """A function that tells whether the driver is in a transaction, also one that Django did not begin."""
+    """Return a function that returns whether the driver is in a transaction, even one that Django did not begin."""
     if hasattr(connection, "pgconn"):  # psycopg 3; 0 is idle, 4 is a connection that is lost
         return lambda: connection.pgconn.transaction_status not in (0, 4)
     if hasattr(connection, "get_transaction_status"):  # psycopg 2
         return lambda: connection.get_transaction_status() not in (0, 4)
     if hasattr(connection, "in_transaction"):
         return partial(_is_sqlite_in_transaction, connection)
-    return None  # mysqlclient does not tell
+    return None  # mysqlclient has no such attribute
 
 
 def _is_sqlite_in_transaction(connection: Any) -> bool:

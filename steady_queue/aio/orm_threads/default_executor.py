@@ -1,4 +1,4 @@
-"""The threads of `asyncio.to_thread` and the like, which know the tasks whose calls they run."""
+"""The event loop's default executor, which runs the functions of `asyncio.to_thread` and the like."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class OtherThreads(ThreadPoolExecutor):
-    """The event loop's default executor: it knows all calls under way, and so does the task that made each."""
+class DefaultExecutor(ThreadPoolExecutor):
+    """A thread pool that records its pending calls, also in the session of the task that made each."""
 
     def __init__(self) -> None:
         super().__init__(thread_name_prefix="steady-queue-other")
@@ -31,7 +31,7 @@ class OtherThreads(ThreadPoolExecutor):
 
 
 def _with_working_connections(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call it on connections that work, and leave no transaction open: the next call here is another task's."""
+    """Call the function with working connections, and leave no transaction open: the next call is of another task."""
     connections = thread_connections()
     connections.replace_dead()
     try:

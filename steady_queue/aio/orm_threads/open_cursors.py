@@ -1,4 +1,4 @@
-"""The cursors of one connection that outlive the call which opened them.
+"""The cursors of one connection that stay open after the call which opened them.
 
 Such a cursor belongs to its connection: what another task does on that connection would disturb it, and what it does
 itself would join the transaction of another task. The ORM opens one for `aiterator()`; a task may keep any other.
@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: So many cursors that one call opens are looked at when it ends, the last ones.
+#: How many of the cursors that one call opens are examined when it ends: the last ones.
 MAX_NEW_CURSORS = 1_000
 
 
 class OpenCursors:
     """Follows the cursors of a connection. Made in the connection's thread."""
 
-    def __init__(self, wrapper: Any, order: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, wrapper: Any, request: Callable[[Callable[[], None]], object]) -> None:
         self._wrapper = wrapper
         #: Has the connection's thread make a call; may be used in any thread.
-        self._order = order
+        self._request = request
         self._thread_id = threading.get_ident()
-        #: Cursors that were opened since the last look: mostly they are gone by then, and cost nothing more.
+        #: Cursors that were opened since the last call of `are_open`: most are deleted by then, and cost nothing.
         self._new: deque[weakref.ref[Any]] = deque(maxlen=MAX_NEW_CURSORS)
         self._open: set[weakref.ref[Any]] = set()
         self._is_closed = _CLOSED.get(wrapper.vendor)
@@ -85,15 +85,15 @@ class OpenCursors:
                 finally:
                     self._forget(reference)
             else:
-                # The event loop or the garbage collector closes an iteration that is left early. Drivers would wait
-                # there for the query that the thread makes meanwhile, or fail.
-                self._order(lambda: self._close_late(close, reference))
+                # The event loop or the garbage collector closes an iteration that is not finished. Drivers would wait
+                # there for the query that the thread makes at the same time, or fail.
+                self._request(lambda: self._close_late(close, reference))
 
         cursor.close = close_in_thread
         self._open.add(reference)
 
     def _close_late(self, close: Callable[[], None], reference: weakref.ref[Any]) -> None:
-        with suppress(Exception):  # of the driver: nobody can be told
+        with suppress(Exception):  # of the driver: there is no caller to raise it to
             close()
         self._open.discard(reference)
 
@@ -101,10 +101,11 @@ class OpenCursors:
         if reference in self._open:
             self._open.discard(reference)
             if threading.get_ident() != self._thread_id:
-                self._order(lambda: None)  # the thread looks again whether anything is open
+                self._request(lambda: None)  # after any call, the thread checks whether anything is open
 
 
-#: How to tell whether a cursor was closed, by the vendor of its database. Others are followed from the beginning.
+#: Functions that return whether a cursor was closed, by the vendor of its database. Cursors of other vendors are
+#: followed from the beginning.
 _CLOSED: dict[str, Callable[[Any], bool]] = {
     "postgresql": lambda cursor: bool(cursor.closed),
     "mysql": lambda cursor: cursor.connection is None,

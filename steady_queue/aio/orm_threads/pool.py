@@ -4,9 +4,9 @@ Django sends every ORM call of async code to one thread for the whole process, s
 one slow query. Here asgiref finds this executor in the context of each task instead, and a task keeps one of the
 threads, and so one connection, as long as it can.
 
-A thread with an open transaction or an open cursor belongs to the task that opened it: writes of another task would
-join the transaction, and be rolled back with it. Calls of other tasks go to a thread that is free, and those tasks stay
-there; while all threads are held, they wait.
+A task holds its thread while it has a transaction or a cursor open there: writes of another task would join the
+transaction, and be rolled back with it. Calls of other tasks go to a free thread, and those tasks stay there; while all
+threads are held, they wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from asgiref.sync import ThreadSensitiveContext
 
 import steady_queue
 from steady_queue.aio.orm_threads.session import OrmSession, session_variable
-from steady_queue.aio.orm_threads.thread import STOPPED, Order, OrmThread, fail
+from steady_queue.aio.orm_threads.thread import STOPPED, OrmThread, ThreadCall, fail
 from steady_queue.errors import OrmThreadTimeout
 from steady_queue.events import OrmCallsWaiting
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from steady_queue.events import Event, Events
 
-#: After so many seconds a call that waits is reported.
+#: How long a call waits before it is reported.
 REPORT_SECONDS = 1.0
-#: So long a connection that may not be kept (a CONN_MAX_AGE of 0) waits for the next task of its thread: tasks that
-#: come and go would connect again and again.
+#: How long a connection that may not be kept (a CONN_MAX_AGE of 0) waits for the next task of its thread: otherwise
+#: each of many short tasks would connect.
 IDLE_SECONDS = 1.0
 
 
@@ -52,13 +52,13 @@ class OrmThreads(Executor):
         self._events = events
         self._loop = asyncio.get_running_loop()
         self._next = 0
-        #: Calls that wait because all threads are held by other tasks; in the order of their arrival.
-        self.waiting: list[Order] = []
+        #: Calls that wait because all threads are held by other tasks; in the call of their arrival.
+        self.waiting: list[ThreadCall] = []
         self._reported: set[OrmSession | None] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
-        #: The session of calls that are made outside of any task.
-        self._nobody = OrmSession(lambda: name, self, self.threads[0])
+        #: The session of calls outside of any task.
+        self._shared_session = OrmSession(lambda: name, self, self.threads[0])
 
     async def open(self) -> None:
         """Enter the threads' context, empty of everything else, once for the life of the process."""
@@ -83,28 +83,28 @@ class OrmThreads(Executor):
         if session.calls is None:
             session.has_ended = True
             return
-        with self.lock:  # a call that the task has left behind may be moved to another thread just now
+        with self.lock:  # a call that the task did not wait for may be moved to another thread at this moment
             session.has_ended = True
             thread = session.thread
             thread.sessions.discard(session)
         if self.is_closed:
             return
         if thread.holder is session:
-            thread.order_release(session, is_late=True)
+            thread.request_release(session, is_late=True)
         if not thread.sessions and thread.is_used and self._idle_timer is None:
             self._idle_timer = self._loop.call_later(IDLE_SECONDS, self._close_idle)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if self.is_closed:
             raise RuntimeError(STOPPED)
-        session = session_variable.get(self._nobody)
+        session = session_variable.get(self._shared_session)
         if session.pool is not self:
-            session = self._nobody
+            session = self._shared_session
         future: Future[Any] = Future()
         thread = session.thread
         thread.is_used = True
         session.add_call(future)
-        thread.put(Order(future, partial(fn, *args, **kwargs), session))
+        thread.put(ThreadCall(future, partial(fn, *args, **kwargs), session))
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
@@ -112,8 +112,8 @@ class OrmThreads(Executor):
         with self.lock:
             self.is_closed = True
             waiting, self.waiting = self.waiting, []
-        for order in waiting:
-            fail(order, RuntimeError(STOPPED))
+        for call in waiting:
+            fail(call, RuntimeError(STOPPED))
         for timer in (self._watch, self._idle_timer):
             if timer is not None:
                 timer.cancel()
@@ -122,47 +122,47 @@ class OrmThreads(Executor):
 
     # -- called by the threads ----------------------------------------------------------------------------------------
 
-    def move(self, order: Order, thread: OrmThread) -> None:
-        """Find another thread for a call whose session is elsewhere by now, or whose thread is held by another task."""
-        session = order.session
+    def move(self, call: ThreadCall, thread: OrmThread) -> None:
+        """Move a call whose session has another thread by now, or whose thread is held by another task."""
+        session = call.session
         assert session is not None
         with self.lock:
             if self.is_closed:
-                fail(order, RuntimeError(STOPPED))
+                fail(call, RuntimeError(STOPPED))
                 return
             if session.thread is thread:
                 free = [other for other in self.threads if other.holder is None]
                 if not free:
-                    self._wait(order)
+                    self._wait(call)
                     return
                 _assign(session, min(free, key=lambda other: len(other.sessions)))
             target = session.thread
-        target.put(order)
+        target.put(call)
 
     def release(self, thread: OrmThread) -> None:
-        """The thread is free again. It takes over calls that wait when it has answered the one that it makes."""
+        """Make the thread free. It takes calls that wait after the one that it makes now."""
         with self.lock:
             thread.holder = None
 
-    def hand_over(self, thread: OrmThread) -> None:
-        """Give a free thread the calls of the task that waits longest. Not those of others: this one may hold it."""
+    def assign_waiting(self, thread: OrmThread) -> None:
+        """Assign the calls of the task that waits longest to a free thread. Only of one task: it may hold the thread."""
         with self.lock:
             session = self.waiting[0].session if self.waiting else None
             if session is None:
                 return
-            orders = [order for order in self.waiting if order.session is session]
-            self.waiting = [order for order in self.waiting if order.session is not session]
+            calls = [call for call in self.waiting if call.session is session]
+            self.waiting = [call for call in self.waiting if call.session is not session]
             _assign(session, thread)
-        for order in orders:
-            thread.put(order)
+        for call in calls:
+            thread.put(call)
 
     def report(self, event: Event) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+        with suppress(RuntimeError):  # the loop is closed: there is no subscriber any more
             self._loop.call_soon_threadsafe(self._events.emit, event)
 
-    def _wait(self, order: Order) -> None:
+    def _wait(self, call: ThreadCall) -> None:
         is_first = not self.waiting
-        self.waiting.append(order._replace(waits_since=order.waits_since or monotonic()))
+        self.waiting.append(call._replace(waits_since=call.waits_since or monotonic()))
         if is_first:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._watch_waiting)
@@ -179,32 +179,32 @@ class OrmThreads(Executor):
         self._watch = None
         now, timeout_seconds = monotonic(), steady_queue.orm_thread_timeout.total_seconds()
         with self.lock:
-            self.waiting = [order for order in self.waiting if not order.future.cancelled()]
-            late = [order for order in self.waiting if _waits(order, now) >= timeout_seconds]
-            self.waiting = [order for order in self.waiting if _waits(order, now) < timeout_seconds]
-            self._reported &= {order.session for order in self.waiting}
-            waiting = [order for order in self.waiting if _waits(order, now) >= REPORT_SECONDS]
+            self.waiting = [call for call in self.waiting if not call.future.cancelled()]
+            late = [call for call in self.waiting if _waits(call, now) >= timeout_seconds]
+            self.waiting = [call for call in self.waiting if _waits(call, now) < timeout_seconds]
+            self._reported &= {call.session for call in self.waiting}
+            waiting = [call for call in self.waiting if _waits(call, now) >= REPORT_SECONDS]
             holders = sorted(thread.holder.name() for thread in self.threads if thread.holder is not None)
             is_anything_left = bool(self.waiting)
-        for order in late:
-            fail(order, OrmThreadTimeout(_timed_out(timeout_seconds, holders)))
-        for order in waiting:
-            self._report_waiting(order, now, holders)
+        for call in late:
+            fail(call, OrmThreadTimeout(_timed_out(timeout_seconds, holders)))
+        for call in waiting:
+            self._report_waiting(call, now, holders)
         if is_anything_left:
             self._watch_waiting()
 
     def _close_idle(self) -> None:
-        """Close what may not be kept on threads that no task uses."""
+        """Close the connections that may not be kept, on threads that no task uses."""
         self._idle_timer = None
         for thread in self.threads:
             if not thread.sessions and thread.is_used:
-                thread.order_close_unless_kept()
+                thread.request_close_unless_kept()
 
-    def _report_waiting(self, order: Order, now: float, holders: list[str]) -> None:
-        session = order.session
+    def _report_waiting(self, call: ThreadCall, now: float, holders: list[str]) -> None:
+        session = call.session
         if session is not None and session not in self._reported:
             self._reported.add(session)
-            event = OrmCallsWaiting(task=session.name(), seconds=_waits(order, now), holders=", ".join(holders))
+            event = OrmCallsWaiting(task=session.name(), seconds=_waits(call, now), holders=", ".join(holders))
             self._events.emit(event)
 
 
@@ -216,8 +216,8 @@ def _assign(session: OrmSession, thread: OrmThread) -> None:
         thread.sessions.add(session)
 
 
-def _waits(order: Order, now: float) -> float:
-    return now - (order.waits_since or now)
+def _waits(call: ThreadCall, now: float) -> float:
+    return now - (call.waits_since or now)
 
 
 def _timed_out(seconds: float, holders: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The ORM session of an async task: which thread makes its calls, which of them are under way, and what it holds."""
+"""The ORM session of an async task: which thread makes its calls, which calls are pending, and what it holds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OrmSession:
-    """One task that may use the threads: its thread, its calls under way, and whether it has ended."""
+    """One task that may use the threads: its thread, its pending calls, and whether it has ended."""
 
     __slots__ = ("calls", "has_ended", "name", "pool", "thread")
 
@@ -25,7 +25,7 @@ class OrmSession:
         self.pool = pool
         #: Changed by its thread only, or while its calls wait.
         self.thread = thread
-        #: None before the first call: most tasks make none, and pay nothing for it.
+        #: None before the first call: most tasks make none, and this costs them nothing.
         self.calls: set[Future[Any]] | None = None
         self.has_ended = False
 
@@ -48,18 +48,18 @@ class OrmSession:
         future.add_done_callback(self.calls.discard)
 
     async def wait_for_calls(self) -> None:
-        """Wait for the calls that the task, cancelled meanwhile, has left behind in threads."""
+        """Wait for the calls of a cancelled task that threads are still making."""
         # A task that its process has abandoned is not waited for any longer.
         while not self.pool.is_closed and (calls := list(self.calls or ())):
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([asyncio.wrap_future(future) for future in calls])
 
     async def release_thread(self) -> None:
-        """Roll back what the task has left open, and make its thread free. The task's own code has ended."""
+        """Roll back what the task has left open, and free its thread. The task's own code has ended."""
         if not self.is_holder or self.pool.is_closed:
             return
-        released = asyncio.wrap_future(self.thread.order_release(self))
-        # A call that was left behind may never end: the thread releases itself after it.
+        released = asyncio.wrap_future(self.thread.request_release(self))
+        # A pending call may never end: the thread is released after it.
         while not released.done() and not self.calls and not self.pool.is_closed:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([released])

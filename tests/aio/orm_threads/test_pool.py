@@ -14,7 +14,7 @@ from django.db import connections, transaction
 
 from steady_queue import arguments
 from steady_queue.aio import running
-from steady_queue.aio.orm_threads.default_executor import OtherThreads
+from steady_queue.aio.orm_threads.default_executor import DefaultExecutor
 from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.aio.scheduler.other_backends import OtherBackends
 from steady_queue.errors import TransactionLeftOpen
@@ -199,7 +199,7 @@ async def test_a_call_that_is_queued_when_the_threads_end_is_answered(database: 
         holder = begin(pool, holds)
         await inside.wait()
         neighbour = begin(pool, lambda: orm.write("never"))
-        await until(lambda: pool.threads[0]._orders.qsize() == 1)
+        await until(lambda: pool.threads[0]._calls.qsize() == 1)
         pool.shutdown()
         go.set()
         with pytest.raises(RuntimeError, match="has stopped"):
@@ -214,7 +214,7 @@ async def test_a_call_that_is_queued_when_the_threads_end_is_answered(database: 
 @asynccontextmanager
 async def one_other_thread() -> AsyncIterator[None]:
     """The default executor of the event loop, as the command has it, but with a single thread."""
-    threads = OtherThreads()
+    threads = DefaultExecutor()
     threads._max_workers = 1
     asyncio.get_running_loop().set_default_executor(threads)
     try:

@@ -1,32 +1,38 @@
-"""The asyncio runtime. A task's life, in reading order:
+"""The asyncio runtime: it claims jobs, runs their tasks and writes their outcomes. The path of one task, in order:
 
-    ../definition.py       a function becomes a task
-    ../backend.py          the framework hands over a call of it
-    ../enqueue.py          the call becomes a job row and its first execution row, in the caller's transaction
-    ../wake.py             workers are told                               wakeup.py    a process hears it
-    worker.py              claims ready jobs for the room there is        queues.py, turns.py, pace.py
-    slots.py               starts them: in the loop or in a thread        orm_threads.py, threads.py
-                           where the ORM calls of async tasks run         orm_thread.py, orm_session.py,
-                                                                          thread_connections.py, open_cursors.py,
-                                                                          other_threads.py
-    executor.py            runs one and returns what became of it         reports.py
-    settler.py             writes it, in batches that form by themselves
+    ../backend.py, ../jobs/         enqueue() stores a job and its ready row in the caller's transaction
+    ../db/notify.py                 wakes the workers of this process directly, those of other processes by NOTIFY
+    listener.py                     receives the notification in another process
+    wake_ups.py                     wakes the workers and dispatchers of a process
+    worker/worker.py                claims ready jobs for its free capacity; worker/queues.py chooses the queues
+    worker/capacity.py              starts each job in the event loop or in a thread
+    worker/executor.py              runs the task and returns its outcome
+    worker/settler.py               writes outcomes, in batches
 
-Around it: dispatcher.py (jobs whose time has come), scheduler.py, timetable.py and firing.py (recurring tasks),
-maintenance.py (dead processes, lost slots, old jobs; steps.py, pruning.py, promotion.py, clearing.py, splitting.py),
-heartbeat.py and trust.py (is this process still believed alive), watchdog.py (is its loop still going), stopping.py
-(what becomes of running tasks), outage.py (the database is away), ../events (what is told of all this), lifecycle.py
-and actors.py (hooks and signals of what starts and stops), connections.py, starting.py and admission.py (before it
-works). services.py builds them, process.py runs them; `running()` in embedding.py puts that into any loop.
+A delayed task passes through dispatcher.py first, a recurring one through scheduler/.
 
-Processes of our own, in the order of their lives:
+Packages:
 
-    launch.py              from options to an exit status: alone, supervisor or child            loop.py, signals.py
-    pidfile.py             one at a time                                                         forks.py
-    supervisor.py          the process that keeps the others                                     status.py, draining.py
-    crew.py                starts, hears, replaces and stops them                                child.py, restarts.py
-    tether.py              a child's end of the line                                             tally.py, retirement.py
-    undertaker.py          what becomes of the tasks of one that has ended
+    worker/         claims, runs and settles jobs
+    orm_threads/    the threads that run the ORM calls of async tasks
+    scheduler/      enqueues recurring tasks when they are due
+    maintenance/    repairs what dead processes have left, promotes blocked jobs, deletes old jobs
+    process/        builds the services of one process, and starts and stops them
+    supervisor/     starts, watches, restarts and stops child processes
+    command/        the management command: from options to an exit status
+
+Modules:
+
+    dispatcher.py   moves scheduled jobs that are due to their queues
+    listener.py     receives the notifications of other processes
+    wake_ups.py     wakes the services of this process, and the workers of other processes
+    lease.py        until when a process may act on its claims
+    identity.py     how the row of a process identifies it, and whether a process of this machine still exists
+    outage.py       the pauses and events of a service while the database is unavailable
+    driver.py       a driver whose operations have a deadline
+    context.py      the clock, the events and the outages that the services of a process share
+    timing.py       the clock, an event that wakes a service, yielding to the event loop
+    embedding.py    runs a process inside an event loop of the application
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class OrmThreads(Executor):
             thread.holder = None
 
     def assign_waiting(self, thread: OrmThread) -> None:
-        """Assign the calls of the task that waits longest to a free thread. Only of one task: it may hold the thread."""
+        """Assign to a free thread the calls of the task that waits longest. Of one task only: it may hold the thread."""
         with self.lock:
             session = self.waiting[0].session if self.waiting else None
             if session is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: The pause while a job is due and another dispatcher has locked it.
 HELD_PAUSE_SECONDS = 0.1
-#: How many jobs that cannot be moved are skipped in one batch, so that others can.
+#: How many jobs that cannot be moved are skipped in one batch, so that the jobs after them are moved.
 MAX_SKIPPED = 100
 
 

@@ -45,7 +45,7 @@ class Outage:
         await asyncio.sleep(min(at_most, pause * random.uniform(0.5, 1)))
 
     def succeeded(self, service: str) -> None:
-        """The service's last try succeeded."""
+        """Record that the last try of the service succeeded."""
         self._pauses.pop(service, None)
         since = self._since.pop(service, None)
         if since is not None:

@@ -1,8 +1,8 @@
 """Clearing by maintenance: jobs that ended long ago are deleted, a few batches in a turn.
 
 A batch that the database refuses to delete is halved until the bad job is alone. A foreign key of another table may
-hold it: it is left out, and the error is raised after the others. A turn executes a limited number of statements; the
-next one continues at the same place.
+reference it: it is left out, and the error is raised after the rest was deleted. A turn executes a limited number of
+statements; the next one continues at the same place.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Clearing:
         return True
 
     async def _step_over(self, keep: timedelta, place: Place) -> Place | None:
-        """The place of the job that is refused by itself; None if there is none, or it cannot be read either."""
+        """Return the place of the job that is refused by itself; None if there is none, or it cannot be read either."""
         try:
             return await self._driver.run(self._kind.next(self._driver.sql, Old(keep), place))
         except REFUSED:

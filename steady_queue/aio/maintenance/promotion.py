@@ -1,4 +1,4 @@
-"""Promotion by maintenance: makes blocked jobs ready whose key has a free slot, whatever the reason that they were not.
+"""Promotion by maintenance: makes blocked jobs ready whose key has a free slot.
 
 Keys that are refused together are halved; of a key that is refused alone, the job that is refused is set aside.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from steady_queue.aio.maintenance.splitting import REFUSED, split
 from steady_queue.jobs.registry import limits_in_force
-from steady_queue.store.operations.maintenance import promote_stranded as stranded_promoted
+from steady_queue.store.operations.maintenance import promote_stranded as promote_stranded_page
 from steady_queue.store.operations.promote import blocked_keys, next_blocked_job, promote_one, promotion
 from steady_queue.store.operations.prune import BATCH
 from steady_queue.store.operations.set_aside import set_blocked_aside
@@ -32,7 +32,7 @@ async def promote_stranded(driver: Driver, splitter: ClaimSplitter) -> tuple[int
     total, refusal, after = 0, None, ""
     while True:
         try:
-            count, next_key = await driver.run(stranded_promoted(driver.sql, after, limits_in_force))
+            count, next_key = await driver.run(promote_stranded_page(driver.sql, after, limits_in_force))
         except REFUSED:
             keys = await driver.run(blocked_keys(driver.sql, after, BATCH))
             count, refused = await _promote_in_parts(driver, splitter, keys)
@@ -66,7 +66,7 @@ async def _promote_in_parts(
 
 
 async def _promote_next(driver: Driver, splitter: ClaimSplitter, key: str) -> int | None:
-    """How many jobs were made ready; None if the key is full or has no blocked job."""
+    """Promote one job and return how many were made ready; None if the key is full or has no blocked job."""
     job_id = await driver.run(next_blocked_job(driver.sql, key))
     if job_id is None:
         return None

@@ -77,8 +77,8 @@ class Pruning:
 
     async def _prune(self, alive: timedelta | None, only: list[UUID] | None) -> None:
         try:
-            while (buried := await self._driver.run(self._bury(alive, only))) is not None:
-                self._emit_pruned(buried.process, buried.jobs, alive)
+            while (pruned := await self._driver.run(self._prune_next(alive, only))) is not None:
+                self._emit_pruned(pruned.process, pruned.jobs, alive)
         except REFUSED:
             await self._prune_each(alive, only)
 
@@ -93,17 +93,17 @@ class Pruning:
             fates, refusal = await self._splitter.end_claims(Owner(dead.name, dead.id, alive), claims, why)
             self._emit_failed(dead.id, fates.failed, why)
             try:
-                buried = await self._driver.run(self._bury(alive, [dead.id])) if refusal is None else None
+                pruned = await self._driver.run(self._prune_next(alive, [dead.id])) if refusal is None else None
             except REFUSED as error:
                 refusal = error
             if refusal is not None:
                 left.append(refusal)
-            elif buried is not None:
-                self._emit_pruned(dead, buried.jobs, alive, len(fates.failed))
+            elif pruned is not None:
+                self._emit_pruned(dead, pruned.jobs, alive, len(fates.failed))
         if left:
             raise left[-1]
 
-    def _bury(self, alive: timedelta | None, only: list[UUID] | None) -> Operation[Buried | None]:
+    def _prune_next(self, alive: timedelta | None, only: list[UUID] | None) -> Operation[Buried | None]:
         return prune.bury(
             self._driver.sql,
             me=self._process_id,

@@ -86,7 +86,7 @@ class Steps:
         return result
 
     async def succeeded(self, name: str) -> None:
-        """The step has nothing left to do."""
+        """Record that the step has nothing left to do."""
         failing = self._failing.pop(name, None)
         if failing is None:
             return

@@ -34,7 +34,7 @@ _thread = threading.local()
 
 
 def thread_connections() -> ThreadConnections:
-    """The connections of the running thread."""
+    """Return the connections of the running thread."""
     known: ThreadConnections | None = getattr(_thread, "connections", None)
     if known is None:
         known = ThreadConnections()
@@ -132,7 +132,7 @@ class _Connection:
         self.connected()
 
     def connected(self) -> None:
-        """The connection was opened, perhaps not for the first time."""
+        """Examine a connection that was just opened, perhaps not for the first time."""
         self._examined = self.wrapper.connection
         self.poll = _poll_of(self.wrapper.connection)
         self._driver_is_in_transaction = _transaction_state_of(self.wrapper.connection)
@@ -169,7 +169,7 @@ class _Connection:
             self._close()
 
     def close_if_dead(self) -> None:
-        """The server has sent data without a query: in most cases because it has closed the connection."""
+        """Close a connection whose server has sent data without a query: mostly because it has closed it."""
         if not self.wrapper.is_usable():
             self._close()
 

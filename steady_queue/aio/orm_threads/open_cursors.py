@@ -36,7 +36,7 @@ class OpenCursors:
         vars(wrapper)["chunked_cursor"] = self._chunked_cursor
 
     def are_open(self) -> bool:
-        """Whether any cursor can still be used."""
+        """Return whether any cursor can still be used."""
         if self._new:
             for reference in self._new:
                 cursor = reference()

@@ -66,7 +66,7 @@ class OrmThreads(Executor):
         await self._loop.create_task(enter(), context=self.context)
 
     def begin(self, name: Callable[[], str]) -> tuple[OrmSession, contextvars.Context]:
-        """A session for one more task, and the context to create the task with."""
+        """Return a session for one more task, and the context to create the task with."""
         count = len(self.threads)
         self._next = (self._next + 1) % count
         thread = self.threads[self._next]
@@ -79,7 +79,7 @@ class OrmThreads(Executor):
         return session, context
 
     def end(self, session: OrmSession) -> None:
-        """The task of this session has ended."""
+        """End a session: its task has ended."""
         if session.calls is None:
             session.has_ended = True
             return
@@ -145,7 +145,7 @@ class OrmThreads(Executor):
             thread.holder = None
 
     def assign_waiting(self, thread: OrmThread) -> None:
-        """Assign to a free thread the calls of the task that waits longest. Of one task only: it may hold the thread."""
+        """Assign to a free thread the calls of the task that waits longest. Of one task only: it may hold it."""
         with self.lock:
             session = self.waiting[0].session if self.waiting else None
             if session is None:

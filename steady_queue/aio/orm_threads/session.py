@@ -70,5 +70,5 @@ session_variable: contextvars.ContextVar[OrmSession] = contextvars.ContextVar("s
 
 
 def current_session() -> OrmSession | None:
-    """The session of the running task, if it has one."""
+    """Return the session of the running task, if it has one."""
     return session_variable.get(None)

@@ -44,7 +44,7 @@ class OtherBackends:
         self._draining = CancelScope()
 
     @property
-    def room(self) -> int:
+    def free_places(self) -> int:
         """How many more ticks may wait."""
         return MAX_WAITING - len(self._kept)
 

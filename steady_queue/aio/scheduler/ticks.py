@@ -66,13 +66,13 @@ class TickEnqueuer:
         ticks: list[Tick] = []
         origins: dict[UUID, Planned] = {}
         done: list[tuple[Planned, datetime]] = []
-        room = self._other_backends.room
+        free_places = self._other_backends.free_places
         for planned in due:
             await self._yield.yield_if_due()
             moments, until = await _moments(planned, now)
             done.append((planned, until))
-            new_ticks = await self._build_ticks(planned, moments, room)
-            room -= sum(1 for tick in new_ticks if tick.job is None)
+            new_ticks = await self._build_ticks(planned, moments, free_places)
+            free_places -= sum(1 for tick in new_ticks if tick.job is None)
             ticks += new_ticks
             origins.update((tick.id, planned) for tick in new_ticks)
         for at in range(0, len(ticks), BATCH_SIZE):
@@ -83,11 +83,11 @@ class TickEnqueuer:
             await _send_enqueued([tick for tick in batch if tick.id in stored], origins)
         return done
 
-    async def _build_ticks(self, planned: Planned, moments: Sequence[datetime], room: int) -> list[Tick]:
+    async def _build_ticks(self, planned: Planned, moments: Sequence[datetime], free_places: int) -> list[Tick]:
         entry = planned.entry
         key, changed = entry.new.task_key, entry.updated_at
         if is_elsewhere(planned.task):
-            if len(moments) > room:
+            if len(moments) > free_places:
                 self._events.emit(failure_event(planned, TimeoutError("too many tasks wait for their own backends")))
                 return []
             ids = new_job_ids(len(moments))

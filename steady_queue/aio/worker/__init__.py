@@ -1,11 +1,13 @@
-"""The worker: claims ready jobs, runs their tasks and writes their outcomes. In the order of a job's path:
+"""The worker: claims ready jobs, runs their tasks and writes their outcomes.
 
-worker.py       claims ready jobs for the free capacity, and starts them
-polling.py      how long to sleep between two polls, and how long ago a process has polled
-queues.py       from which queues to claim, and in which order
-capacity.py     how many jobs may run at once, and which are running; starts and cancels them
-threads.py      the threads that run sync functions
-executor.py     runs one job and returns its outcome
-settler.py      writes outcomes, in batches; one settler for jobs with a concurrency key, one for all others
-claims.py       the claims that the process holds, and whether it may make more
+Its modules, in the order of a job's path:
+
+    worker.py       claims ready jobs for the free capacity, and starts them
+    polling.py      how long to sleep between two polls, and how long ago a process has polled
+    queues.py       from which queues to claim, and in which order
+    capacity.py     how many jobs may run at once, and which are running; starts and cancels them
+    threads.py      the threads that run sync functions
+    executor.py     runs one job and returns its outcome
+    settler.py      writes outcomes, in batches; one settler for jobs with a concurrency key, one for all others
+    claims.py       the claims that the process holds, and whether it may make more
 """

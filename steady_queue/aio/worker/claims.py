@@ -28,7 +28,7 @@ class Claims:
         self.lock = asyncio.Lock()
 
     def may_claim(self) -> bool:
-        """Whether this process may claim more jobs."""
+        """Return whether this process may claim more jobs."""
         return self.lease.is_held and not self._settlers.are_full()
 
     def known(self) -> set[UUID]:

@@ -1,7 +1,7 @@
 """Executor: runs one claimed job and returns its outcome.
 
-Looking up the task, restoring its arguments and calling it are inside one `try`, so that every claim ends, whatever a
-row holds or a task raises. The only exception that passes is a cancellation by `Capacity`.
+Looking up the task, restoring its arguments and calling it are inside one `try`: every claim ends, no matter what a row
+holds or a task raises. The only exception that passes is a cancellation by `Capacity`.
 """
 
 from __future__ import annotations
@@ -152,9 +152,9 @@ class Executor:
     ) -> tuple[Failed, TaskResult[Any] | None]:
         """Return the failure, and the result to send with `task_finished` if that has a receiver."""
         result = result or self._result_for_end(claim, FAILURE)
-        return self._failed(claim, error, is_signal_sent=result is not None), result
+        return self._build_failure(claim, error, is_signal_sent=result is not None), result
 
-    def _failed(self, claim: Claim, error: BaseException, *, is_signal_sent: bool) -> Failed:
+    def _build_failure(self, claim: Claim, error: BaseException, *, is_signal_sent: bool) -> Failed:
         """Return the failure, with whether the task could be loaded and whether the framework logs it."""
         try:
             self.registry.resolve(claim.task_path)

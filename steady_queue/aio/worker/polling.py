@@ -63,8 +63,10 @@ class Polls(Protocol):
 class LastPoll:
     """How long ago a process has polled; its heartbeat writes that into its row, where health checks read it."""
 
-    def __init__(self, workers: Sequence[Polls], others: Sequence[Polls], *, is_stopping: Callable[[], bool]) -> None:
-        self._services = workers or others
+    def __init__(
+        self, workers: Sequence[Polls], other_services: Sequence[Polls], *, is_stopping: Callable[[], bool]
+    ) -> None:
+        self._services = workers or other_services
         self._is_stopping = is_stopping
 
     def seconds_ago(self) -> float | None:

@@ -119,7 +119,7 @@ class Settler:
                     continue
                 claim_id = batch[0].claim.claim_id
                 if claim_id in self._replaced:
-                    # It holds nothing of the task any more. It goes to the end of the list, so that others are written.
+                    # It holds nothing of the task any more. It goes to the end of the list: the rest is written first.
                     await self._outage.wait(self._name_for_replaced, error, at_most=UNSTORABLE_PAUSE_SECONDS)
                     self._waiting.extend(batch)
                     return

@@ -153,7 +153,7 @@ class Worker:
         # server that does not answer must not delay the shutdown for ever: then the claims are found by process id.
         with CancelScope(shield=True, deadline=self._claim_deadline) as self._claim_scope:
             if queues is None:
-                wanted = [Wanted(self.process_id, lane, room) for lane, room in free.items()]
+                wanted = [Wanted(self.process_id, lane, count) for lane, count in free.items()]
                 taken = await self._driver.run(claim_from_all(self._driver.sql, *wanted))
                 self._is_more_left = taken.is_paused
                 if taken.is_paused:

@@ -1,10 +1,10 @@
 """The runtime inside an ASGI server: `application = SteadyQueue(get_asgi_application())`.
 
-Django's application refuses the server's lifespan, so it is answered here: the startup starts the runtime in the
-server's loop, the shutdown drains it. Signals stay the server's, and requests pass through untouched.
+Django's application refuses the server's lifespan, so this module answers it: the startup starts the runtime in the
+event loop of the server, the shutdown shuts it down. Signals are left to the server, and requests are not changed.
 
-A server without its queue looks well from outside, while tasks pile up. So the default of `on_death` ends the server:
-whatever restarts it brings the queue back, and a process that others take for dead runs nothing twice.
+A server whose runtime has failed looks healthy from outside, while tasks pile up. So the default of `on_death` ends the
+server: the service manager restarts it with its runtime, and a process that was pruned does not run a task twice.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from anyio import CancelScope, create_task_group, move_on_after
 
-from steady_queue.aio.embedding import prepared
-from steady_queue.aio.process.lifecycle import alone
+from steady_queue.aio.embedding import prepare
+from steady_queue.aio.process.lifecycle import unwrap
 from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST
 from steady_queue.errors import ConfigurationError, SteadyQueueError
 
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("steady_queue")
 
-#: How long the startup waits for the runtime to be ready, in seconds: the time that a database takes which is started
-#: together with the server, and less than one that is really away.
-READY_WITHIN = 5.0
-#: How long requests may go on when the server ends because its queue has died, in seconds.
-EXIT_WITHIN = 30.0
+#: How long the startup waits for the runtime: long enough for a database that is started together with the server, and
+#: not as long as a database that is really down would take.
+READY_SECONDS = 5.0
+#: How long requests may go on when the server ends because the runtime has failed.
+EXIT_SECONDS = 30.0
 
 
 class SteadyQueue:
-    """An ASGI application that runs tasks beside the one that it wraps.
+    """An ASGI application that runs tasks in the process of the application that it wraps.
 
-    `options` and `parts` are those of `steady_queue.aio.running`. `on_death` says what becomes of the server when the
-    runtime fails, or when others may take this process for dead while a task runs that cannot be stopped:
+    `options` and `parts` are those of `steady_queue.aio.running`. `on_death` says what the server does when the runtime
+    fails, or when its lease is lost while a task runs that cannot be stopped:
 
-    - "exit": it ends with status 75. After a failure requests may finish first; with such a task it ends at once.
-    - "ignore": it is logged, and the server goes on.
+    - "exit": it exits with status 75. After a failure requests may finish first; with such a task it exits at once.
+    - "ignore": the error is logged, and the server goes on.
     - a function: it is called with the error, and the server goes on. It is called in the event loop, but in a thread
       when a task blocks the loop.
 
@@ -65,7 +65,7 @@ class SteadyQueue:
         options: Options | None = None,
         *,
         on_death: OnDeath = "exit",
-        ready_within: float = READY_WITHIN,
+        ready_within: float = READY_SECONDS,
         **parts: Any,
     ) -> None:
         if on_death not in ("exit", "ignore") and not callable(on_death):
@@ -80,14 +80,14 @@ class SteadyQueue:
         self._ready_within = ready_within
         self._parts = parts
         self._has_lifespan = False
-        self._is_told = False
+        self._has_warned = False
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._live(scope, receive, send)
             return
-        if not self._has_lifespan and not self._is_told:
-            self._is_told = True
+        if not self._has_lifespan and not self._has_warned:
+            self._has_warned = True
             logger.error(
                 "TASKS DO NOT RUN IN THIS PROCESS: the server has sent a request, but no lifespan startup before it. "
                 "Switch its lifespan on (uvicorn: --lifespan on), use a server that has one (uvicorn, Hypercorn; not "
@@ -114,7 +114,7 @@ class SteadyQueue:
                     self.process = runtime.process
                     await receive()
             finally:
-                # If the lifespan is cancelled instead, the group waits for the drain.
+                # If the lifespan is cancelled instead, the group waits for the shutdown.
                 runtime.stop()
             if problem is None:
                 await runtime.ended.wait()
@@ -125,7 +125,7 @@ class SteadyQueue:
 
 
 class _Runtime:
-    """The runtime of one lifespan, and what becomes of the server if it dies."""
+    """The runtime of one lifespan, and what happens to the server if it fails."""
 
     def __init__(self, on_death: OnDeath) -> None:
         self.process: Process | None = None
@@ -139,9 +139,9 @@ class _Runtime:
     async def start(
         self, group: TaskGroup, ready_within: float, options: Options | None, parts: dict[str, Any]
     ) -> str | None:
-        """Start it; the problem is told if it cannot be started, but not if its database is away."""
+        """Start it; returns why it cannot be started, but None if only its database cannot be reached."""
         try:
-            self.process = process = prepared(options, leave=self._lost, **parts)
+            self.process = process = prepare(options, leave=self._lease_lost, **parts)
         except Exception as error:
             self._failed(error)
             return self.problem
@@ -166,7 +166,7 @@ class _Runtime:
             self.process.stop()
 
     def end_server(self) -> None:
-        """End the process if the queue has died and takes the server with it; requests have ended by now."""
+        """Exit if the runtime has failed and `on_death` is "exit"; requests have ended by now."""
         if self._ends_server:
             logging.shutdown()
             os._exit(EXIT_LEASE_LOST)
@@ -177,13 +177,13 @@ class _Runtime:
         return None if self._error is None else f"Steady Queue: {type(self._error).__name__}: {self._error}"
 
     async def _run(self, process: Process) -> None:
-        # Shielded: a lifespan that is cancelled cancels its group, and what runs must be drained all the same.
+        # Shielded: a lifespan that is cancelled cancels its group, and running tasks must be shut down all the same.
         with CancelScope(shield=True):
             try:
                 await process.run()
                 error: Exception | None = process.refusal
             except Exception as failure:
-                error = alone(failure)
+                error = unwrap(failure)
         if error is not None:
             self._failed(error)
         self.ended.set()
@@ -193,36 +193,36 @@ class _Runtime:
         if self._is_serving:
             self._died(error)
         elif not isinstance(error, ConfigurationError):
-            # The server tells the text of an error, but not where it is from.
+            # The server logs the text of an error, but no traceback.
             logger.error("the queue has failed", exc_info=error)
 
     def _died(self, error: Exception) -> None:
         logger.critical("THE QUEUE HAS DIED: no tasks run in this process any more", exc_info=error)
         if self._on_death == "exit":
-            # The server's own way to stop, which lets requests finish and then asks for the shutdown.
+            # The graceful stop of the server lets requests finish, and then sends the lifespan's shutdown.
             self._ends_server = True
-            asyncio.get_running_loop().call_later(EXIT_WITHIN, os._exit, EXIT_LEASE_LOST)
+            asyncio.get_running_loop().call_later(EXIT_SECONDS, os._exit, EXIT_LEASE_LOST)
             signal.raise_signal(signal.SIGTERM)
         else:
-            self._tell(error)
+            self._call_on_death(error)
 
-    def _lost(self, status: int) -> None:
-        """The lease is lost while something cannot be stopped. Told once for each loss, by the loop or the watchdog."""
+    def _lease_lost(self, status: int) -> None:
+        """The lease is lost while a task cannot be stopped. Acts once per loss; called by the loop or the watchdog."""
         assert self.process is not None
-        trust = self.process.services.lease
-        if self._lost_until == trust.expires_at:
+        lease = self.process.services.lease
+        if self._lost_until == lease.expires_at:
             return
-        self._lost_until = trust.expires_at
+        self._lost_until = lease.expires_at
         error = SteadyQueueError(
-            f"others may take this process for dead, {trust.seconds_since_heartbeat:.0f} s after its last heartbeat,"
+            f"the lease of this process is lost, {lease.seconds_since_heartbeat:.0f} s after its last heartbeat,"
             " while a task runs that cannot be stopped"
         )
         logger.critical("%s", error)
         if self._on_death == "exit":
             os._exit(status)
-        self._tell(error)
+        self._call_on_death(error)
 
-    def _tell(self, error: Exception) -> None:
+    def _call_on_death(self, error: Exception) -> None:
         if callable(self._on_death):
             try:
                 self._on_death(error)
@@ -231,7 +231,7 @@ class _Runtime:
 
 
 class _Wrapped:
-    """The wrapped application's lifespan. If it raises or returns without an answer it has none, as servers see it."""
+    """The wrapped application's lifespan. As for servers, it has none if it raises or returns without an answer."""
 
     def __init__(self, app: Application, scope: Any) -> None:
         self._app = app
@@ -252,7 +252,7 @@ class _Wrapped:
         self._answers.put_nowait({"type": "none"})
 
     async def ask(self, phase: Literal["startup", "shutdown"]) -> str | None:
-        """Pass the phase on and wait for its end; returns the problem that the application tells."""
+        """Send the phase to the application and wait for its end; returns the problem that it reports."""
         if self._has_ended and self._answers.empty():
             return None
         self._asked.put_nowait({"type": f"lifespan.{phase}"})

@@ -143,6 +143,13 @@ class Actor(NamedTuple):
     #: What else it was told by its options.
     metadata: Mapping[str, Any]
 
+    def as_metadata(self) -> dict[str, Any]:
+        """How the row of its process describes it: maintenance and health checks of other processes read that."""
+        if self.kind == "worker":
+            lanes = {"async": self.metadata["coroutines"], "thread": self.metadata["threads"]}
+            return {"kind": self.kind, "queues": list(self.queues), **lanes}
+        return {"kind": self.kind, **({"posts": self.metadata["posts"]} if self.kind == "supervisor" else {})}
+
 
 class Moment:
     """A decorator that registers a hook, and the hooks of a moment."""

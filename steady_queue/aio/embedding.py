@@ -1,4 +1,4 @@
-"""The runtime inside somebody else's event loop: a script, a test, a web server."""
+"""Embedding: the runtime inside the event loop of another program: a script, a test, a web server."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from steady_queue.configuration import Options
 
 
-def prepared(options: Options | None = None, **parts: Any) -> Process:
-    """A process that knows its tasks and waits to be run; every problem of its options is told at once."""
+def prepare(options: Options | None = None, **parts: Any) -> Process:
+    """Import the tasks and build a process that is ready to run; raises with every problem of its options at once."""
     options = options or configured()
     if found := list(problems(options)):
         raise ConfigurationError("; ".join(found))
@@ -42,11 +42,11 @@ def _import_tasks() -> None:
 
 @asynccontextmanager
 async def running(options: Options | None = None, **parts: Any) -> AsyncIterator[Process]:
-    """Run workers and dispatchers in this loop for the length of the block; leaving it drains them.
+    """Run workers and dispatchers in this event loop during the block; the end of the block shuts them down.
 
     Installs no signal handlers. `parts` are the keyword arguments of Process.
     """
-    process = prepared(options, **parts)
+    process = prepare(options, **parts)
     failure: Exception | None = None
     async with create_task_group() as group:
         group.start_soon(_until_stopped, process)
@@ -55,7 +55,7 @@ async def running(options: Options | None = None, **parts: Any) -> AsyncIterator
             if process.refusal is None:
                 yield process
         except Exception as error:
-            # Kept, because the group would wrap it: a block's error is to leave it as it was raised.
+            # Kept, because the group would wrap it: an error of the block leaves `running` as it was raised.
             failure = error
         finally:
             process.stop()
@@ -64,6 +64,6 @@ async def running(options: Options | None = None, **parts: Any) -> AsyncIterator
 
 
 async def _until_stopped(process: Process) -> None:
-    # Shielded: a block that is cancelled cancels this group, and what runs must be drained all the same.
+    # Shielded: a block that is cancelled cancels this group, and running tasks must be shut down all the same.
     with CancelScope(shield=True):
         await process.run()

@@ -29,8 +29,8 @@ async def test_tasks_run_block_fail_and_are_stopped_on_either_loop(
     database: str, anyio_backend: tuple[str, dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=0.3))
-    monkeypatch.setattr(watchdog, "PATIENCE", 0.2)
-    monkeypatch.setattr(watchdog, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(watchdog, "BLOCKED_SECONDS", 0.2)
+    monkeypatch.setattr(watchdog, "CHECK_SECONDS", 0.05)
     is_uvloop = type(asyncio.get_running_loop()).__module__.startswith("uvloop")
     assert is_uvloop == anyio_backend[1]["use_uvloop"]
     heard = Heard()

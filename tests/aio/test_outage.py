@@ -15,8 +15,7 @@ import steady_queue
 from steady_queue import aenqueue_all
 from steady_queue.aio import outage as outage_module
 from steady_queue.aio import running
-from steady_queue.aio.process import connections as patience_module
-from steady_queue.aio.process import process as process_module
+from steady_queue.aio.process import connections, deadlines
 from steady_queue.events import (
     ClaimsReconciled,
     DatabaseLost,
@@ -142,7 +141,7 @@ async def test_a_process_that_starts_while_the_server_is_down_waits_for_it(datab
 async def test_a_stop_while_the_server_is_down_ends_soon_and_leaves_the_rest_to_others(
     database: str, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_module, "FLUSH_WITHIN", 0.5)
+    monkeypatch.setattr(deadlines, "FLUSH_SECONDS", 0.5)
     result = await recording.blocks.aenqueue("settled by nobody")
     heard = Heard()
     async with AsyncExitStack() as down, running(worker(), events=heard):
@@ -317,7 +316,7 @@ async def test_connections_that_never_answer_again_are_replaced(
     database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As behind a balancer that has lost its backend: nothing is closed, and nothing comes back."""
-    monkeypatch.setattr(patience_module, "LONGEST", 1.0)
+    monkeypatch.setattr(connections, "LONGEST_OPERATION_SECONDS", 1.0)
     heard = Heard()
     async with running(worker(), alias=behind, events=heard):
         assert await values(await recording.rests.aenqueue("before")) == ["before"]

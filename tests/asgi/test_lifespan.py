@@ -123,7 +123,7 @@ async def test_the_startup_starts_the_queue_and_the_shutdown_drains_it(database:
         await until(lambda: len(book.began) == 2)
         shutdown = asyncio.create_task(lifespan.shutdown())
         assert application.process is not None
-        await until(application.process._stop.is_set)
+        await until(application.process.deadlines.requested.is_set)
         book.gate.set()
         assert await shutdown == STOPPED
     assert await values(*results) == ["last", "last"]
@@ -137,7 +137,7 @@ async def test_a_cancelled_lifespan_drains_the_queue_as_well(database: str) -> N
         await until(lambda: len(book.began) == 1)
         lifespan.task.cancel()
         assert application.process is not None
-        await until(application.process._stop.is_set)
+        await until(application.process.deadlines.requested.is_set)
         book.gate.set()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(lifespan.task, PATIENCE)

@@ -89,7 +89,7 @@ async def test_starts_registrations_stops_and_deregistrations(database: str, hea
 async def test_an_immediate_stop_with_a_task_that_cannot_be_stopped(
     database: str, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steady_queue.aio.process.process.QUIT_WITHIN", 30.0)  # however busy the machine is
+    monkeypatch.setattr("steady_queue.aio.process.deadlines.FLUSH_NOW_SECONDS", 30.0)  # however busy the machine is
     async with running(worker(), events=heard) as process:
         result = await recording.blocks.aenqueue("long")
         await until(lambda: book.began == ["long"])
@@ -131,7 +131,7 @@ async def test_a_registration_that_fails_and_one_that_is_made_again(
 async def test_what_cannot_be_registered_or_deregistered_says_so_once(
     database: str, behind: str, proxy: Proxy, heard: Heard
 ) -> None:
-    process = steady_queue.aio.embedding.prepared(worker(), alias=behind, events=heard)
+    process = steady_queue.aio.embedding.prepare(worker(), alias=behind, events=heard)
     register = process.services.heartbeat.register
 
     async def cut_off() -> None:

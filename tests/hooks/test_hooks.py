@@ -258,7 +258,7 @@ async def test_a_hook_that_never_returns_does_not_prevent_a_stop(
     database: str, moment: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=0.2))
-    monkeypatch.setattr("steady_queue.aio.process.lifecycle.EXIT_WITHIN", 0.2)
+    monkeypatch.setattr("steady_queue.aio.process.deadlines.EXIT_HOOKS_SECONDS", 0.2)
     begun, go_on = threading.Event(), threading.Event()
 
     def sync(actor: hooks.Actor) -> None:
@@ -280,7 +280,7 @@ async def test_a_hook_that_never_returns_does_not_prevent_a_stop(
     hook = {"sync": sync, "async": waits, "stubborn": stubborn}[way]
     getattr(hooks.worker, moment)(hook)
     heard = Heard()
-    process = steady_queue.aio.embedding.prepared(worker(), events=heard)
+    process = steady_queue.aio.embedding.prepare(worker(), events=heard)
     running_ = asyncio.create_task(process.run())
     await until((begun if moment == "on_start" else process.ready).is_set)
     process.stop()
@@ -318,8 +318,8 @@ async def test_after_a_quit_quick_stop_hooks_are_called_whatever_time_there_was(
     database: str, seconds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=seconds))
-    monkeypatch.setattr("steady_queue.aio.process.lifecycle.HURRY", 30.0)  # however busy the machine is
-    monkeypatch.setattr("steady_queue.aio.process.lifecycle.QUIT_WITHIN", 30.0)
+    monkeypatch.setattr("steady_queue.aio.process.deadlines.STOP_HOOKS_SECONDS", 30.0)  # however busy the machine is
+    monkeypatch.setattr("steady_queue.aio.process.deadlines.EXIT_HOOKS_NOW_SECONDS", 30.0)
     told = noted("on_stop", "on_exit")
     async with running(worker()) as process:
         process.quit()
@@ -331,8 +331,8 @@ async def test_a_quit_while_one_hook_runs_counts_for_the_next_as_well(
     database: str, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(hours=1))
-    monkeypatch.setattr("steady_queue.aio.process.lifecycle.EXIT_WITHIN", 3600)
-    monkeypatch.setattr("steady_queue.aio.process.process.QUIT_WITHIN", 30.0)  # however busy the machine is
+    monkeypatch.setattr("steady_queue.aio.process.deadlines.EXIT_HOOKS_SECONDS", 3600)
+    monkeypatch.setattr("steady_queue.aio.process.deadlines.FLUSH_NOW_SECONDS", 30.0)  # however busy the machine is
     begun, quitting = asyncio.Event(), asyncio.Event()
 
     @getattr(hooks.worker, moment)  # type: ignore[untyped-decorator]
@@ -345,7 +345,7 @@ async def test_a_quit_while_one_hook_runs_counts_for_the_next_as_well(
         await asyncio.Event().wait()
 
     heard = Heard()
-    process = steady_queue.aio.embedding.prepared(worker(), events=heard)
+    process = steady_queue.aio.embedding.prepare(worker(), events=heard)
     runs = asyncio.create_task(process.run())
     await until(process.ready.is_set)
     process.stop()
@@ -358,7 +358,7 @@ async def test_a_quit_while_one_hook_runs_counts_for_the_next_as_well(
 
 async def test_a_process_that_never_started_calls_nobody(database: str) -> None:
     told = noted("on_start", "on_stop", "on_exit")
-    process = steady_queue.aio.embedding.prepared(worker())
+    process = steady_queue.aio.embedding.prepare(worker())
     process.stop()
     await process.run()
     assert told == []

@@ -91,7 +91,9 @@ async def test_each_kind_has_its_moments_and_signals_once_in_its_own_process(dat
 
 async def test_the_start_hooks_of_a_supervisor_are_called_when_it_is_registered(database: str, tmp_path: Path) -> None:
     path = tmp_path / "notes"
-    setup = "import steady_queue.aio.supervisor.supervisor as s; s.ROW_WITHIN = 60\n" + KEPT.format(path=str(path))
+    setup = "import steady_queue.aio.supervisor.supervisor as s; s.REGISTER_SECONDS = 60\n" + KEPT.format(
+        path=str(path)
+    )
     with command(database, "--only-work", patience=5, setup=setup) as process:
         await heard(path, supervisor__on_start=1, worker__on_start=1, ProcessRegistered=2)
         await stopped(process)

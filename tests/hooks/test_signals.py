@@ -11,7 +11,7 @@ from django.db import transaction
 
 from steady_queue import actions, events
 from steady_queue.aio import running
-from steady_queue.aio.process.process import Process
+from steady_queue.aio.process.shutdown import Shutdown
 from steady_queue.configuration import Dispatcher, Options, Worker
 from steady_queue.events import QueuePaused, QueueResumed, RuntimeFault
 from steady_queue.queues import Queue
@@ -81,10 +81,10 @@ async def test_what_runs_in_a_process_is_told_when_it_starts_and_when_it_has_sto
 async def test_a_process_that_fails_tells_its_error_when_it_has_stopped(
     database: str, sent: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(self: Process) -> None:
+    async def broken(self: Shutdown, wait_for_children: object) -> None:
         raise LookupError("on purpose")
 
-    monkeypatch.setattr(Process, "_drain", broken)
+    monkeypatch.setattr(Shutdown, "run", broken)
     with pytest.RaisesGroup(LookupError, flatten_subgroups=True):
         async with running(worker()):
             pass

@@ -147,7 +147,7 @@ async def test_a_process_takes_orders_that_no_variable_could_hold(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     queues = [f"{number:0200}" for number in range(1000)]
-    given = new_orders(Options(workers=[Worker(queues=queues)]), supervisor_id=uuid4(), every=1.0)
+    given = new_orders(Options(workers=[Worker(queues=queues)]), supervisor_id=uuid4(), report_seconds=1.0)
     obeys = [sys.executable, "-c", f"{TAKES}raise SystemExit(taken != {len(queues)})"]
     monkeypatch.setattr(child, "command_line", lambda: obeys)
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
@@ -155,13 +155,13 @@ async def test_a_process_takes_orders_that_no_variable_could_hold(
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     started = child.Child.start(given, 0.0)
     status = await aside(started.popen.wait, PATIENCE)
-    assert started.end(status).how == "exited with status 0"
+    assert started.close(status).summary == "exited with status 0"
 
 
 TAKES = """
 import os
-from steady_queue.aio.supervisor.child import orders
-taken = len(orders(os.environ).options.workers[0].queues)
+from steady_queue.aio.supervisor.child import read_orders
+taken = len(read_orders(os.environ).options.workers[0].queues)
 """
 
 

@@ -1,1 +1,10 @@
-"""aio/command."""
+"""What `manage.py steady_queue` runs, apart from its options, which are in management/.
+
+    launch.py          runs everything in one loop, a supervisor, or a child
+    hosts.py           what a process asks of the command: to exit, to release tasks
+    os_signals.py      signals of the operating system: TERM, INT, HUP, QUIT
+    fork_safety.py     processes that a task forks do not inherit the signal handlers
+    drain.py           --drain: stops when the queues are empty
+    status_line.py     the line at the bottom of a terminal
+    pidfile.py         one supervisor per pidfile
+"""

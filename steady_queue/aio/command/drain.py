@@ -1,4 +1,4 @@
-"""Drain: `--drain`. Everything stops when the queues have nothing left to do."""
+"""Drain: `--drain` stops everything when the queues are empty."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ if TYPE_CHECKING:
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.statement import Operation
 
-#: A job that is due within so many seconds is waited for.
-SOON = 5.0
-#: How often it looks, in seconds.
-LOOK_EVERY = 0.2
+#: A scheduled job that is due within so many seconds counts as not done yet.
+DUE_SECONDS = 5.0
+#: How often the queues are checked, and how soon after they were empty for the first time.
+CHECK_SECONDS, RECHECK_SECONDS = 0.2, 0.05
 
 
 class Drain:
-    """Looks at the queues that the workers take from; what runs there in other processes counts as well."""
+    """Checks the queues of the workers; what other processes run from these queues counts as well."""
 
-    name = "draining"
+    name = "drain"
 
     def __init__(
         self,
         patterns: Sequence[str],
         *,
-        dispatches: bool,
+        has_dispatcher: bool,
         driver: AsyncDriver,
         ready: asyncio.Event,
-        drained: Callable[[], None],
+        on_empty: Callable[[], None],
         events: Events,
         outage: Outage,
     ) -> None:
         self._patterns = [pattern.strip() for pattern in patterns]
         self._driver = driver
-        self._dispatches = dispatches
+        self._has_dispatcher = has_dispatcher
         self._ready = ready
-        self._drained = drained
+        self._on_empty = on_empty
         self._events = events
         self._outage = outage
 
     async def run(self) -> None:
         await self._ready.wait()
         empty = 0
-        # Twice: statements of one look are not of one moment, and a job may move behind their back.
+        # Twice: the statements of one check do not see the same moment, and a job may move from one table to another.
         while empty < 2:
             try:
                 empty = 0 if await self._driver.run(self._remains()) else empty + 1
@@ -59,12 +59,12 @@ class Drain:
                 await self._outage.wait(self.name, error)
                 continue
             self._outage.succeeded(self.name)
-            await asyncio.sleep(LOOK_EVERY if not empty else 0.05)
+            await asyncio.sleep(RECHECK_SECONDS if empty else CHECK_SECONDS)
         await self._emit_unserved()
-        self._drained()
+        self._on_empty()
 
     async def _emit_unserved(self) -> None:
-        """Say what is left because no process of this version can run it: maintenance may not have had a turn."""
+        """Report what is left because this version cannot run it: maintenance may not have run yet."""
         try:
             left = await self._driver.run(unserved(self._driver.sql, self._patterns))
         except StoreError:
@@ -73,4 +73,4 @@ class Drain:
             self._events.emit(events.UnknownLane(queue_name=queue, lane=lane))
 
     def _remains(self) -> Operation[bool]:
-        return remains(self._driver.sql, self._patterns, within=SOON, is_dispatched=self._dispatches)
+        return remains(self._driver.sql, self._patterns, within=DUE_SECONDS, is_dispatched=self._has_dispatcher)

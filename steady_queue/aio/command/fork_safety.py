@@ -1,4 +1,4 @@
-"""Forks: a process that a task forks, for example with multiprocessing, is ended by the first signal.
+"""Fork safety: a process that a task forks, for example with multiprocessing, is ended by the first signal.
 
 It inherits our Python signal handlers: Python loses a signal that arrives before the fork is complete, and runs no
 handler during a call of C code. So the signals are blocked during the fork, and reset to the default action in the

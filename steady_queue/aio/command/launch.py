@@ -1,23 +1,24 @@
-"""Launch: a process of our own, from its options to its exit status. Three kinds: alone, supervisor, child.
+"""Launch: runs the command's process, from its options to its exit status. Three kinds: one loop, supervisor, child.
 
-Loop: the event loop of a process of our own, and how it runs to the end.
+`run` is the event loop of such a process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from steady_queue.aio.command import launch
 from steady_queue.aio.command.drain import Drain
-from steady_queue.aio.command.os_signals import obeyed
-from steady_queue.aio.command.status_line import Status
-from steady_queue.aio.process.recycling import Retirement, TaskCounter
-from steady_queue.aio.supervisor.child import ProcessFigures, line_of
+from steady_queue.aio.command.hosts import ChildHost, CommandHost
+from steady_queue.aio.command.os_signals import handle_signals
+from steady_queue.aio.command.status_line import StatusLine
+from steady_queue.aio.process.host import EmbeddedHost
+from steady_queue.aio.process.recycling import Recycling, TaskCounter
+from steady_queue.aio.supervisor.channel import ParentChannel
+from steady_queue.aio.supervisor.child import ProcessFigures, open_channel
 from steady_queue.aio.timing import SystemClock
 from steady_queue.errors import ConfigurationError
 from steady_queue.events import Events, Subscription, UnhandledSignal, log
@@ -25,7 +26,8 @@ from steady_queue.events import Events, Subscription, UnhandledSignal, log
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from steady_queue.aio.orm_threads.default_executor import DefaultExecutor
+    from steady_queue.aio.orm_threads.default_executor import OtherThreads
+    from steady_queue.aio.process.host import Companion, Host
     from steady_queue.aio.process.process import Process
     from steady_queue.aio.supervisor.child import ChildOrders
     from steady_queue.aio.supervisor.supervisor import Supervisor
@@ -35,227 +37,208 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: How often children report their state while the status line shows it.
+STATUS_REPORT_SECONDS = 1.0
+#: How long a child waits for its supervisor to accept why it did not start.
+REFUSAL_SECONDS = 1.0
 
-def quickest() -> asyncio.AbstractEventLoop:
-    """uvloop's, where it is installed."""
+
+def run(main: Coroutine[Any, Any, T], *, use_uvloop: bool = True) -> T:
+    """Run to the end.
+
+    An asyncio task that raises SystemExit or KeyboardInterrupt makes the event loop raise it as well. When a job has
+    started that task, the job is responsible for it, and the loop goes on.
+    """
+    with asyncio.Runner(loop_factory=new_event_loop if use_uvloop else asyncio.new_event_loop) as runner:
+        loop = runner.get_loop()
+        task = loop.create_task(main)
+        while not task.done():
+            try:
+                loop.run_until_complete(task)
+            except (SystemExit, KeyboardInterrupt):
+                if task.done():
+                    raise
+                logging.getLogger("steady_queue").exception("a task inside a job raised what would end the process")
+        return task.result()
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """A loop of uvloop, if that is installed."""
     try:
         import uvloop
     except ImportError:
         return asyncio.new_event_loop()
-    launch: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return launch
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
 
 
-def run(main: Coroutine[Any, Any, T], *, is_quick: bool = True) -> T:
-    """Run to the end.
+# -- the three kinds --------------------------------------------------------------------------------------------------
 
-    An asyncio task that raises SystemExit or KeyboardInterrupt makes the loop raise it as well. When a job has started
-    that task, it is the job's affair, and the loop goes on.
+
+def run_in_one_loop(resolved: Resolved, *, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
+    """Run everything in this process; workers with more than one process have their other copies as children.
+
+    `before_exit` is called if the process has to exit while tasks still run; None if it must not exit by itself,
+    because other code called the command.
     """
-    with asyncio.Runner(loop_factory=quickest if is_quick else asyncio.new_event_loop) as runner:
-        launch = runner.get_loop()
-        served = launch.create_task(main)
-        while not served.done():
-            try:
-                launch.run_until_complete(served)
-            except (SystemExit, KeyboardInterrupt):
-                if served.done():
-                    raise
-                logging.getLogger("steady_queue").exception("a task inside a job raised what would end the process")
-        return served.result()
+    run(_run_in_one_loop(resolved, shows_status, before_exit))
 
 
-#: How often children say how they are when somebody looks at the status, in seconds.
-OFTEN = 1.0
+def run_supervisor(resolved: Resolved, *, shows_status: bool, before_exit: Callable[[], None]) -> None:
+    """Run a child for each worker and dispatcher, and supervise them."""
+    run(_run_supervisor(resolved, shows_status, before_exit), use_uvloop=False)
 
 
-def in_one_loop(resolved: Resolved, *, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
-    """Everything in this process, and beside it the other copies of workers that have more than one.
-
-    `before_exit` is called if the process has to end while tasks still run; without it, it is not ours to end.
-    """
-    launch.run(_alone(resolved, shows_status, before_exit))
+def run_child(orders: ChildOrders) -> None:
+    """Run what the orders of the supervisor say."""
+    run(_run_child(orders))
 
 
-def supervised(resolved: Resolved, *, shows_status: bool, before_exit: Callable[[], None]) -> None:
-    """A process for each worker and dispatcher, kept by this one."""
-    launch.run(_supervisor(resolved, shows_status, before_exit), is_quick=False)
-
-
-def child(given: ChildOrders) -> None:
-    """One of those."""
-    launch.run(_child(given))
-
-
-async def _alone(resolved: Resolved, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
-    from steady_queue.aio.embedding import prepared
+async def _run_in_one_loop(resolved: Resolved, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
+    from steady_queue.aio.embedding import prepare
 
     options = resolved.options
-    tally = TaskCounter(options.max_tasks)
-    threads = _other_threads()
-    process = prepared(options, events=Events([log, Subscription(tally, TaskCounter.KINDS)]))
-    supervisor = _supervisor_of(options.beside_one_loop(), shows_status, beside=process)
+    counter, executor = TaskCounter(options.max_tasks), _set_default_executor()
+    host = EmbeddedHost() if before_exit is None else CommandHost(executor, before_exit)
+    positions = options.beside_one_loop()
+    # The program ends with the supervisor, if there is one, and not with the process in its event loop.
+    process = prepare(options, events=_counted_events(counter), host=EmbeddedHost() if positions else host)
+    supervisor = _build_supervisor(positions, shows_status, host, process) if positions else None
     main = supervisor or process
-    if before_exit is not None:
-        main.at_last = partial(_exit_beside_what_runs, process, threads, before_exit, supervisor)
-    if not resolved.drain:  # which ends with empty queues, and not before
-        _retire_in_time(process, tally, process.retire)
-    else:
-        process.companions.append(_draining(resolved, main, process.services.upkeep).run)
+    companions: list[Companion] = []
+    if resolved.drain:  # which ends when the queues are empty, and not before
+        companions.append(_build_drain(resolved, main, process.services.upkeep).run)
+    elif recycling := _build_recycling(process, counter):
+        companions.append(recycling.run)
     if shows_status:
-        process.companions.append(_status(supervisor, process, tally).run)
-    with obeyed(
-        stop=main.stop_by_signal,
-        quit_now=main.quit_by_signal,
-        stray=_told_by(main.events),
-        for_good=before_exit is not None,
-    ):
-        await main.run()
+        companions.append(_build_status_line(partial(_figures, supervisor, process, counter)).run)
+    await _run_with_signals(main, companions, is_exiting=before_exit is not None)
     if refusal := process.refusal or (supervisor.refusal if supervisor else None):
         raise refusal
 
 
-async def _child(given: ChildOrders) -> None:
-    from steady_queue.aio.embedding import prepared
-    from steady_queue.aio.supervisor.channel import ParentChannel
-
-    tally = TaskCounter(given.options.max_tasks)
-    threads = _other_threads()
-
-    def state() -> dict[str, object]:
-        running = len(process.services.stopping.running)
-        return {"running": running, "ended": tally.ended, "failed": tally.failed}
-
-    def leave(status: int) -> None:
-        # Only what was told to stop may run again. Who leaves because others took it for dead has nothing to give back.
-        if process.services.settlers.on_end is not None:
-            tether.hand_over(process.services.claims.unfinished())
-        os._exit(status)
-
-    tether = ParentChannel(line_of(given), every=given.every, state=state)
-    try:
-        process = prepared(
-            given.options,
-            process_id=given.id,
-            supervisor_id=given.supervisor_id,
-            leave_to_supervisor=tether.hand_over,
-            events=Events([log, Subscription(tally, TaskCounter.KINDS)]),
-            leave=leave,
-        )
-    except ConfigurationError as error:
-        # The supervisor tells it: once, and not for each of its children.
-        tether.say(refusal=str(error), within=1.0)
-        raise SystemExit(1) from None
-
-    def leaving() -> None:
-        process.services.settlers.on_end = tether.over
-        tether.hand_over(process.services.claims.unfinished())
-
-    def stop() -> None:
-        leaving()
-        process.stop_by_signal()
-
-    def quit_now() -> None:
-        leaving()
-        process.quit_by_signal()
-
-    def retire() -> None:
-        leaving()
-        tether.say(retiring=True)
-        process.retire()
-
-    process.at_last = partial(_exit_beside_what_runs, process, threads, lambda: None)
-    process.companions.append(tether.run)
-    _retire_in_time(process, tally, retire)
-    with obeyed(stop=stop, quit_now=quit_now, stray=_told_by(process.events), for_good=True):
-        tether.watch(stop)
-        await process.run()
-    if process.refusal is not None:
-        raise process.refusal
-
-
-async def _supervisor(resolved: Resolved, shows_status: bool, before_exit: Callable[[], None]) -> None:
-    options = resolved.options
-    supervisor = _supervisor_of(options.per_process(), shows_status)
-    assert supervisor is not None, "options without a problem run something"
-    supervisor.at_last = lambda: _exit(before_exit) if supervisor.lifecycle.is_left_with_hooks else None
+async def _run_supervisor(resolved: Resolved, shows_status: bool, before_exit: Callable[[], None]) -> None:
+    host = CommandHost(before_exit=before_exit)
+    supervisor = _build_supervisor(resolved.options.per_process(), shows_status, host)
+    companions: list[Companion] = []
     if resolved.drain:
-        supervisor.companions.append(_draining(resolved, supervisor, supervisor.driver).run)
+        companions.append(_build_drain(resolved, supervisor, supervisor.driver).run)
     if shows_status:
-        supervisor.companions.append(_status(supervisor, None, None).run)
-    stray = _told_by(supervisor.events)
-    with obeyed(stop=supervisor.stop_by_signal, quit_now=supervisor.quit_by_signal, stray=stray, for_good=True):
-        await supervisor.run()
+        companions.append(_build_status_line(partial(_figures, supervisor)).run)
+    await _run_with_signals(supervisor, companions)
     if supervisor.refusal is not None:
         raise supervisor.refusal
 
 
-def _supervisor_of(posts: Sequence[Options], shows_status: bool, beside: Process | None = None) -> Supervisor | None:
-    """The supervisor of these processes, if there are any."""
-    if not posts:
-        return None
+async def _run_child(orders: ChildOrders) -> None:
+    from steady_queue.aio.embedding import prepare
+
+    counter = TaskCounter(orders.options.max_tasks)
+    channel = ParentChannel(open_channel(orders))
+    try:
+        process = prepare(
+            orders.options,
+            process_id=orders.id,
+            supervisor_id=orders.supervisor_id,
+            events=_counted_events(counter),
+            host=ChildHost(channel, _set_default_executor()),
+        )
+    except ConfigurationError as error:
+        # The supervisor reports it once, instead of each of its children.
+        channel.send(refusal=str(error), within_seconds=REFUSAL_SECONDS)
+        raise SystemExit(1) from None
+    companions: list[Companion] = [partial(channel.report, partial(_state, process, counter), orders.report_seconds)]
+    if recycling := _build_recycling(process, counter):
+        companions.append(recycling.run)
+    await _run_with_signals(process, companions, before_run=partial(channel.watch, process.stop_by_signal))
+    if process.refusal is not None:
+        raise process.refusal
+
+
+async def _run_with_signals(
+    main: Process | Supervisor,
+    companions: Sequence[Companion],
+    *,
+    is_exiting: bool = True,
+    before_run: Callable[[], None] = lambda: None,
+) -> None:
+    loop = asyncio.get_running_loop()
+
+    def report_unhandled(name: str) -> None:
+        # In the event loop: a signal handler may interrupt anything.
+        loop.call_soon_threadsafe(main.events.emit, UnhandledSignal(signal=name))
+
+    with handle_signals(
+        stop=main.stop_by_signal, quit_now=main.quit_by_signal, unhandled=report_unhandled, is_exiting=is_exiting
+    ):
+        before_run()
+        await main.run(companions)
+
+
+# -- their parts ------------------------------------------------------------------------------------------------------
+
+
+def _counted_events(counter: TaskCounter) -> Events:
+    return Events([log, Subscription(counter, TaskCounter.KINDS)])
+
+
+def _set_default_executor() -> OtherThreads:
+    from steady_queue.aio.orm_threads.default_executor import OtherThreads
+
+    executor = OtherThreads()
+    asyncio.get_running_loop().set_default_executor(executor)
+    return executor
+
+
+def _build_supervisor(
+    positions: Sequence[Options], shows_status: bool, host: Host, process: Process | None = None
+) -> Supervisor:
     from steady_queue.aio.supervisor.supervisor import Supervisor
 
-    return Supervisor(posts, beside=beside, every=OFTEN if shows_status else None)
+    report_seconds = STATUS_REPORT_SECONDS if shows_status else None
+    return Supervisor(positions, process=process, report_seconds=report_seconds, host=host)
 
 
-def _told_by(told: Events) -> Callable[[str], object]:
-    """What is done about a signal that means nothing: in the loop, as its handler may interrupt anything."""
-    launch = asyncio.get_running_loop()
-    return lambda name: launch.call_soon_threadsafe(told.emit, UnhandledSignal(signal=name))
-
-
-def _other_threads() -> DefaultExecutor:
-    from steady_queue.aio.orm_threads.default_executor import DefaultExecutor
-
-    threads = DefaultExecutor()
-    asyncio.get_running_loop().set_default_executor(threads)
-    return threads
-
-
-def _retire_in_time(process: Process, tally: TaskCounter, retire: Callable[[], None]) -> None:
+def _build_recycling(process: Process, counter: TaskCounter) -> Recycling | None:
     options = process.options
-    if options.max_tasks is not None or options.max_rss is not None:
-        retirement = Retirement(
-            max_tasks=options.max_tasks, max_rss=options.max_rss, tally=tally, retire=retire, events=process.events
-        )
-        process.companions.append(retirement.run)
+    if options.max_tasks is None and options.max_rss is None:
+        return None
+    return Recycling(
+        max_tasks=options.max_tasks,
+        max_rss=options.max_rss,
+        counter=counter,
+        recycle=process.shutdown.recycle,
+        events=process.events,
+    )
 
 
-def _draining(resolved: Resolved, main: Process | Supervisor, driver: AsyncDriver) -> Drain:
+def _build_drain(resolved: Resolved, main: Process | Supervisor, driver: AsyncDriver) -> Drain:
     patterns = [name for worker in resolved.options.workers for name in worker.queues]
-    dispatches = bool(resolved.options.dispatchers) and not resolved.options.only_work
+    has_dispatcher = bool(resolved.options.dispatchers) and not resolved.options.only_work
     return Drain(
         patterns,
-        dispatches=dispatches,
+        has_dispatcher=has_dispatcher,
         driver=driver,
         ready=main.ready,
-        drained=main.stop,
+        on_empty=main.stop,
         events=main.events,
         outage=main.outage,
     )
 
 
-def _status(supervisor: Supervisor | None, process: Process | None, tally: TaskCounter | None) -> Status:
-    def facts() -> ProcessFigures:
-        here = ProcessFigures()
-        if process is not None and tally is not None:
-            here = ProcessFigures(1, len(process.services.stopping.running), tally.ended, tally.failed)
-        return here.plus(supervisor.crew.facts if supervisor else ProcessFigures())
-
-    return Status(facts=facts, stream=sys.stderr, clock=SystemClock())
+def _build_status_line(figures: Callable[[], ProcessFigures]) -> StatusLine:
+    return StatusLine(figures=figures, stream=sys.stderr, clock=SystemClock())
 
 
-def _exit_beside_what_runs(
-    process: Process, threads: DefaultExecutor, before_exit: Callable[[], None], supervisor: Supervisor | None = None
-) -> None:
-    """Leave at once if tasks or hooks still run: the interpreter would wait for them, and all is written."""
-    lifecycles = [main.lifecycle for main in (process, supervisor) if main is not None]
-    if process.abandoned or threads.calls or any(lifecycle.is_left_with_hooks for lifecycle in lifecycles):
-        _exit(before_exit)
+def _figures(
+    supervisor: Supervisor | None, process: Process | None = None, counter: TaskCounter | None = None
+) -> ProcessFigures:
+    here = ProcessFigures()
+    if process is not None and counter is not None:
+        here = ProcessFigures(1, len(process.services.claims.running_jobs()), counter.ended, counter.failed)
+    return here.plus(supervisor.children.figures if supervisor else ProcessFigures())
 
 
-def _exit(before_exit: Callable[[], None]) -> None:
-    before_exit()
-    logging.shutdown()
-    os._exit(0)
+def _state(process: Process, counter: TaskCounter) -> dict[str, object]:
+    """What a child reports to its supervisor."""
+    return {"running": len(process.services.claims.running_jobs()), "ended": counter.ended, "failed": counter.failed}

@@ -1,7 +1,7 @@
-"""Signals: how a process is told to stop. TERM, INT and HUP stop it gracefully; QUIT, or a second INT, at once.
+"""OS signals. TERM, INT and HUP request a graceful shutdown; QUIT, or a second INT, an immediate one.
 
-USR1 and USR2 mean nothing. They would end a process that has not said what they mean, in the middle of its tasks: so
-they are told of, and ignored; unless the project handles them, be it in C as `faulthandler.register` does.
+USR1 and USR2 have no meaning here. By default they would end the process in the middle of its tasks: so they are
+reported and ignored, unless the project handles them, even in C as `faulthandler.register` does.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
 GRACEFUL = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-STRAY = (signal.SIGUSR1, signal.SIGUSR2)
+UNHANDLED = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 @contextmanager
-def obeyed(
+def handle_signals(
     *,
     stop: Callable[[], object],
     quit_now: Callable[[], object],
-    stray: Callable[[str], object],
-    for_good: bool = False,
+    unhandled: Callable[[str], object],
+    is_exiting: bool = False,
 ) -> Iterator[None]:
-    """Call these from the handlers of signals, for the length of the block; `stray` with the name of another one.
+    """Call these functions from signal handlers during the block; `unhandled` with the name of USR1 or USR2.
 
-    `for_good`: the process ends after it, and one more signal to stop must not change its exit status.
+    `is_exiting`: the process exits after the block, and another signal to stop must not change its exit status.
 
-    Not handlers of the event loop: those would not be called while a task blocks it. In another thread than the main
-    one, where Python delivers no signals, nothing is changed.
+    These are not handlers of the event loop, which would not be called while a task blocks it. In a thread other than
+    the main one, where Python delivers no signals, nothing is changed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -42,40 +42,40 @@ def obeyed(
     interrupted = False
     owner = os.getpid()
 
-    def obey(number: int, _: object) -> None:
+    def handle(number: int, _: object) -> None:
         nonlocal interrupted
         if os.getpid() != owner:
-            # A fork made by C code, without Python's fork hooks, has inherited this handler: apply the default action.
+            # A process forked by C code, without Python's fork hooks, inherited this handler: apply the default action.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         elif number == signal.SIGQUIT or (number == signal.SIGINT and interrupted):
             quit_now()
-        elif number in STRAY:
-            stray(signal.Signals(number).name)
+        elif number in UNHANDLED:
+            unhandled(signal.Signals(number).name)
         else:
             interrupted = interrupted or number == signal.SIGINT
             stop()
 
     before = {number: signal.getsignal(number) for number in (*GRACEFUL, signal.SIGQUIT)}
-    # The user may have said what they mean.
-    before.update({number: signal.SIG_DFL for number in STRAY if _means_nothing(number)})
+    # The project may handle them.
+    before.update({number: signal.SIG_DFL for number in UNHANDLED if _is_default(number)})
     for number, handler in before.items():
-        # Ignored by whoever started us: nohup does so with HUP, a shell's `&` with INT. By QUIT only we can be meant.
+        # The parent process may have ignored a signal: nohup ignores HUP, and a shell's `&` INT. QUIT is never ignored.
         if handler is not signal.SIG_IGN or number in (signal.SIGTERM, signal.SIGQUIT):
-            signal.signal(number, obey)
+            signal.signal(number, handle)
     try:
-        with not_inherited(obey):
+        with not_inherited(handle):
             yield
     finally:
-        _put_back(before, GRACEFUL if for_good else ())
+        _restore(before, GRACEFUL if is_exiting else ())
 
 
-def _means_nothing(number: signal.Signals) -> bool:
+def _is_default(number: signal.Signals) -> bool:
     return signal.getsignal(number) is signal.SIG_DFL and not _is_caught(number)
 
 
 def _is_caught(number: signal.Signals) -> bool:
-    """Whether it has a handler, also one that Python does not know of; False where the system does not tell."""
+    """Whether it has a handler, even one that Python does not know; False if the system does not report it."""
     try:
         with open("/proc/self/status", "rb") as status:
             (mask,) = (int(line.split()[1], 16) for line in status if line.startswith(b"SigCgt:"))
@@ -84,9 +84,9 @@ def _is_caught(number: signal.Signals) -> bool:
     return bool(mask >> (number - 1) & 1)
 
 
-def _put_back(before: Mapping[signal.Signals, Any], ignored: Collection[signal.Signals]) -> None:
+def _restore(before: Mapping[signal.Signals, Any], ignored: Collection[signal.Signals]) -> None:
     for number, handler in before.items():
         if number in ignored:
             signal.signal(number, signal.SIG_IGN)
-        elif handler is not None:  # one that was not installed by Python code cannot be put back
+        elif handler is not None:  # a handler that was not installed by Python code cannot be restored
             signal.signal(number, handler)

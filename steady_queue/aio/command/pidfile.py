@@ -1,11 +1,11 @@
-"""Pidfile: one supervisor per file, and a file that tells its process id.
+"""Pidfile: one supervisor per file; the file contains its process id.
 
-The holder keeps the file locked, and the kernel ends the lock with the process: a file that nobody has locked is stale,
-whatever stands in it. Unless it was written by a program that does not lock: such a one must have started before the
-file was written and be alive still.
+The supervisor keeps the file locked, and the kernel releases the lock with the process: a file without a lock is stale,
+whatever its content. The exception is a file written by a program that does not lock it: that program must have started
+before the file was written, and still be alive.
 
-Only a regular file that is empty or holds a process id is overwritten and removed. A symbolic link, a device, or a file
-with another content is something that a wrong setting, or somebody else, has put at this path: it is refused.
+Only a regular file that is empty or contains a process id is overwritten and removed. A symbolic link, a device, or a
+file with another content was put at this path by a wrong setting, or by another user: it is refused.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from steady_queue.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: The kernel tells when a process started to a hundredth of a second, and the boot to a whole one.
-INEXACT = 2.0
+#: How imprecise start times are: the kernel reports them in hundredths of a second after the boot, and that in seconds.
+START_TIME_ERROR_SECONDS = 2.0
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 #: A number, or nothing: a crash of the machine may leave a file empty, or filled with NUL bytes.
 _PIDFILE = re.compile(rb"\s{0,8}[0-9]{0,20}\s{0,8}|\0{0,32}")
 
 
 class Pidfile:
-    """A file that this process holds until it is released, or ends."""
+    """A file that this process keeps locked until it releases the file, or exits."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = Path(path).absolute()
-        self._descriptor: int | None = _take(self._file)
-        # A fork that a task has made would keep the lock when this process has ended.
+        self._descriptor: int | None = _lock(self._file)
+        # A process that a task forked would keep the lock after this process has exited.
         os.register_at_fork(after_in_child=self._close)
 
     def release(self) -> None:
         """Remove the file; more than once does no harm."""
         if self._descriptor is None:
             return
-        # Removed before it is unlocked: who opened it meanwhile finds that it is no longer the one at this path.
+        # Removed before it is unlocked: a process that opened it meanwhile finds another file, or none, at this path.
         with suppress(OSError):
             if _is_at(self._file, self._descriptor):
                 self._file.unlink()
@@ -57,8 +57,8 @@ class Pidfile:
 
 
 @contextmanager
-def held(path: str | os.PathLike[str] | None) -> Iterator[Callable[[], None]]:
-    """Hold the file for the length of the block, or refuse; None holds nothing. The value releases it earlier."""
+def hold_pidfile(path: str | os.PathLike[str] | None) -> Iterator[Callable[[], None]]:
+    """Keep the file locked during the block, or refuse; nothing for None. The value releases it earlier."""
     if path is None:
         yield lambda: None
         return
@@ -69,7 +69,7 @@ def held(path: str | os.PathLike[str] | None) -> Iterator[Callable[[], None]]:
         pidfile.release()
 
 
-def _take(file: Path) -> int:
+def _lock(file: Path) -> int:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         while True:
@@ -88,19 +88,19 @@ def _take(file: Path) -> int:
 
 
 def _open(file: Path) -> int:
-    """Open the file without following a symbolic link, waiting for a pipe, or taking over a terminal."""
+    """Open the file without following a symbolic link, waiting for a pipe, or acquiring a terminal."""
     try:
         return os.open(file, _FLAGS, 0o644)
     except OSError:
         if file.is_symlink():
-            raise _refused(file, "is a symbolic link, which is not followed") from None
+            raise _refusal(file, "is a symbolic link, which is not followed") from None
         raise
 
 
 def _is_locked_by_us(file: Path, descriptor: int) -> bool:
-    """Whether the file is ours now; False when it was removed meanwhile. Refuses when another holds it."""
+    """Whether this process has locked the file; False if the file was removed meanwhile. Refuses if another has."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise _refused(file, "is not a regular file")
+        raise _refusal(file, "is not a regular file")
     pid = _pid_in(_content(descriptor))
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,9 +111,9 @@ def _is_locked_by_us(file: Path, descriptor: int) -> bool:
     # Read again: the process that held the lock until now may have written to the file since.
     content = _content(descriptor)
     if os.fstat(descriptor).st_nlink > 1:
-        raise _refused(file, "has another name as well (a hard link)")
+        raise _refusal(file, "has another name as well (a hard link)")
     if not _PIDFILE.fullmatch(content):
-        raise _refused(file, "holds something other than a process id")
+        raise _refusal(file, "holds something other than a process id")
     pid = _pid_in(content)
     if pid is not None and pid != os.getpid() and _may_have_written(pid, os.fstat(descriptor).st_mtime):
         raise ConfigurationError(
@@ -130,7 +130,7 @@ def _is_at(file: Path, descriptor: int) -> bool:
         return False
 
 
-def _refused(file: Path, why: str) -> ConfigurationError:
+def _refusal(file: Path, why: str) -> ConfigurationError:
     return ConfigurationError(
         f"the pidfile {file} {why}, and is left as it is; "
         "remove it, or name another path in steady_queue.supervisor_pidfile"
@@ -153,6 +153,6 @@ def _may_have_written(pid: int, written_at: float) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        pass  # alive, and somebody else's
+        pass  # alive, and of another user
     started = started_at(pid)
-    return started is None or started <= written_at + INEXACT
+    return started is None or started <= written_at + START_TIME_ERROR_SECONDS

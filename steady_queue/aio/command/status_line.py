@@ -1,4 +1,4 @@
-"""Status: one line at the bottom of a terminal that tells what goes on."""
+"""Status line: one line at the bottom of a terminal with the number of running, ended and failed tasks."""
 
 from __future__ import annotations
 
@@ -14,38 +14,39 @@ if TYPE_CHECKING:
     from steady_queue.aio.timing import Clock
 
 
-class Status:
-    """Written every second, over the one before; log lines push it down."""
+class StatusLine:
+    """Written every second over the previous one; log lines push it down."""
 
     def __init__(
-        self, *, facts: Callable[[], ProcessFigures], stream: IO[str], clock: Clock, every: float = 1.0
+        self, *, figures: Callable[[], ProcessFigures], stream: IO[str], clock: Clock, every_seconds: float = 1.0
     ) -> None:
-        self._facts = facts
+        self._figures = figures
         self._stream = stream
         self._clock = clock
-        self._every = every
+        self._every_seconds = every_seconds
 
     async def run(self) -> None:
-        before, since = self._facts().ended, self._clock.monotonic()
+        ended_before, since = self._figures().ended, self._clock.monotonic()
         try:
             while True:
-                await asyncio.sleep(self._every)
-                facts, now = self._facts(), self._clock.monotonic()
-                self._write(line(facts, rate=max(0.0, (facts.ended - before) / max(now - since, 0.001))))
-                before, since = facts.ended, now
+                await asyncio.sleep(self._every_seconds)
+                figures, now = self._figures(), self._clock.monotonic()
+                rate = max(0.0, (figures.ended - ended_before) / max(now - since, 0.001))
+                self._write(format_line(figures, rate=rate))
+                ended_before, since = figures.ended, now
         finally:
             self._write("")
 
     def _write(self, text: str) -> None:
-        # The cursor goes back, so that whatever another process prints begins at the start of the line.
-        with suppress(OSError, ValueError):  # the terminal is gone
+        # The cursor returns to the start of the line, so that the output of another process begins there.
+        with suppress(OSError, ValueError):  # the terminal was closed
             self._stream.write(f"\r{text}\x1b[K\r")
             self._stream.flush()
 
 
-def line(facts: ProcessFigures, *, rate: float) -> str:
-    many = f"{facts.processes} process{'es' if facts.processes != 1 else ''}"
+def format_line(figures: ProcessFigures, *, rate: float) -> str:
+    processes = f"{figures.processes} process{'es' if figures.processes != 1 else ''}"
     return (
-        f"{time.strftime('%H:%M:%S')}  {many} · {facts.running:,} running · {facts.ended:,} done"
-        f" ({rate:,.0f}/s) · {facts.failed:,} failed"
+        f"{time.strftime('%H:%M:%S')}  {processes} · {figures.running:,} running · {figures.ended:,} done"
+        f" ({rate:,.0f}/s) · {figures.failed:,} failed"
     )

@@ -1,1 +1,15 @@
-"""aio/process."""
+"""One process that runs tasks: how it is built, starts, stays alive and stops.
+
+    process.py         runs the services, from the start to the shutdown: the composition root
+    services.py        builds the services and connects them
+    host.py            what a process asks of the program it runs in
+    startup.py         checks the database before anything is written to it
+    lifecycle.py       calls hooks and sends signals at the start, the stop and the exit
+    connections.py     the few database connections of the runtime, and their timeout
+    heartbeat.py       writes that this process is alive, and renews its lease
+    lost_lease.py      stops tasks, or the process, when the lease is lost
+    watchdog.py        a thread that reports, or ends, a process whose event loop is blocked
+    recycling.py       stops a process after so many tasks, or with too much memory
+    shutdown.py        the stages of a stop, in their order
+    deadlines.py       until when each of these stages may take
+"""

@@ -1,4 +1,4 @@
-"""Heartbeat: says that this process is alive, and registers it anew when others thought it was not."""
+"""Heartbeat: writes that this process is alive, and registers it again if maintenance of another process pruned it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,20 @@ from steady_queue.store.operations.processes import heartbeat, register
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from steady_queue.aio.context import Context
     from steady_queue.aio.lease import Lease
-    from steady_queue.aio.outage import Outage
-    from steady_queue.aio.timing import Clock
-    from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.operations.processes import NewProcess
     from steady_queue.store.statement import Operation
 
 T = TypeVar("T")
 
-#: How soon it beats while its row tells no recent poll, by which its health is judged, in seconds.
-SOON = 1.0
+#: The interval until the row has a recent `polled_at`: health checks read it.
+FIRST_POLL_SECONDS = 1.0
 
 
 class Heartbeat:
-    """Beats on a connection whose other statements wait for nobody's locks."""
+    """Uses a connection whose other statements wait for no locks."""
 
     name = "heartbeat"
 
@@ -38,56 +36,56 @@ class Heartbeat:
         process: NewProcess,
         interval: float,
         driver: AsyncDriver,
-        trust: Lease,
-        lost_trust: Callable[[], None],
-        buried: Callable[[], Awaitable[None]],
+        lease: Lease,
+        on_lease_lost: Callable[[], None],
+        on_pruned: Callable[[], Awaitable[None]],
         polled_ago: Callable[[], float | None] | None,
-        clock: Clock,
-        events: Events,
-        outage: Outage,
+        context: Context,
     ) -> None:
         self._process = process
         self._interval = interval
         self._driver = driver
-        self._trust = trust
-        self._lost_trust = lost_trust
-        self._buried = buried
+        self._lease = lease
+        self._on_lease_lost = on_lease_lost
+        self._on_pruned = on_pruned
         self._polled_ago = polled_ago
-        self._was_buried = False
-        self._is_over = False
+        self._was_pruned = False
+        self._is_stopped = False
         self._in_flight = asyncio.Lock()
-        #: How long ago the last poll was by the last good beat; None when the row does not tell.
-        self._told: float | None = None
-        self._clock = clock
-        self._events = events
-        self._outage = outage
-        self._steady_since = clock.monotonic()
+        #: How long ago the last poll was when the last successful heartbeat was sent; None if the row has none.
+        self._written_poll_age: float | None = None
+        self._clock = context.clock
+        self._events = context.events
+        self._outage = context.outage
+        self._steady_since = context.clock.monotonic()
 
     @property
     def is_steady(self) -> bool:
-        """Whether beats have succeeded without a gap for one interval: only then may this process bury others."""
+        """Whether heartbeats have succeeded for one interval without a gap: only then may this process prune others."""
         return self._clock.monotonic() - self._steady_since >= self._interval
 
     @property
-    def _told_enough(self) -> bool:
-        """Whether the row tells a recent poll; a supervisor, which never polls, has nothing to tell."""
-        return self._polled_ago is None or (self._told is not None and self._told <= self._interval)
+    def _has_written_poll(self) -> bool:
+        """Whether the row has a recent poll; a supervisor never polls."""
+        if self._polled_ago is None:
+            return True
+        return self._written_poll_age is not None and self._written_poll_age <= self._interval
 
     async def register(self) -> None:
-        """Add this process's row, however long the database takes."""
-        is_told = False
+        """Insert this process's row, however long the database takes."""
+        is_reported = False
         while True:
             sent = self._clock.monotonic()
             try:
                 await self._within_deadline(register(self._driver.sql, self._process))
             except StoreError as error:
-                if not is_told:
+                if not is_reported:
                     self._events.emit(events.ProcessRegistrationFailed(**self._who, error=str(error)))
-                    is_told = True
+                    is_reported = True
                 await self._outage.wait(self.name, error)
                 continue
             self._outage.succeeded(self.name)
-            self._trust.renew(sent)
+            self._lease.renew(sent)
             self._events.emit(events.ProcessRegistered(**self._who))
             return
 
@@ -102,25 +100,25 @@ class Heartbeat:
             "hostname": row.hostname,
         }
 
-    async def rest(self) -> None:
-        """Beat no more: one that comes after the row was deleted would make it anew."""
-        self._is_over = True
+    async def stop(self) -> None:
+        """Send no more heartbeats: one that is sent after the row was deleted would insert it again."""
+        self._is_stopped = True
         async with self._in_flight:
             pass
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(self._interval if self._told_enough else min(SOON, self._interval))
-            if not self._trust.is_held:
-                # This process slept longer than it was allowed to, and must not learn that from its next beat.
-                self._lost_trust()
+            await asyncio.sleep(self._interval if self._has_written_poll else min(FIRST_POLL_SECONDS, self._interval))
+            if not self._lease.is_held:
+                # This process slept longer than its lease lasts: that must not depend on the next heartbeat.
+                self._on_lease_lost()
             while not await self._beat():
                 self._steady_since = self._clock.monotonic()
-                if not self._trust.is_held:
-                    self._lost_trust()
+                if not self._lease.is_held:
+                    self._on_lease_lost()
 
     async def _beat(self) -> bool:
-        if self._is_over:
+        if self._is_stopped:
             return True
         sent = self._clock.monotonic()
         polled = self._polled_ago() if self._polled_ago is not None else None
@@ -128,28 +126,28 @@ class Heartbeat:
             async with self._in_flight:
                 is_known = await self._within_deadline(heartbeat(self._driver.sql, self._process.id, polled))
                 if not is_known:
-                    self._was_buried, polled = True, None
+                    self._was_pruned, polled = True, None
                     await self._within_deadline(register(self._driver.sql, self._process))
                     self._events.emit(events.ProcessRegisteredAgain(**self._who))
                     self._steady_since = sent
-            if self._was_buried:
-                await self._buried()
-                self._was_buried = False
+            if self._was_pruned:
+                await self._on_pruned()
+                self._was_pruned = False
         except Exception as error:
-            await self._outage.wait(self.name, error, at_most=self._left(MAX_PAUSE_SECONDS))
+            await self._outage.wait(self.name, error, at_most=self._cap_by_lease(MAX_PAUSE_SECONDS))
             return False
         self._outage.succeeded(self.name)
-        self._trust.renew(sent)
-        self._told = polled
+        self._lease.renew(sent)
+        self._written_poll_age = polled
         return True
 
-    def _left(self, seconds: float) -> float:
-        """So long, but not past the end of trust: what it means must not wait for a database that does not answer."""
-        return min(seconds, self._trust.expires_at - self._clock.monotonic()) if self._trust.is_held else seconds
+    def _cap_by_lease(self, seconds: float) -> float:
+        """`seconds`, capped at what is left of the lease, so that a hanging database cannot delay losing it."""
+        return min(seconds, self._lease.expires_at - self._clock.monotonic()) if self._lease.is_held else seconds
 
     async def _within_deadline(self, operation: Operation[T]) -> T:
         try:
-            async with asyncio.timeout(self._left(max(1.0, self._trust.duration_seconds / 4))):
+            async with asyncio.timeout(self._cap_by_lease(max(1.0, self._lease.duration_seconds / 4))):
                 return await self._driver.run(operation)
         except TimeoutError:
             raise StoreUnavailable("the database did not answer in time") from None

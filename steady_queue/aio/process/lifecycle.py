@@ -1,10 +1,11 @@
-"""Lifecycle: calls the hooks of what runs in a process, and sends its signals, at the three moments of its life.
+"""Lifecycle: calls the hooks of the actors in a process, and sends their signals, when they start, stop and have ended.
 
-Starting may take as long as it likes, and ends when a stop is asked for. The hooks of a stop have `shutdown_timeout`
-from then on, all together, and run beside the tasks that are left; those of the exit what remains of it; both a moment
-at least. A hook that is not ready by then is left behind: its thread is a daemon.
+The `on_start` hooks may take as long as they need, and are cancelled when a shutdown is requested. The `on_stop` hooks
+together have `shutdown_timeout` from that request on, and run while tasks finish; the `on_exit` hooks have what is left
+of it; both have a moment at least (see deadlines.py). A hook that has not returned by then is abandoned: its thread is
+a daemon.
 
-Actors: what runs in a process, as hooks and signals are told of it.
+Actors: the workers, dispatchers, scheduler or supervisor of a process, as hooks, signals and its row describe them.
 """
 
 from __future__ import annotations
@@ -12,13 +13,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from functools import partial
-from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from anyio import CancelScope, current_time
+from anyio import CancelScope, move_on_after
 
-import steady_queue
 from steady_queue import events, hooks, signals
 from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.events.base import name_of
@@ -31,96 +30,70 @@ if TYPE_CHECKING:
 
     from django.dispatch import Signal
 
+    from steady_queue.aio.process.deadlines import Deadlines, Limit
     from steady_queue.configuration import Options
     from steady_queue.events import Events
     from steady_queue.hooks import Kind, Moment
     from steady_queue.store.operations.processes import NewProcess
 
-#: What the hooks of the exit have at least, and after a QUIT, in seconds.
-EXIT_WITHIN, QUIT_WITHIN = 1.0, 0.25
-#: What those of the stop have at least, and after a QUIT, in seconds.
-HURRY = 0.5
-
 
 class Lifecycle:
-    """Each moment comes once; without a start there is no stop and no exit."""
+    """Calls the hooks of each moment once; without a start there is no stop and no exit."""
 
-    def __init__(self, actors: Sequence[Actor], *, events: Events) -> None:
+    def __init__(self, actors: Sequence[Actor], *, deadlines: Deadlines, events: Events) -> None:
         self.actors = actors
+        self._deadlines = deadlines
         self._events = events
-        self._has_begun = self._has_stopped = self._has_ended = False
-        self._until = inf
-        self._at_least = EXIT_WITHIN
-        #: Until when the hooks of the present moment may go on: that may come nearer while they run.
-        self._deadline: Callable[[], float] = lambda: inf
-        self._scope = CancelScope()
-        self._begun: list[asyncio.Task[BaseException | None] | Future[Any]] = []
+        self._has_started = self._has_stopped = self._has_exited = False
+        self._calls_made: list[asyncio.Task[BaseException | None] | Future[Any]] = []
 
     @property
-    def is_left_with_hooks(self) -> bool:
-        """Whether a hook goes on although its time is over: the loop or the interpreter would wait at its end."""
-        return not all(call.done() for call in self._begun) or hooks.reporter.is_busy
+    def has_running_hooks(self) -> bool:
+        """Whether a hook runs although its time is over: the event loop or the interpreter would wait for it."""
+        return not all(call.done() for call in self._calls_made) or hooks.reporter.is_busy
 
     # -- the moments --------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        self._has_begun = True
-        await self._call("on_start", signals.process_started, lambda: inf)
+        self._has_started = True
+        await self._call("on_start", signals.process_started, CancelScope)
 
     async def stop(self) -> None:
-        if self._has_begun and not self._has_stopped:
+        if self._has_started and not self._has_stopped:
             self._has_stopped = True
-            latest = _from_now()
-            await self._call("on_stop", None, lambda: min(self._until, latest))
+            await self._call("on_stop", None, self._deadlines.stop_hooks_limit())
 
     async def exit(self, error: Exception | None = None) -> None:
-        if self._has_begun and not self._has_ended:
-            self._has_ended = True
-            begun, latest = current_time(), _from_now()
-
-            def until() -> float:
-                return max(min(self._until, latest), begun + self._at_least)
-
-            await self._call("on_exit", signals.process_stopped, until, error=None if error is None else alone(error))
+        if self._has_started and not self._has_exited:
+            self._has_exited = True
+            error = None if error is None else unwrap(error)
+            await self._call("on_exit", signals.process_stopped, self._deadlines.exit_hooks_limit(), error=error)
         if hooks.reporter.is_busy:
-            with CancelScope(deadline=current_time() + self._at_least):
-                await asyncio.to_thread(hooks.reporter.flush, self._at_least)
+            seconds = self._deadlines.exit_hooks_seconds
+            with move_on_after(seconds):
+                await asyncio.to_thread(hooks.reporter.flush, seconds)
 
-    async def restarted(self, **fields: Any) -> None:
-        """Tell that these actors, of another process, have a successor."""
-        until = max(_from_now(), current_time() + EXIT_WITHIN)
-        await self._call(None, signals.process_restarted, lambda: until, **fields)
-
-    # -- told from outside --------------------------------------------------------------------------------------------
-
-    def allow(self, seconds: float) -> None:
-        """A stop was asked for: the hooks of its moments have so long, or less if less was said before."""
-        self._until = min(self._until, current_time() + max(seconds, HURRY))
-        self._scope.deadline = min(self._scope.deadline, self._deadline())
-
-    def hurry(self) -> None:
-        """The same, and at once."""
-        self._at_least = QUIT_WITHIN
-        self.allow(HURRY)
+    async def send_restarted(self, **fields: Any) -> None:
+        """Send `process_restarted` for these actors of another process, which was replaced."""
+        await self._call(None, signals.process_restarted, self._deadlines.exit_hooks_limit(), **fields)
 
     # -- calling ------------------------------------------------------------------------------------------------------
 
-    async def _call(self, moment: str | None, signal: Signal | None, until: Callable[[], float], **fields: Any) -> None:
+    async def _call(self, moment: str | None, signal: Signal | None, limit: Limit, **fields: Any) -> None:
         calls = list(self._calls(moment, signal, fields))
         if not calls:
             return
-        # A thread, and so database connections, of their own: a hook that hangs is in nobody's way.
+        # A thread, and so database connections, of their own: a hook that hangs does not block anything else.
         threads = OrmThreads(1, events=self._events, name="steady-queue-hooks")
         await threads.open()
-        self._deadline = until
         try:
             for number, (where, call) in enumerate(calls):
-                with CancelScope(deadline=until()) as self._scope:
-                    await self._one(where, call, threads)
-                if self._scope.cancelled_caught:
-                    left_out = f", and {len(calls) - number - 1} others were not called" if calls[number + 1 :] else ""
-                    error = TimeoutError(f"it was not ready in time and is left behind{left_out}")
-                    self._tell(where, error)
+                with limit() as scope:
+                    await self._call_one(where, call, threads)
+                if scope.cancelled_caught:
+                    left = len(calls) - number - 1
+                    left_out = f", and {left} others were not called" if left else ""
+                    self._emit_fault(where, TimeoutError(f"it was not ready in time and is left behind{left_out}"))
                     return
         finally:
             threads.shutdown()
@@ -150,29 +123,29 @@ class Lifecycle:
         for fault in signals.faults(signal, answers):
             self._events.emit(fault)
 
-    async def _one(self, where: str, call: Callable[[], Any], threads: OrmThreads) -> None:
+    async def _call_one(self, where: str, call: Callable[[], Any], threads: OrmThreads) -> None:
         session, context = threads.begin(lambda: where)
-        task = asyncio.get_running_loop().create_task(self._carried_out(call, threads), context=context)
-        self._begun.append(task)
+        task = asyncio.get_running_loop().create_task(self._run(call, threads), context=context)
+        self._calls_made.append(task)
         try:
-            # Not awaited itself: one that ignores its cancellation would be waited for.
+            # The task itself is not awaited: that would wait for a hook that ignores its cancellation.
             await asyncio.wait([task])
         finally:
             task.cancel()
             threads.end(session)
-        # Whoever waits is still here: this was no cancellation of ours.
+        # The wait itself was not cancelled: the hook has cancelled its own task.
         error = asyncio.CancelledError("it has cancelled its own task") if task.cancelled() else task.result()
         if error is not None:
-            self._tell(where, error)
+            self._emit_fault(where, error)
 
-    async def _carried_out(self, call: Callable[[], Any], threads: OrmThreads) -> BaseException | None:
-        """Call it, and return what it raised: some exceptions would end the loop."""
+    async def _run(self, call: Callable[[], Any], threads: OrmThreads) -> BaseException | None:
+        """Call it, and return what it raised: some exceptions would end the event loop."""
         try:
             if _is_async(call):
                 answer = call()
             else:
-                called: Future[tuple[Any, BaseException | None]] = threads.submit(_attempted, call)
-                self._begun.append(called)
+                called: Future[tuple[Any, BaseException | None]] = threads.submit(_attempt, call)
+                self._calls_made.append(called)
                 answer, error = await asyncio.wrap_future(called)
                 if error is not None:
                     return error
@@ -187,12 +160,12 @@ class Lifecycle:
             return error
         return None
 
-    def _tell(self, where: str, error: BaseException) -> None:
+    def _emit_fault(self, where: str, error: BaseException) -> None:
         self._events.emit(events.RuntimeFault(where=where, error=report_of(error).traceback, exception=error))
 
 
-def _attempted(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """What it returned and what it raised: no future of a loop can carry a StopIteration."""
+def _attempt(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """Return its result and what it raised: an asyncio future cannot carry a StopIteration."""
     try:
         return call(), None
     except BaseException as error:
@@ -204,15 +177,11 @@ def _is_async(call: Callable[[], Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def alone(error: Exception) -> Exception:
-    """The error itself, without the task groups that it has left."""
+def unwrap(error: Exception) -> Exception:
+    """The error itself, without the exception groups of the task groups that it has left."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
-
-
-def _from_now() -> float:
-    return current_time() + max(steady_queue.shutdown_timeout.total_seconds(), HURRY)
 
 
 def actors_of(options: Options, process: NewProcess) -> Iterator[Actor]:

@@ -1,6 +1,6 @@
-"""Retirement: a process that has run enough tasks, or grown too large, leaves; its supervisor starts another.
+"""Recycling: a process that has run `max_tasks` tasks, or uses more than `max_rss`, stops; its supervisor replaces it.
 
-TaskCounter: how many tasks a process has ended, counted from what it tells.
+TaskCounter: counts finished and failed tasks from the events of the process.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class TaskCounter:
-    """A subscriber of events."""
+    """Subscribes to events."""
 
-    #: What it counts.
+    #: The events that it counts.
     KINDS = (events.JobsSettled, events.JobFailed, events.JobReleased)
 
     def __init__(self, limit: int | None = None) -> None:
         self.ended = 0
         self.failed = 0
-        #: Set when so many have ended.
+        #: Set when as many tasks have ended as the limit says.
         self.reached = asyncio.Event()
         self._limit = inf if limit is None else limit
 
@@ -43,50 +43,50 @@ class TaskCounter:
             self.reached.set()
 
 
-#: How often it looks, in seconds.
-LOOK_EVERY = 0.5
+#: How often the limits are checked.
+CHECK_SECONDS = 0.5
 MIB = 1024 * 1024
 
 
-class Retirement:
-    """Looks at tasks and memory, each only if it has a limit."""
+class Recycling:
+    """Checks the number of tasks and the memory, each only if it has a limit."""
 
     def __init__(
         self,
         *,
         max_tasks: int | None,
         max_rss: int | None,
-        tally: TaskCounter,
-        retire: Callable[[], None],
+        counter: TaskCounter,
+        recycle: Callable[[], None],
         events: Events,
         rss: Callable[[], int] | None = None,
     ) -> None:
         self._max_tasks = max_tasks
         self._max_rss = max_rss
-        self._tally = tally
-        self._retire = retire
+        self._counter = counter
+        self._recycle = recycle
         self._events = events
-        self._rss = rss or resident
+        self._rss = rss or resident_bytes
 
     async def run(self) -> None:
         while (reason := self._reason()) is None:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY):  # memory tells nobody that it grows
-                    await self._tally.reached.wait()
+                async with asyncio.timeout(CHECK_SECONDS):  # nothing wakes this task when memory grows
+                    await self._counter.reached.wait()
         self._events.emit(events.ProcessRecycling(reason=reason))
-        self._retire()
+        self._recycle()
 
     def _reason(self) -> str | None:
-        if self._max_tasks is not None and self._tally.ended >= self._max_tasks:
-            return f"it has ended {self._tally.ended} tasks, the limit is {self._max_tasks}"
-        # Not before it has ended a task: a limit that is too low to begin with must not keep anything from being run.
-        if self._max_rss is not None and self._tally.ended > 0 and (mib := self._rss() // MIB) > self._max_rss:
+        if self._max_tasks is not None and self._counter.ended >= self._max_tasks:
+            return f"it has ended {self._counter.ended} tasks, the limit is {self._max_tasks}"
+        # Not before the first task has ended: with a limit that is too low from the start, nothing would ever run.
+        if self._max_rss is not None and self._counter.ended > 0 and (mib := self._rss() // MIB) > self._max_rss:
             return f"it has {mib} MiB of memory, the limit is {self._max_rss}"
         return None
 
 
-def resident() -> int:
-    """The memory of this process, in bytes; 0 where the system does not tell."""
+def resident_bytes() -> int:
+    """The memory of this process, in bytes; 0 if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):

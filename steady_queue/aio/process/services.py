@@ -16,7 +16,7 @@ from steady_queue.aio.maintenance.steps import StepDriver
 from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.aio.process.connections import Connections
 from steady_queue.aio.process.heartbeat import Heartbeat
-from steady_queue.aio.process.shutdown import Stopping
+from steady_queue.aio.process.lost_lease import LostLease
 from steady_queue.aio.process.watchdog import Watchdog
 from steady_queue.aio.scheduler.other_backends import OtherBackends
 from steady_queue.aio.scheduler.scheduler import Scheduler
@@ -35,10 +35,10 @@ from steady_queue.jobs.registry import registry
 from steady_queue.recurring.definitions import wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from steady_queue.aio.context import Context
     from steady_queue.aio.driver import DeadlineDriver
+    from steady_queue.aio.process.deadlines import Deadlines
+    from steady_queue.aio.process.host import Host
     from steady_queue.aio.timing import WakeEvent
     from steady_queue.configuration import Dispatcher as DispatcherOptions
     from steady_queue.configuration import Options
@@ -55,8 +55,8 @@ class Services:
         row: NewProcess,
         *,
         alias: str,
-        is_stopping: Callable[[], bool],
-        leave: Callable[[int], object],
+        host: Host,
+        deadlines: Deadlines,
         context: Context,
     ) -> None:
         self.options = options
@@ -73,19 +73,13 @@ class Services:
         threads = max([worker.orm_lanes for worker in options.workers], default=1)
         self.orm_threads = OrmThreads(threads, events=context.events)
         self.settlers = Settlers(
-            self._build_settler("settler", self.settling), self._build_settler("limited settler", self.upkeep)
+            self._build_settler("settler", self.settling), self._build_settler("limited settler", self.upkeep), host
         )
         wake_events = [self.wake_ups.add_event() for _ in options.workers]
         capacities = [self._build_capacity(*pair) for pair in zip(options.workers, wake_events, strict=True)]
         self.claims = Claims(lease=self.lease, capacities=capacities, settlers=self.settlers)
-        self.stopping = Stopping(
-            name=row.name,
-            slots=capacities,
-            ended=self.settlers.put,
-            trust=self.lease,
-            clock=context.clock,
-            events=context.events,
-            leave=leave,
+        self.lost_lease = LostLease(
+            capacities=capacities, claims=self.claims, events=context.events, exit_now=host.exit_now
         )
         step_driver = StepDriver(self.upkeep)
         splitter = ClaimSplitter(driver=step_driver, events=context.events)
@@ -94,7 +88,7 @@ class Services:
             claims=self.claims,
             driver=step_driver,
             splitter=splitter,
-            on_lost=self.stopping.lose,
+            on_lost=self.lost_lease.stop,
             wake_all=self.wake_ups.wake_all,
             events=context.events,
         )
@@ -105,15 +99,16 @@ class Services:
         self.dispatchers = [] if options.only_work else [self._build_dispatcher(each) for each in options.dispatchers]
         self.other_backends = OtherBackends(events=context.events)
         self.schedulers = [self._build_scheduler()] if options.schedules else []
-        self.last_poll = LastPoll(self.workers, [*self.dispatchers, *self.schedulers], is_stopping=is_stopping)
+        self.last_poll = LastPoll(self.workers, [*self.dispatchers, *self.schedulers], is_stopping=deadlines.requested.is_set)
         self.heartbeat = self._build_heartbeat()
         self.maintenance = self._build_maintenance(step_driver, splitter)
         self.watchdog = Watchdog(
-            trust=self.lease,
+            lease=self.lease,
+            deadlines=deadlines,
             name_of=self.claims.name_of,
-            lost_trust=self.stopping.lose_trust,
+            on_lease_lost=self.lost_lease.stop_all,
             events=context.events,
-            leave=leave,
+            exit_now=host.exit_now,
         )
 
     def _build_listener(self) -> Listener | None:
@@ -185,13 +180,11 @@ class Services:
             process=self.row,
             interval=steady_queue.process_heartbeat_interval.total_seconds(),
             driver=self.settling,
-            trust=self.lease,
-            lost_trust=self.stopping.lose_trust,
-            buried=self.reconciliation.reconcile_after_prune,
+            lease=self.lease,
+            on_lease_lost=self.lost_lease.stop_all,
+            on_pruned=self.reconciliation.reconcile_after_prune,
             polled_ago=self.last_poll.seconds_ago,
-            clock=self.context.clock,
-            events=self.context.events,
-            outage=self.context.outage,
+            context=self.context,
         )
 
     def _build_maintenance(self, driver: StepDriver, splitter: ClaimSplitter) -> Maintenance:

@@ -1,129 +1,193 @@
-"""Stopping: what becomes of running tasks when their process stops, or may no longer believe that they are its own.
+"""Shutdown: how a process stops, from the request to its end.
 
-What has not begun, or has really stopped, is given back. What cannot be stopped never is: when the process stops, its
-last statement fails it, or it is left to the supervisor, which gives it back when the process has ended; when trust is
-lost, the process ends.
+`Shutdown.run` lists the stages. A graceful request (TERM) gives tasks `shutdown_timeout`; an immediate one (QUIT, or a
+second Ctrl-C) gives them none, and shortens what is left of every stage; a process that is recycled has no deadline.
+The deadlines are in deadlines.py.
+
+A task that has not begun, or has really stopped, is released. One that cannot be stopped (a thread, or a coroutine that
+ignores its cancellation) never is while it runs: the last statement of the process fails it, or the supervisor releases
+it when the process has exited.
 """
 
 from __future__ import annotations
 
 import asyncio
-from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from anyio import CancelScope, current_time
+from anyio import create_task_group
 
 from steady_queue import events
-from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST
+from steady_queue.aio.maintenance.splitting import REFUSED, ClaimSplitter
+from steady_queue.aio.process.deadlines import BLOCKED_LOOP_SECONDS, FLUSH_NOW_SECONDS, shutdown_seconds
+from steady_queue.errors import ProcessExitError, StoreError
+from steady_queue.store.outcome import report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from uuid import UUID
+    from collections.abc import Awaitable, Callable
 
-    from steady_queue.aio.lease import Lease
-    from steady_queue.aio.timing import Clock
-    from steady_queue.aio.worker.capacity import Capacity, Running
+    from anyio.abc import TaskGroup
+
+    from steady_queue.aio.process.deadlines import Deadlines
+    from steady_queue.aio.process.host import Host
+    from steady_queue.aio.process.lifecycle import Lifecycle
+    from steady_queue.aio.process.services import Services
     from steady_queue.events import Events
-    from steady_queue.store.outcome import Outcome
 
-#: How long async tasks get to stop after they were asked to, within the time for shutting down, in seconds.
-CANCEL_GRACE = 0.5
+RELEASE_REASON = "the process stops"
 
 
-class Stopping:
-    """Stops the jobs of all workers of a process."""
+class Shutdown:
+    """Requested any number of times, from anywhere; run once, by the process."""
 
     def __init__(
-        self,
-        *,
-        name: str,
-        slots: Sequence[Capacity],
-        ended: Callable[[Outcome], None],
-        trust: Lease,
-        clock: Clock,
-        events: Events,
-        leave: Callable[[int], object],
+        self, *, services: Services, lifecycle: Lifecycle, host: Host, deadlines: Deadlines, events: Events
     ) -> None:
-        self.name = name
-        #: How many tasks still ran when the process had stopped: threads, or coroutines that ignore a cancellation.
+        #: How many tasks still ran at the end: threads, or coroutines that ignore their cancellation.
         self.abandoned = 0
-        self._slots = slots
-        self._ended = ended
-        self._trust = trust
-        self._clock = clock
+        self._services = services
+        self._capacities = [worker.capacity for worker in services.workers]
+        self._lifecycle = lifecycle
+        self._host = host
+        self._deadlines = deadlines
         self._events = events
-        self._leave = leave
+        self._row = services.row
+        self._is_immediate = False
         self._loop = asyncio.get_running_loop()
-        self._deadline = inf
-        self._grace = CANCEL_GRACE
-        self._waiting = CancelScope()
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def request(self, seconds: float | None = None) -> None:
+        """Stop gracefully: tasks may run for so many seconds, or `shutdown_timeout`."""
+        self._deadlines.request(seconds)
+
+    def request_now(self) -> None:
+        """Stop without waiting for tasks; outcomes are written if that takes no longer than a moment."""
+        if not self._is_immediate:
+            self._is_immediate = True
+            self._events.emit(events.ProcessQuitting(name=self._row.name, running=len(self._services.claims.running_jobs())))
+        self._deadlines.request_now()
+
+    def recycle(self) -> None:
+        """Take no more tasks, and stop when those that run have ended and are settled, however long that takes."""
+        self._host.announce_shutdown(self._services.claims.unfinished, is_recycling=True)
+        self._deadlines.requested.set()
+
+    def request_by_signal(self) -> None:
+        """`request` from a signal handler or any thread; effective even if a task blocks the event loop for ever."""
+        self._host.announce_shutdown(self._services.claims.unfinished)
+        self._deadlines.exit_after(shutdown_seconds() + BLOCKED_LOOP_SECONDS)
+        self._loop.call_soon_threadsafe(self.request)
+
+    def request_now_by_signal(self) -> None:
+        """`request_now` from a signal handler or any thread."""
+        self._host.announce_shutdown(self._services.claims.unfinished)
+        self._deadlines.exit_after(FLUSH_NOW_SECONDS)
+        self._loop.call_soon_threadsafe(self.request_now)
+
+    # -- stages -------------------------------------------------------------------------------------------------------
+
+    async def stop_intake(self, intake: TaskGroup) -> None:
+        """Wait for a request. Then claim no more; the claim that is in flight has a moment to be answered."""
+        await self._deadlines.requested.wait()
+        for worker in self._services.workers:
+            worker.limit_last_claim()
+        intake.cancel_scope.cancel()
+
+    async def run(self, wait_for_children: Callable[[], Awaitable[None]]) -> None:
+        """What happens after the intake has stopped, in this order."""
+        running, released_before = len(self._services.claims.running_jobs()), self._released
+        seconds = self._deadlines.task_seconds
+        self._events.emit(events.ProcessStopping(name=self._row.name, running=running, seconds=seconds))
+
+        async with create_task_group() as group:
+            # At the same time: a hook that takes long does not cost the tasks any time.
+            group.start_soon(self._lifecycle.stop)
+            group.start_soon(self._services.other_backends.drain, self._deadlines.flush_limit)
+            await self._finish_tasks()
+        await wait_for_children()
+        await self._settle_and_deregister()
+        self._abandon_tasks()
+
+        released = self._released - released_before
+        self._events.emit(events.ProcessStopped(name=self._row.name, released=released, abandoned=self.abandoned))
+        await self._lifecycle.exit()
+        self._host.finish(is_busy=self.is_busy)
+
+    async def _finish_tasks(self) -> None:
+        """Release what has not begun, wait for what runs, cancel the async tasks that are left, wait for those."""
+        for capacity in self._capacities:
+            capacity.release_unstarted(RELEASE_REASON)
+        await self._wait_for_tasks(lambda: self._deadlines.cancel_tasks_at)
+        if [running for capacity in self._capacities for running in capacity.cancel_async(RELEASE_REASON)]:
+            self._deadlines.extend_for_cancelled_tasks()
+        await self._wait_for_tasks(lambda: self._deadlines.tasks_by)
+
+    async def _wait_for_tasks(self, deadline: Callable[[], float]) -> None:
+        with self._deadlines.limit(deadline):
+            while not all(capacity.idle.is_set() for capacity in self._capacities):
+                for capacity in self._capacities:
+                    await capacity.idle.wait()
+
+    async def _settle_and_deregister(self) -> None:
+        services = self._services
+        self._deadlines.start_flush()
+        with self._deadlines.flush_limit():
+            await services.settlers.unlimited.drained.wait()
+            await services.settlers.limited.drained.wait()
+            try:
+                await self._reconcile()
+                await self._deregister()
+            except StoreError as error:
+                # Nothing is lost: maintenance of another process finds a process without a heartbeat.
+                self._emit_not_deregistered(error)
+
+    async def _reconcile(self) -> None:
+        try:
+            await self._services.reconciliation.reconcile()
+        except REFUSED as error:
+            # The process must be deregistered all the same, with what still runs.
+            step: dict[str, Any] = {"step": "reconciling claims", "times": 1}
+            self._events.emit(events.MaintenanceStepFailed(**step, error=str(error), exception=error))
+
+    async def _deregister(self) -> None:
+        """The last statement: tasks that still run have failed, their slots are free, and the row is deleted.
+
+        A supervisor does it instead, if this process has one: after this process has exited it releases those tasks.
+        """
+        running = self._services.claims.unfinished()
+        if running and self._host.release_after_exit(running):
+            return
+        await self._services.heartbeat.stop()
+        error = report(ProcessExitError, f"{self._row.name} stopped before the task did")
+        splitter = ClaimSplitter(driver=self._services.upkeep, events=self._events)
+        fates, refusal = await splitter.end_process(self._row.id, self._row.name, error)
+        failed = list(fates.failed)
+        if failed:
+            self._events.emit(
+                events.JobsFailed(process_id=self._row.id, job_ids=failed, count=len(failed), error=error.message)
+            )
+        if refusal is not None:
+            raise refusal
+        self._events.emit(events.ProcessDeregistered(process_id=self._row.id, name=self._row.name, claims=len(failed)))
+
+    def _abandon_tasks(self) -> None:
+        # Again, even if the database cannot be reached: a task that ended meanwhile was not settled, and must not be
+        # released.
+        self._host.release_after_exit(self._services.claims.unfinished())
+        for capacity in self._capacities:
+            self.abandoned += capacity.abandon()
+        if unwritten := len(self._services.settlers.claims()):
+            self._events.emit(events.OutcomesNotWritten(count=unwritten))
 
     @property
-    def running(self) -> list[Running]:
-        # Copied in one step: the watchdog asks from its own thread.
-        return [running for slots in self._slots for running in list(slots.running.values())]
+    def is_busy(self) -> bool:
+        """Whether tasks or hooks still run although the shutdown is complete."""
+        return self.abandoned > 0 or self._lifecycle.has_running_hooks
 
     @property
-    def released(self) -> int:
-        """How many jobs were given back so far."""
-        return sum(slots.released for slots in self._slots)
+    def _released(self) -> int:
+        return sum(capacity.released for capacity in self._capacities)
 
-    async def drain(self) -> None:
-        """Let tasks finish for as long as they may, then ask async ones to stop."""
-        for slots in self._slots:
-            slots.release_unstarted("the process stops")
-        await self._idle(ask_first=True)
-        if [running for slots in self._slots for running in slots.cancel_async("the process stops")]:
-            self._deadline = max(self._deadline, self._clock.monotonic() + CANCEL_GRACE)
-        await self._idle()
-
-    def allow(self, seconds: float) -> None:
-        """Let tasks have so much time from now, or less if less was said before."""
-        self._grace = min(CANCEL_GRACE, seconds / 2)
-        self._deadline = min(self._deadline, self._clock.monotonic() + seconds)
-        self._waiting.cancel()
-
-    async def _idle(self, *, ask_first: bool = False) -> None:
-        while not all(slots.idle.is_set() for slots in self._slots):
-            left = self._deadline - (self._grace if ask_first else 0.0) - self._clock.monotonic()
-            if left <= 0:
-                return
-            with CancelScope(deadline=current_time() + left) as self._waiting:
-                for slots in self._slots:
-                    await slots.idle.wait()
-
-    def abandon(self) -> None:
-        """Forget what still runs: whatever it returns later is nobody's business."""
-        for slots in self._slots:
-            self.abandoned += slots.abandon()
-
-    def lose_trust(self) -> None:
-        """Others may have taken our claims: stop what can be stopped, and end the process if something cannot."""
-        silent = self._trust.seconds_since_heartbeat
-        reason = f"no heartbeat for {silent:.0f} s"
-        unstarted = sum(slots.release_unstarted(reason) for slots in self._slots)
-        asked = [running for slots in self._slots for running in slots.cancel_async(reason)]
-        threads = sum(slots.running_threads for slots in self._slots)
-        if unstarted or asked or threads:
-            self._events.emit(events.LeaseLost(seconds=silent, threads=threads))
-        self._leave_with(threads, asked)
-
-    def lose(self, taken: set[UUID], *, is_pruned: bool) -> None:
-        """Stop the jobs of claims that others have taken; threads too, if they took the process for dead."""
-        reason = "its claim was taken back"
-        asked = [running for slots in self._slots for running in slots.cancel_async(reason, taken)]
-        threads = sum(running.session is None and running.claim.claim_id in taken for running in self.running)
-        if asked or (threads and is_pruned):
-            self._events.emit(events.ClaimsLost(count=len(taken), threads=threads))
-        self._leave_with(threads if is_pruned else 0, asked)
-
-    def _leave_with(self, threads: int, asked: Sequence[Running]) -> None:
-        """End the process if threads still run, or tasks that were asked to stop still do after a moment."""
-        if threads:
-            self._leave(EXIT_LEASE_LOST)
-        elif asked:
-            self._loop.call_later(CANCEL_GRACE, self._leave_if_stuck, asked)
-
-    def _leave_if_stuck(self, asked: Sequence[Running]) -> None:
-        if {running.claim.claim_id for running in asked} & {running.claim.claim_id for running in self.running}:
-            self._leave(EXIT_LEASE_LOST)
+    def _emit_not_deregistered(self, error: StoreError) -> None:
+        who: dict[str, Any] = {"process_id": self._row.id, "name": self._row.name}
+        self._events.emit(events.ProcessDeregistrationFailed(**who, error=str(error), exception=error))

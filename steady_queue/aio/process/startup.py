@@ -1,6 +1,6 @@
-"""Starting: what a process does before it works, for as long as the database takes, unless it is told to stop.
+"""Startup: what a process does before it works, for as long as the database takes, unless a shutdown is requested.
 
-Admission: whether a database will do for this version of the package, asked before anything is written to it.
+It checks that this version of the package can work with the database before it writes anything to it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 async def refusal(driver: AsyncDriver, alias: str) -> str | None:
-    """Why no process may work on this database: a server that is too old, a schema that is not ours; None if it may."""
+    """Why no process may work on this database (the server is too old, the schema does not fit), or None."""
     if problem := await driver.run(too_old(driver.sql)):
         return problem
     known = known_migrations()
@@ -38,19 +38,19 @@ async def refusal(driver: AsyncDriver, alias: str) -> str | None:
 
 
 def known_migrations() -> list[str] | None:
-    """The names of this package's migrations; None where the project makes the tables without any."""
+    """The names of this package's migrations; None if the project creates the tables without migrations."""
     home: str | None = "steady_queue.migrations"
     if "steady_queue" in settings.MIGRATION_MODULES:
         home = settings.MIGRATION_MODULES["steady_queue"]
     if home is None:
         return None
-    # Read from their directory: to import them would import the models.
+    # Read from their directory, because importing them would import the models.
     modules = iter_modules(import_module(home).__path__)
     return sorted(module.name for module in modules if not module.ispkg and module.name[0] not in "_~")
 
 
 async def unless_stopped(stopped: asyncio.Event, step: Callable[[], Awaitable[None]]) -> None:
-    """A step of the start, which ends unfinished when this is set."""
+    """Run a step of the startup; it is cancelled when `stopped` is set."""
     async with create_task_group() as starting:
 
         async def stop() -> None:
@@ -63,7 +63,7 @@ async def unless_stopped(stopped: asyncio.Event, step: Callable[[], Awaitable[No
 
 
 async def admit(driver: AsyncDriver, alias: str, outage: Outage) -> ConfigurationError | None:
-    """Why this database cannot be worked with; waits until it can be asked."""
+    """Why no process may work on this database, or None; waits until the database answers."""
     while True:
         try:
             problem = await refusal(driver, alias)

@@ -11,7 +11,6 @@ import asyncio
 from itertools import count
 from typing import TYPE_CHECKING
 
-from anyio import CancelScope, current_time
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import close_old_connections
 
@@ -23,6 +22,9 @@ from steady_queue.events import RecurringFailed
 from steady_queue.store.outcome import report_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from steady_queue.aio.scheduler.timetable import Planned
     from steady_queue.events import Events
 
@@ -41,7 +43,6 @@ class OtherBackends:
         #: The ticks that are not enqueued yet, by a number.
         self._kept: dict[int, Planned] = {}
         self._numbers = count()
-        self._draining = CancelScope()
 
     @property
     def free_places(self) -> int:
@@ -68,14 +69,9 @@ class OtherBackends:
         finally:
             threads.shutdown()
 
-    def limit_drain(self, seconds: float) -> None:
-        """The process stops: give the ticks that wait so many seconds, or fewer if fewer were given before."""
-        self._draining.deadline = min(self._draining.deadline, current_time() + seconds)
-
-    async def drain(self) -> None:
-        """Wait until every tick is enqueued, or the time limit has passed."""
-        self.limit_drain(ENQUEUE_TIMEOUT_SECONDS)
-        with self._draining:
+    async def drain(self, limit: Callable[[float], AbstractContextManager[object]]) -> None:
+        """Wait until every tick is enqueued; `limit` opens a scope that ends the wait after so many seconds at most."""
+        with limit(ENQUEUE_TIMEOUT_SECONDS):
             await self._waiting.join()
         left, self._kept = self._kept, {}
         for planned in left.values():

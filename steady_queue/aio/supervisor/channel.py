@@ -1,4 +1,4 @@
-"""Channel: the end of the socket that a child has, to its supervisor."""
+"""Channel: the child's end of the socket between a supervisor and its child."""
 
 from __future__ import annotations
 
@@ -16,58 +16,57 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from uuid import UUID
 
-#: How long the supervisor may take to hear which tasks are left to it, in seconds.
-HAND_OVER = 1.0
+#: How long a child waits for its supervisor to accept a message that must not be lost.
+SEND_SECONDS = 1.0
 
 
 class ParentChannel:
-    """The line ends when the supervisor does, whatever ended it: the kernel closes its end."""
+    """Sends messages to the supervisor. The kernel closes the other end when the supervisor exits, for any reason."""
 
-    def __init__(self, line: socket.socket, *, every: float, state: Callable[[], Mapping[str, Any]]) -> None:
-        self.is_held = True
-        self._line = line
-        # A fork that a task has made is not to speak for this process, nor to keep its line open.
-        os.register_at_fork(after_in_child=line.close)
-        self._every = every
-        self._state = state
+    def __init__(self, connection: socket.socket) -> None:
+        self.is_open = True
+        self._connection = connection
+        # A process that a task forks must not send messages for this one, nor keep the connection open.
+        os.register_at_fork(after_in_child=connection.close)
 
-    def watch(self, vanished: Callable[[], object]) -> None:
-        """Call this when the supervisor has vanished; from a thread, so that a blocked loop cannot miss it."""
-        threading.Thread(target=self._watch, args=(vanished,), name="steady-queue-tether", daemon=True).start()
+    def watch(self, on_close: Callable[[], object]) -> None:
+        """Call this when the supervisor has exited; in a thread, so that a blocked event loop cannot miss it."""
+        threading.Thread(target=self._watch, args=(on_close,), name="steady-queue-channel", daemon=True).start()
 
-    def _watch(self, vanished: Callable[[], object]) -> None:
+    def _watch(self, on_close: Callable[[], object]) -> None:
         with suppress(OSError):
-            while self._line.recv(4096):
+            while self._connection.recv(4096):
                 pass
-        self.is_held = False
-        vanished()
+        self.is_open = False
+        on_close()
 
-    def hand_over(self, claims: Collection[UUID]) -> bool:
-        """Leave claims whose tasks still run to the supervisor; False when there is none any more."""
-        if self.is_held:
-            self.say(leaving=True, running_still=[claim.hex for claim in claims], within=HAND_OVER)
-        return self.is_held
+    def send_unfinished(self, claims: Collection[UUID]) -> bool:
+        """Leave the claims of tasks that still run to the supervisor; False if it has exited."""
+        if self.is_open:
+            unfinished = [claim.hex for claim in claims]
+            self.send(is_stopping=True, unfinished=unfinished, within_seconds=SEND_SECONDS)
+        return self.is_open
 
-    def over(self, claim: UUID) -> None:
-        """Say that a task has ended: it must not run again, whatever becomes of its outcome and of this process."""
-        self.say(over=claim.hex)
+    def send_ended(self, claim: UUID) -> None:
+        """The task has ended: it must not run again, even if its outcome is not written before this process exits."""
+        self.send(ended_claim=claim.hex)
 
-    def say(self, *, within: float = 0.0, **words: Any) -> None:
-        """Tell the supervisor; one that does not listen, or is gone, holds up nobody for longer than this."""
-        # The first line break ends what may have been left unsaid before.
-        rest = b"\n" + json.dumps(words).encode() + b"\n"
-        deadline = time.monotonic() + within
+    def send(self, *, within_seconds: float = 0.0, **message: Any) -> None:
+        """Send a message; a supervisor that does not read, or has exited, delays this process no longer than this."""
+        # The first line break ends a message that may have been cut off before.
+        rest = b"\n" + json.dumps(message).encode() + b"\n"
+        deadline = time.monotonic() + within_seconds
         with suppress(OSError):
             while rest:
                 try:
-                    rest = rest[self._line.send(rest, socket.MSG_DONTWAIT) :]
+                    rest = rest[self._connection.send(rest, socket.MSG_DONTWAIT) :]
                 except BlockingIOError:
                     left = deadline - time.monotonic()
-                    if left <= 0 or not select.select([], [self._line], [], left)[1]:
+                    if left <= 0 or not select.select([], [self._connection], [], left)[1]:
                         return
 
-    async def run(self) -> None:
-        """Say regularly how this process is: as long as its loop goes, it does."""
+    async def report(self, state: Callable[[], Mapping[str, Any]], every_seconds: float) -> None:
+        """Send the state of this process regularly: the supervisor kills a child whose event loop sends nothing."""
         while True:
-            self.say(**self._state())
-            await asyncio.sleep(self._every)
+            self.send(**state())
+            await asyncio.sleep(every_seconds)

@@ -1,8 +1,8 @@
-"""Child: a process that a supervisor has started, and what it hears of it.
+"""Child: a process that a supervisor has started, and the messages that it sends.
 
-A fresh interpreter runs the same command line again. What it is to do stands in a file that its environment names, not
-in one more option: so it works with any manage.py, also one that makes up its own arguments and would start supervisors
-without end. It has a session of its own: Ctrl-C in the terminal reaches the supervisor alone.
+A new interpreter runs the same command line again. Its orders are in a file that an environment variable names, not in
+an option: so it works with every manage.py, even one that sets its own arguments and would otherwise start supervisors
+without end. It has a session of its own, so that Ctrl-C in the terminal signals only the supervisor.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from steady_queue.configuration import Options
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-#: The variable that tells a process that it is a child, and from which descriptor it reads its orders.
+#: The variable that makes a process a child: the descriptor from which it reads its orders.
 VARIABLE = "STEADY_QUEUE_CHILD"
 
 
 class ProcessFigures(NamedTuple):
-    """What it tells of."""
+    """What the status line shows: how many processes there are, and how many tasks run, have ended and have failed."""
 
     processes: int = 0
     running: int = 0
@@ -43,23 +43,23 @@ class ProcessFigures(NamedTuple):
 
 
 class ChildOrders(NamedTuple):
-    """What a child is to do."""
+    """What a supervisor passes to a child."""
 
     id: UUID
     supervisor_id: UUID
     options: Options
-    #: How often it says how it is, in seconds.
-    every: float
-    #: The descriptor of its end of the line.
-    line: int = -1
+    #: How often the child reports its state.
+    report_seconds: float
+    #: The descriptor of the child's end of the channel.
+    channel_fd: int = -1
 
     def to_json(self) -> str:
         values = {**self._asdict(), "id": self.id.hex, "supervisor_id": self.supervisor_id.hex}
         return json.dumps({**values, "options": self.options.to_dict()})
 
 
-def orders(environ: MutableMapping[str, str]) -> ChildOrders | None:
-    """The orders of this process if it is a child. They are taken out: its own children are not ours."""
+def read_orders(environ: MutableMapping[str, str]) -> ChildOrders | None:
+    """The orders of this process if it is a child. The variable is removed: processes that a task starts are none."""
     descriptor = environ.pop(VARIABLE, None)
     if descriptor is None:
         return None
@@ -76,32 +76,32 @@ class Child:
     id: UUID
     options: Options
     popen: subprocess.Popen[bytes]
-    line: socket.socket
-    #: When it started, and when it was last heard, on the supervisor's clock.
-    started: float
-    heard: float
-    #: What it last said of itself.
+    channel: socket.socket
+    #: When it started, and when its last message arrived, on the supervisor's clock.
+    started_at: float
+    last_message_at: float
+    #: What its messages said, by name.
     state: dict[str, Any] = field(default_factory=dict)
-    #: The claims whose tasks run, while it leaves.
-    running_still: set[str] = field(default_factory=set)
-    #: The signal that it was last told to stop with, if any.
-    told: signal.Signals | None = None
-    #: What was read of a line that has not ended yet.
-    rest: bytes = b""
-    #: A descriptor that can be read when the process has ended, where the system has such a thing.
-    exit: int | None = None
+    #: While it stops: the claims whose tasks still run.
+    unfinished: set[str] = field(default_factory=set)
+    #: The last signal that the supervisor has sent to stop it.
+    signal_sent: signal.Signals | None = None
+    #: A descriptor that becomes readable when the process exits, where the system has such descriptors.
+    exit_fd: int | None = None
+    #: The beginning of a message that has not arrived completely.
+    _partial: bytes = b""
 
     @classmethod
-    def start(cls, given: ChildOrders, now: float) -> Child:
+    def start(cls, orders: ChildOrders, now: float) -> Child:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         try:
-            # In a file that has no name: a variable cannot hold the orders of a worker with very many queues.
+            # In an unnamed file: a variable cannot hold the orders of a worker with very many queues.
             with unnamed_file() as file:
-                file.write(given._replace(line=theirs.fileno()).to_json())
+                file.write(orders._replace(channel_fd=theirs.fileno()).to_json())
                 file.flush()
                 file.seek(0)
-                popen = subprocess.Popen(  # noqa: S603, the line that started this process itself
+                popen = subprocess.Popen(  # noqa: S603, the command line that started this process
                     command_line(),
                     cwd=steady_queue.STARTED_IN or None,
                     stdin=subprocess.DEVNULL,
@@ -114,10 +114,10 @@ class Child:
             raise
         finally:
             theirs.close()
-        child = cls(given.id, given.options, popen, ours, now, now)
+        child = cls(orders.id, orders.options, popen, ours, now, now)
         if hasattr(os, "pidfd_open"):
             with suppress(OSError):
-                child.exit = os.pidfd_open(popen.pid)
+                child.exit_fd = os.pidfd_open(popen.pid)
         return child
 
     @property
@@ -125,64 +125,65 @@ class Child:
         return self.popen.pid
 
     @property
-    def is_leaving(self) -> bool:
-        """Whether it stops because it was told to, by us or by somebody else, or because it has served its time."""
-        return self.told is not None or bool(self.state.get("leaving"))
+    def is_stopping(self) -> bool:
+        """Whether it stops because of a signal, from the supervisor or not, or because it is recycled."""
+        return self.signal_sent is not None or bool(self.state.get("is_stopping"))
 
-    def tell(self, number: signal.Signals) -> None:
-        self.told = number
-        # Not send_signal's own check for its end: the supervisor reaps in one place.
+    def send_signal(self, number: signal.Signals) -> None:
+        self.signal_sent = number
+        # It may exit after Popen's own check; the supervisor reaps it in one place, Children._reap.
         with suppress(ProcessLookupError):
             self.popen.send_signal(number)
 
-    def listen(self, now: float) -> bool:
-        """Read what it has said since; False when it will say no more."""
+    def read_messages(self, now: float) -> bool:
+        """Read the messages that have arrived; False if no more will."""
         try:
-            while data := self.line.recv(65536):
-                self.heard = now
-                *lines, self.rest = (self.rest + data).split(b"\n")
+            while data := self.channel.recv(65536):
+                self.last_message_at = now
+                *lines, self._partial = (self._partial + data).split(b"\n")
                 for line in filter(None, lines):
-                    with suppress(ValueError):  # cut off: it was said while we did not listen
-                        self._hear(json.loads(line))
+                    with suppress(ValueError):  # cut off: the supervisor did not read for a while
+                        self._handle(json.loads(line))
         except BlockingIOError:
             return True
         except ConnectionError:
             pass
         return False
 
-    def _hear(self, words: dict[str, Any]) -> None:
-        if "running_still" in words:
-            self.running_still = set(words.pop("running_still"))
-        self.running_still.discard(words.pop("over", ""))
-        self.state.update(words)
+    def _handle(self, message: dict[str, Any]) -> None:
+        if "unfinished" in message:
+            self.unfinished = set(message.pop("unfinished"))
+        self.unfinished.discard(message.pop("ended_claim", ""))
+        self.state.update(message)
 
-    def end(self, status: int) -> End:
-        """What its end means, once it has been reaped."""
-        self.line.close()
-        if self.exit is not None:
-            os.close(self.exit)
-        return End(self, status)
+    def close(self, status: int) -> ChildExit:
+        """Close its descriptors once it has been reaped."""
+        self.channel.close()
+        if self.exit_fd is not None:
+            os.close(self.exit_fd)
+        return ChildExit(self, status)
 
 
-class End(NamedTuple):
-    """The end of a child."""
+class ChildExit(NamedTuple):
+    """How a child has exited, and what that means for its tasks."""
 
     child: Child
     status: int
 
     @property
-    def was_told(self) -> bool:
-        """Whether it ended because it was told to."""
-        by_us = self.child.told is not None and -self.status in (signal.SIGTERM, signal.SIGQUIT, self.child.told)
-        return self.child.is_leaving and (by_us or self.status in (0, EXIT_LEASE_LOST))
+    def was_requested(self) -> bool:
+        """Whether it exited because of a signal to stop, or because it was recycled."""
+        sent = self.child.signal_sent
+        by_us = sent is not None and -self.status in (signal.SIGTERM, signal.SIGQUIT, sent)
+        return self.child.is_stopping and (by_us or self.status in (0, EXIT_LEASE_LOST))
 
     @property
-    def cut_off(self) -> set[UUID]:
-        """The claims whose tasks it cut off because it was told to stop: they may run again.
+    def released_claims(self) -> set[UUID]:
+        """The claims whose tasks ran when a requested exit interrupted them: these tasks may run again.
 
-        Nobody else's: of a claim that it did not name, the task may have ended without its outcome being written.
+        No other claims: the task of a claim that the child did not name may have ended without a written outcome.
         """
-        return {UUID(claim) for claim in self.child.running_still} if self.was_told else set()
+        return {UUID(claim) for claim in self.child.unfinished} if self.was_requested else set()
 
     @property
     def refusal(self) -> str | None:
@@ -191,7 +192,7 @@ class End(NamedTuple):
         return refusal
 
     @property
-    def how(self) -> str:
+    def summary(self) -> str:
         if self.refusal is not None:
             return f"did not start: {self.refusal}"
         if self.status >= 0:
@@ -208,30 +209,30 @@ def command_line() -> list[str]:
     script = getattr(main, "__file__", None)
     if script is None or getattr(main, "__spec__", None) is not None:
         return [sys.executable, *sys.orig_argv[1:]]
-    # Python knows the whole path of a script; the one that was typed may lead nowhere since a chdir.
+    # The absolute path of the script: the one that was typed may be relative, and the directory may have changed.
     return [sys.executable, *(script if part == sys.argv[0] else part for part in sys.orig_argv[1:])]
 
 
-def what(options: Options) -> str:
-    """What a process with these options is, for people."""
+def describe_role(options: Options) -> str:
+    """What a process with these options runs, for events and errors."""
     if not options.workers:
         return "dispatcher"
     return f"worker ({', '.join(name for worker in options.workers for name in worker.queues)})"
 
 
 def unnamed_file() -> IO[str]:
-    """In memory where the system has that: a container may have no directory to write to."""
+    """A file in memory where the system has such files: a container may have no writable directory."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("steady-queue-orders"), "w+")
     return tempfile.TemporaryFile("w+")
 
 
-def new_orders(options: Options, *, supervisor_id: UUID, every: float) -> ChildOrders:
-    return ChildOrders(uuid4(), supervisor_id, options, every)
+def new_orders(options: Options, *, supervisor_id: UUID, report_seconds: float) -> ChildOrders:
+    return ChildOrders(uuid4(), supervisor_id, options, report_seconds)
 
 
-def line_of(given: ChildOrders) -> socket.socket:
-    """A child's end of the line, which its own children do not inherit."""
-    line = socket.socket(fileno=given.line)
-    line.set_inheritable(False)
-    return line
+def open_channel(orders: ChildOrders) -> socket.socket:
+    """The child's end of the channel, which processes that a task starts do not inherit."""
+    connection = socket.socket(fileno=orders.channel_fd)
+    connection.set_inheritable(False)
+    return connection

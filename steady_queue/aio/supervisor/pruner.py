@@ -1,7 +1,8 @@
-"""Pruner: what becomes of the tasks of a child that has ended.
+"""Pruner: settles the claims of a child that has exited, and deletes its row.
 
-Those that it cut off because it was told to stop are given back, now that it has certainly ended: nothing that runs is
-ever given back. All others have failed, with the way it died: they may have ended, and must not run again unasked.
+Tasks that were interrupted by a requested exit are released, now that the process has certainly exited: a task that
+runs is never released. All others have failed, with an error that says how the process exited: they may have ended, and
+must not run again by themselves.
 """
 
 from __future__ import annotations
@@ -12,74 +13,72 @@ from typing import TYPE_CHECKING
 from steady_queue import events
 from steady_queue.aio.identity import process_name
 from steady_queue.aio.maintenance.splitting import ClaimSplitter
-from steady_queue.aio.supervisor.child import what
+from steady_queue.aio.supervisor.child import describe_role
 from steady_queue.errors import ProcessExitError
 from steady_queue.store.outcome import report
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from steady_queue.aio.outage import Outage
-    from steady_queue.aio.supervisor.child import End
-    from steady_queue.events import Events
+    from steady_queue.aio.context import Context
+    from steady_queue.aio.supervisor.child import ChildExit
     from steady_queue.store.drivers.pool import AsyncDriver
 
 
 class Pruner:
-    """Does it as soon as the database can be reached."""
+    """Works as soon as the database can be reached."""
 
-    name = "undertaker"
+    name = "pruner"
 
     def __init__(
         self,
         *,
         driver: AsyncDriver,
-        made_ready: Callable[[], Awaitable[None]],
-        events: Events,
-        outage: Outage,
+        wake_all: Callable[[], Awaitable[None]],
+        context: Context,
     ) -> None:
-        self._splitter = ClaimSplitter(driver=driver, events=events)
-        self._made_ready = made_ready
-        self._events = events
-        self._outage = outage
-        self._ends: asyncio.Queue[End] = asyncio.Queue()
-        #: Set while nobody waits to be buried.
+        self._splitter = ClaimSplitter(driver=driver, events=context.events)
+        self._wake_all = wake_all
+        self._events = context.events
+        self._outage = context.outage
+        self._queue: asyncio.Queue[ChildExit] = asyncio.Queue()
+        #: Set while no exited child is left to prune.
         self.done = asyncio.Event()
         self.done.set()
 
-    def put(self, ended: End) -> None:
+    def put(self, exited: ChildExit) -> None:
         self.done.clear()
-        self._ends.put_nowait(ended)
+        self._queue.put_nowait(exited)
 
     async def run(self) -> None:
         while True:
-            ended = await self._ends.get()
-            await self._bury(ended)
-            if self._ends.empty():
+            await self._prune(await self._queue.get())
+            if self._queue.empty():
                 self.done.set()
 
-    async def _bury(self, ended: End) -> None:
-        child = ended.child
+    async def _prune(self, exited: ChildExit) -> None:
+        child = exited.child
         name = process_name(child.pid, child.id)
-        told = "was told to stop and " if ended.was_told else ""
-        error = report(ProcessExitError, f"{name} ({what(child.options)}) {told}{ended.how}")
+        why = " after it was asked to stop" if exited.was_requested else ""
+        error = report(ProcessExitError, f"{name} ({describe_role(child.options)}) {exited.summary}{why}")
         while True:
             try:
-                fates, refusal = await self._splitter.end_process(child.id, name, error, ended.cut_off)
+                fates, refusal = await self._splitter.end_process(child.id, name, error, exited.released_claims)
                 break
             except Exception as failure:
                 await self._outage.wait(self.name, failure)
         self._outage.succeeded(self.name)
         if any(fates):
-            failed, given_back = len(fates.failed), len(fates.given_back)
-            self._events.emit(events.ChildPruned(pid=child.pid, failed=failed, released=given_back))
+            failed, released = len(fates.failed), len(fates.given_back)
+            self._events.emit(events.ChildPruned(pid=child.pid, failed=failed, released=released))
             if failed:
                 self._events.emit(
                     events.JobsFailed(process_id=child.id, job_ids=fates.failed, count=failed, error=error.message)
                 )
-            await self._made_ready()
+            await self._wake_all()
         if refusal is not None:
-            # Others must not wait for what cannot be written. Maintenance will find the process without a heartbeat.
+            # The next children must not wait for what cannot be written. Maintenance finds this process by its missing
+            # heartbeat.
             self._events.emit(
                 events.MaintenanceStepFailed(step=f"ending {name}", error=str(refusal), times=1, exception=refusal)
             )

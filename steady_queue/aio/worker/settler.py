@@ -8,7 +8,7 @@ wait, nothing is claimed.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import steady_queue
 from steady_queue import events
@@ -173,19 +173,26 @@ class Settler:
         )
 
 
+class TaskObserver(Protocol):
+    """The host of the process: a child that stops reports to its supervisor which tasks have ended."""
+
+    wants_ended_tasks: bool
+
+    def task_ended(self, claim_id: UUID) -> None: ...
+
+
 class Settlers:
     """The two settlers of a process. Jobs with a concurrency key have their own, whose statements may wait for keys."""
 
-    def __init__(self, unlimited: Settler, limited: Settler) -> None:
+    def __init__(self, unlimited: Settler, limited: Settler, observer: TaskObserver) -> None:
         self.unlimited = unlimited
         self.limited = limited
-        #: Called with each claim whose task has ended, from when the process stops and its supervisor needs to know.
-        self.on_end: Callable[[UUID], None] | None = None
+        self._observer = observer
 
     def put(self, outcome: Outcome) -> None:
         """A task has ended: pass its outcome to the settler that writes it."""
-        if self.on_end is not None:
-            self.on_end(outcome.claim.claim_id)
+        if self._observer.wants_ended_tasks:
+            self._observer.task_ended(outcome.claim.claim_id)
         settler = self.unlimited if outcome.claim.concurrency_key is None else self.limited
         settler.put(outcome)
 

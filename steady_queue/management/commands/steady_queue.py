@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import BaseCommand, CommandError
 
 import steady_queue
-from steady_queue.aio.supervisor.child import orders
+from steady_queue.aio.supervisor.child import read_orders
 from steady_queue.configuration import configured
 from steady_queue.errors import ConfigurationError
 from steady_queue.management import log_output
@@ -101,13 +101,13 @@ class Command(BaseCommand):
         return bool(getattr(self, "_called_from_command_line", False))
 
     def handle(self, *args: Any, **options: Any) -> None:
-        given = orders(os.environ)
+        orders = read_orders(os.environ)
         try:
-            if given is not None:
+            if orders is not None:
                 from steady_queue.aio.command import launch
 
-                log_output.show(options["verbosity"], given.options.log_format)
-                launch.child(given)
+                log_output.show(options["verbosity"], orders.options.log_format)
+                launch.run_child(orders)
             else:
                 {"run": self.run, "check": self.check_all, "health": self.health}[options["action"]](options)
         except ConfigurationError as error:
@@ -124,20 +124,21 @@ class Command(BaseCommand):
                 sys.exit(reloader.Reloader(sys.stderr).run())
         resolved = self._resolved(options)
         from steady_queue.aio.command import launch
-        from steady_queue.aio.command.pidfile import held
+        from steady_queue.aio.command.pidfile import hold_pidfile
         from steady_queue.management.banner import banner
 
         is_text = resolved.options.log_format == "text"
         log_output.show(options["verbosity"], resolved.options.log_format)
         shows_status = is_text and options["verbosity"] >= 1 and sys.stderr.isatty()
-        with held(steady_queue.supervisor_pidfile) as release:
+        with hold_pidfile(steady_queue.supervisor_pidfile) as release:
             if is_text and options["verbosity"] >= 1:
                 for line in banner(resolved):
                     self.stderr.write(line, self.style.NOTICE if line[0] != " " else None)
             if resolved.in_one_loop:
-                launch.in_one_loop(resolved, shows_status=shows_status, before_exit=release if self.is_main else None)
+                before_exit = release if self.is_main else None
+                launch.run_in_one_loop(resolved, shows_status=shows_status, before_exit=before_exit)
             else:
-                launch.supervised(resolved, shows_status=shows_status, before_exit=release)
+                launch.run_supervisor(resolved, shows_status=shows_status, before_exit=release)
 
     def check_all(self, options: dict[str, Any]) -> None:
         """Tell every problem at once, and start nothing."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import steady_queue
-from steady_queue.aio.command.pidfile import held
+from steady_queue.aio.command.pidfile import hold_pidfile
 from steady_queue.errors import ConfigurationError
 from tests.support.databases.tables import count
 from tests.support.processes.commands import command, printed_by, prints, stopped
@@ -80,19 +80,22 @@ def ended_pid() -> int:
 
 def test_by_default_there_is_none() -> None:
     assert steady_queue.supervisor_pidfile is None
-    with held(None):
+    with hold_pidfile(None):
         pass
 
 
-def test_it_holds_this_process_id_as_long_as_it_is_held(tmp_path: Path) -> None:
+def test_it_holds_this_process_id_as_long_as_it_is_hold_pidfile(tmp_path: Path) -> None:
     file = tmp_path / "some" / "where" / "queue.pid"
-    with held(str(file)):
+    with hold_pidfile(str(file)):
         assert file.read_text() == MINE
-        with pytest.raises(ConfigurationError, match=f"already running as process {os.getpid()}"), held(str(file)):
+        with (
+            pytest.raises(ConfigurationError, match=f"already running as process {os.getpid()}"),
+            hold_pidfile(str(file)),
+        ):
             raise AssertionError
         assert file.read_text() == MINE
     assert not file.exists()
-    with pytest.raises(KeyError), held(str(file)):
+    with pytest.raises(KeyError), hold_pidfile(str(file)):
         raise KeyError
     assert not file.exists()
 
@@ -101,7 +104,7 @@ def test_it_holds_this_process_id_as_long_as_it_is_held(tmp_path: Path) -> None:
 def test_what_nobody_holds_and_no_process_has_written_is_taken_over(tmp_path: Path, text: str) -> None:
     file = tmp_path / "queue.pid"
     file.write_text(text, encoding="latin-1")
-    with held(str(file)):
+    with hold_pidfile(str(file)):
         assert file.read_text() == MINE
     assert not file.exists()
 
@@ -109,11 +112,11 @@ def test_what_nobody_holds_and_no_process_has_written_is_taken_over(tmp_path: Pa
 def test_one_that_names_a_dead_process_or_a_younger_one_is_taken_over(tmp_path: Path) -> None:
     file = tmp_path / "queue.pid"
     file.write_text(f"{ended_pid()}\n")
-    with held(str(file)):
+    with hold_pidfile(str(file)):
         assert file.read_text() == MINE
     file.write_text(f"{os.getppid()}\n")
     os.utime(file, (LONG_AGO, LONG_AGO))
-    with held(str(file)):
+    with hold_pidfile(str(file)):
         assert file.read_text() == MINE
 
 
@@ -123,7 +126,7 @@ def test_one_that_names_a_living_process_that_does_not_lock_is_respected(tmp_pat
     file.write_text(text)
     with (
         pytest.raises(ConfigurationError, match=f"process {os.getppid()}, named by the pidfile {file}, is alive"),
-        held(str(file)),
+        hold_pidfile(str(file)),
     ):
         raise AssertionError
     assert file.read_text() == text
@@ -132,7 +135,10 @@ def test_one_that_names_a_living_process_that_does_not_lock_is_respected(tmp_pat
 def test_where_it_cannot_be_written_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path, why in ((tmp_path, "Is a directory"), (tmp_path / "file" / "queue.pid", "(Not a directory|File exists)")):
-        with pytest.raises(ConfigurationError, match=f"the pidfile {path} cannot be written: {why}"), held(str(path)):
+        with (
+            pytest.raises(ConfigurationError, match=f"the pidfile {path} cannot be written: {why}"),
+            hold_pidfile(str(path)),
+        ):
             raise AssertionError
 
 
@@ -143,7 +149,10 @@ def test_where_it_cannot_be_written_that_is_said(tmp_path: Path) -> None:
 def test_a_file_that_is_no_pidfile_is_refused_and_kept(tmp_path: Path, text: str) -> None:
     file = tmp_path / "settings.py"
     file.write_text(text, encoding="latin-1")
-    with pytest.raises(ConfigurationError, match=refusal(file, "holds something other than a process id")), held(file):
+    with (
+        pytest.raises(ConfigurationError, match=refusal(file, "holds something other than a process id")),
+        hold_pidfile(file),
+    ):
         raise AssertionError
     assert file.read_text(encoding="latin-1") == text
 
@@ -156,7 +165,7 @@ def test_a_symbolic_link_is_not_followed(tmp_path: Path, text: str | None) -> No
     file.symlink_to(target)
     with (
         pytest.raises(ConfigurationError, match=refusal(file, "is a symbolic link, which is not followed")),
-        held(file),
+        hold_pidfile(file),
     ):
         raise AssertionError
     assert file.is_symlink()
@@ -166,7 +175,7 @@ def test_a_symbolic_link_is_not_followed(tmp_path: Path, text: str | None) -> No
 def test_a_symbolic_link_among_the_directories_is_followed(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "run")
-    with held(tmp_path / "link" / "queue.pid"):
+    with hold_pidfile(tmp_path / "link" / "queue.pid"):
         assert (tmp_path / "run" / "queue.pid").read_text() == MINE
     assert list((tmp_path / "run").iterdir()) == []
 
@@ -176,7 +185,7 @@ def test_a_file_with_a_second_name_is_refused_and_kept(tmp_path: Path) -> None:
     other, file = tmp_path / "other.pid", tmp_path / "queue.pid"
     other.write_text("4194305\n")
     os.link(other, file)
-    with pytest.raises(ConfigurationError, match=refusal(file, "has another name as well")), held(file):
+    with pytest.raises(ConfigurationError, match=refusal(file, "has another name as well")), hold_pidfile(file):
         raise AssertionError
     assert other.read_text() == "4194305\n"
 
@@ -185,7 +194,7 @@ def test_what_is_no_regular_file_is_refused_and_kept(tmp_path: Path) -> None:
     pipe = tmp_path / "queue.pid"
     os.mkfifo(pipe)
     for path in (pipe, Path(os.devnull)):
-        with pytest.raises(ConfigurationError, match=refusal(path, "is not a regular file")), held(path):
+        with pytest.raises(ConfigurationError, match=refusal(path, "is not a regular file")), hold_pidfile(path):
             raise AssertionError
     assert pipe.is_fifo()
 
@@ -193,7 +202,7 @@ def test_what_is_no_regular_file_is_refused_and_kept(tmp_path: Path) -> None:
 def test_a_link_put_there_while_it_is_held_stays(tmp_path: Path) -> None:
     """Even one that leads to the very file."""
     file = tmp_path / "queue.pid"
-    with held(file):
+    with hold_pidfile(file):
         file.rename(tmp_path / "moved")
         file.symlink_to(tmp_path / "moved")
     assert file.is_symlink()
@@ -218,7 +227,7 @@ async def test_the_command_does_not_start_with_a_link_for_a_pidfile(database: st
 
 def test_one_that_somebody_else_has_replaced_stays(tmp_path: Path) -> None:
     file = tmp_path / "queue.pid"
-    with held(str(file)):
+    with hold_pidfile(str(file)):
         file.rename(tmp_path / "moved")
         file.write_text("somebody else's")
     assert file.read_text() == "somebody else's"
@@ -226,12 +235,12 @@ def test_one_that_somebody_else_has_replaced_stays(tmp_path: Path) -> None:
 
 HOLDER = """
 import os, sys, time
-from steady_queue.aio.command.pidfile import held
+from steady_queue.aio.command.pidfile import hold_pidfile
 from steady_queue.errors import ConfigurationError
 sys.stdin.readline()
 for _ in range(200):
     try:
-        with held(sys.argv[1]):
+        with hold_pidfile(sys.argv[1]):
             with open(sys.argv[2], "x"):
                 pass
             time.sleep(0.0005)

@@ -439,7 +439,7 @@ async def test_a_step_that_is_skipped_has_not_recovered(database: str, monkeypat
 
 async def test_a_failing_step_changes_no_judgement_of_health(database: str) -> None:
     async with running(worker()) as process:
-        await until(lambda: process.services.heartbeat._told_enough)
+        await until(lambda: process.services.heartbeat._has_written_poll)
 
         async def fails() -> None:
             raise RuntimeError("on\npurpose")
@@ -455,7 +455,7 @@ async def test_a_failing_step_changes_no_judgement_of_health(database: str) -> N
 @pytest.mark.parametrize("metadata", ['{"maintenance": null}', '{"maintenance": [1]}', '{"maintenance": {"x": 1}}'])
 async def test_what_another_wrote_about_maintenance_harms_no_probe(database: str, metadata: str) -> None:
     async with running(worker()) as process:
-        await until(lambda: process.services.heartbeat._told_enough)
+        await until(lambda: process.services.heartbeat._has_written_poll)
         await aside(query, database, "UPDATE steady_queue_process SET metadata = %s", metadata)
         assert len((await aside(judge)).lines) == 1
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from anyio import move_on_after
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
@@ -319,7 +320,7 @@ async def test_a_tick_of_another_backend_that_leaves_a_transaction_open_costs_no
     hand = asyncio.create_task(elsewhere.run())
     for task in (LeavesOpen(), Writes()):
         elsewhere.put(planned(task))
-    await elsewhere.drain()
+    await elsewhere.drain(move_on_after)
     hand.cancel()
     with suppress(asyncio.CancelledError):
         await hand

@@ -24,7 +24,7 @@ async def test_a_process_that_left_is_not_registered_again_by_its_last_beat(data
     clock, events = SystemClock(), Heard()
     driver = open_async(database, size=1)
     process = NewProcess(uuid4(), "worker", "worker", 4711, "somewhere")
-    trust = Lease(alive_seconds=60, clock=clock)
+    lease = Lease(alive_seconds=60, clock=clock)
 
     async def nobody() -> None:
         pass
@@ -33,9 +33,9 @@ async def test_a_process_that_left_is_not_registered_again_by_its_last_beat(data
         process=process,
         interval=0.01,
         driver=driver,
-        trust=trust,
-        lost_trust=lambda: None,
-        buried=nobody,
+        lease=lease,
+        on_lease_lost=lambda: None,
+        on_pruned=nobody,
         polled_ago=None,
         clock=clock,
         events=events,
@@ -44,7 +44,7 @@ async def test_a_process_that_left_is_not_registered_again_by_its_last_beat(data
     await heartbeat.register()
     try:
         if leaves:
-            await heartbeat.rest()
+            await heartbeat.stop()
         await driver.run(deregister(driver.sql, process.id))
         await heartbeat._beat()  # that of its service, which runs on while the process leaves
         assert await aside(count, database, "process") == (0 if leaves else 1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.aio.process.recycling import MIB, Retirement, TaskCounter, resident
+from steady_queue.aio.process.recycling import MIB, Recycling, TaskCounter, resident_bytes
 from steady_queue.events import Events, JobsSettled, ProcessRecycling
 from tests.shop import tasks
 from tests.shop.tasks import add
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres")]
 TOLD_AT_ONCE = """
 from steady_queue.aio.process import recycling
 from steady_queue.aio.supervisor import children
-children.LOOK = recycling.LOOK_EVERY = 3600
+children.CHECK_SECONDS = recycling.CHECK_SECONDS = 3600
 """
 
 
@@ -111,23 +111,23 @@ async def test_there_are_never_two_that_finish_their_last_tasks_beside_one_that_
 
 
 async def test_memory_counts_once_a_task_has_ended_so_that_a_low_limit_keeps_nothing_from_running() -> None:
-    heard, tally = Heard(), TaskCounter()
-    retired: list[bool] = []
-    retirement = Retirement(
+    heard, counter = Heard(), TaskCounter()
+    recycled: list[bool] = []
+    recycling = Recycling(
         max_tasks=None,
         max_rss=10,
-        tally=tally,
-        retire=lambda: retired.append(True),
+        counter=counter,
+        recycle=lambda: recycled.append(True),
         events=Events([heard.emit]),
         rss=lambda: 11 * MIB,
     )
-    assert retirement._reason() is None
-    tally(JobsSettled(count=1, promoted=0, milliseconds=1.0))
-    await retirement.run()
-    assert retired == [True]
+    assert recycling._reason() is None
+    counter(JobsSettled(count=1, promoted=0, milliseconds=1.0))
+    await recycling.run()
+    assert recycled == [True]
     (event,) = heard.of(ProcessRecycling)
     assert event.reason == "it has 11 MiB of memory, the limit is 10"
 
 
 def test_the_memory_of_this_process_is_known() -> None:
-    assert 10 * MIB < resident() < 4096 * MIB
+    assert 10 * MIB < resident_bytes() < 4096 * MIB

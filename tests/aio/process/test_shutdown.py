@@ -11,7 +11,7 @@ import pytest
 
 import steady_queue
 from steady_queue.aio import running
-from steady_queue.aio.process import shutdown as stopping_module
+from steady_queue.aio.process import deadlines
 from steady_queue.events import JobReleased, ProcessStopped, ProcessStopping
 from steady_queue.jobs.compat import TaskResultStatus, task_finished
 from tests.support.databases.tables import count, counts, query
@@ -146,7 +146,7 @@ async def errors_of(results: list[TaskResult[Any]]) -> list[str]:
 async def test_a_job_is_given_back_when_the_thread_behind_it_has_ended_in_time(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopping_module, "CANCEL_GRACE", GRACE)
+    monkeypatch.setattr(deadlines, "CANCEL_SECONDS", GRACE)
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=0.2))
     heard = Heard()
     async with running(worker(), events=heard):

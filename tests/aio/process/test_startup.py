@@ -9,7 +9,7 @@ import pytest
 from django.test import override_settings
 
 from steady_queue.aio import running
-from steady_queue.aio.embedding import prepared
+from steady_queue.aio.embedding import prepare
 from steady_queue.aio.process.startup import refusal
 from steady_queue.db.aliases import open_async
 from steady_queue.errors import ConfigurationError
@@ -56,7 +56,7 @@ async def test_a_process_refuses_a_database_that_is_newer_and_leaves_no_trace(ne
 
 
 async def test_a_prepared_process_that_is_run_ends_with_its_refusal(newer: str) -> None:
-    process = prepared(worker())
+    process = prepare(worker())
     await asyncio.wait_for(process.run(), 20)
     assert "newer than this version" in str(process.refusal)
 

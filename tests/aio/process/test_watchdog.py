@@ -9,6 +9,7 @@ import pytest
 from steady_queue.aio import running
 from steady_queue.aio.lease import Lease
 from steady_queue.aio.process import watchdog
+from steady_queue.aio.process.deadlines import Deadlines
 from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST, Watchdog
 from steady_queue.aio.timing import SystemClock
 from steady_queue.events import Events, LoopBlocked
@@ -21,8 +22,8 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
     """The watchdog looks often."""
-    monkeypatch.setattr(watchdog, "PATIENCE", 0.2)
-    monkeypatch.setattr(watchdog, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(watchdog, "BLOCKED_SECONDS", 0.2)
+    monkeypatch.setattr(watchdog, "CHECK_SECONDS", 0.05)
 
 
 async def test_a_task_that_blocks_the_loop_is_reported_with_its_name_and_line(database: str, watchful: None) -> None:
@@ -69,11 +70,12 @@ def left_by(events: Events) -> list[int]:
         gone.set()
 
     guard = Watchdog(
-        trust=Lease(alive_seconds=0.5, clock=SystemClock()),
+        lease=Lease(alive_seconds=0.5, clock=SystemClock()),
+        deadlines=Deadlines(SystemClock()),
         name_of=lambda task: "this very test",
-        lost_trust=lambda: None,
+        on_lease_lost=lambda: None,
         events=events,
-        leave=leave,
+        exit_now=leave,
     )
     guard.start()
     try:

@@ -18,7 +18,7 @@ from steady_queue import aschedule_recurring_task, schedule_recurring_task
 from steady_queue.aio import running
 from steady_queue.aio.context import Context
 from steady_queue.aio.outage import Outage
-from steady_queue.aio.process import process as processes
+from steady_queue.aio.process import deadlines
 from steady_queue.aio.scheduler import other_backends as handing
 from steady_queue.aio.scheduler import scheduler
 from steady_queue.aio.scheduler.scheduler import Scheduler
@@ -275,7 +275,7 @@ async def test_what_a_backend_has_not_taken_when_the_time_of_a_stop_is_over_is_t
     database: str, elsewhere: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = Heard()
-    monkeypatch.setattr(processes, "FLUSH_WITHIN", 0.2)
+    monkeypatch.setattr(deadlines, "FLUSH_SECONDS", 0.2)
     await aschedule_recurring_task(elsewhere, key="foreign", every=SECOND, args=("Ada",))
     async with running(ONLY_SCHEDULER, events=heard):
         await until(lambda: broker.asked >= 1)

@@ -73,8 +73,8 @@ import os
 if "STEADY_QUEUE_CHILD" in os.environ:
     import django
     django.setup()
-    from steady_queue.aio import process
-    process.FLUSH_WITHIN = 0
+    from steady_queue.aio.process import deadlines
+    deadlines.FLUSH_SECONDS = 0
 """
 
 

@@ -1,0 +1,69 @@
+"""Hosts of the command: what a process asks of the program it runs in, if that is the command itself.
+
+`CommandHost`: everything runs in one process. `ChildHost`: the process is the child of a supervisor.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from steady_queue.aio.process.host import EmbeddedHost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from steady_queue.aio.orm_threads.default_executor import OtherThreads
+    from steady_queue.aio.supervisor.channel import ParentChannel
+
+
+class CommandHost(EmbeddedHost):
+    """The program ends with its process.
+
+    It exits without waiting if tasks, hooks or calls of the default executor still run: the interpreter would wait for
+    them, and everything is written. `before_exit` is called before that.
+    """
+
+    def __init__(self, executor: OtherThreads | None = None, before_exit: Callable[[], None] | None = None) -> None:
+        super().__init__()
+        self._executor = executor
+        self._before_exit = before_exit
+
+    def finish(self, *, is_busy: bool) -> None:
+        if is_busy or (self._executor is not None and self._executor.calls):
+            if self._before_exit is not None:
+                self._before_exit()
+            logging.shutdown()
+            os._exit(0)
+
+
+class ChildHost(CommandHost):
+    """The supervisor releases the tasks that still run when this process has exited after a request to stop."""
+
+    def __init__(self, channel: ParentChannel, executor: OtherThreads) -> None:
+        super().__init__(executor)
+        self._channel = channel
+        self._unfinished: Callable[[], set[UUID]] | None = None
+
+    def announce_shutdown(self, unfinished: Callable[[], set[UUID]], *, is_recycling: bool = False) -> None:
+        self._unfinished = unfinished
+        # Before the claims are listed: a task that ends after that is reported by itself.
+        self.wants_ended_tasks = True
+        self._channel.send_unfinished(unfinished())
+        if is_recycling:
+            self._channel.send(is_recycling=True)
+
+    def task_ended(self, claim_id: UUID) -> None:
+        self._channel.send_ended(claim_id)
+
+    def release_after_exit(self, claims: set[UUID]) -> bool:
+        return self._channel.send_unfinished(claims)
+
+    def exit_now(self, status: int) -> None:
+        # Only after a request to stop may tasks run again. A process that exits because another one has pruned it no
+        # longer has any claims.
+        if self._unfinished is not None:
+            self._channel.send_unfinished(self._unfinished())
+        os._exit(status)

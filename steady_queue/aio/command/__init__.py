@@ -7,4 +7,6 @@
     drain.py           --drain: stops when the queues are empty
     status_line.py     the line at the bottom of a terminal
     pidfile.py         one supervisor per pidfile
+
+The command imports these modules when it needs them: a child, a health check and a supervisor each need few of them.
 """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from steady_queue.aio.orm_threads.default_executor import OtherThreads
+    from steady_queue.aio.orm_threads.default_executor import DefaultExecutor
     from steady_queue.aio.supervisor.channel import ParentChannel
 
 
@@ -26,7 +26,7 @@ class CommandHost(EmbeddedHost):
     them, and everything is written. `before_exit` is called before that.
     """
 
-    def __init__(self, executor: OtherThreads | None = None, before_exit: Callable[[], None] | None = None) -> None:
+    def __init__(self, executor: DefaultExecutor | None = None, before_exit: Callable[[], None] | None = None) -> None:
         super().__init__()
         self._executor = executor
         self._before_exit = before_exit
@@ -42,7 +42,7 @@ class CommandHost(EmbeddedHost):
 class ChildHost(CommandHost):
     """The supervisor releases the tasks that still run when this process has exited after a request to stop."""
 
-    def __init__(self, channel: ParentChannel, executor: OtherThreads) -> None:
+    def __init__(self, channel: ParentChannel, executor: DefaultExecutor) -> None:
         super().__init__(executor)
         self._channel = channel
         self._unfinished: Callable[[], set[UUID]] | None = None

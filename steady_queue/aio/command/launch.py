@@ -26,7 +26,7 @@ from steady_queue.events import Events, Subscription, UnhandledSignal, log
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from steady_queue.aio.orm_threads.default_executor import OtherThreads
+    from steady_queue.aio.orm_threads.default_executor import DefaultExecutor
     from steady_queue.aio.process.host import Companion, Host
     from steady_queue.aio.process.process import Process
     from steady_queue.aio.supervisor.child import ChildOrders
@@ -182,10 +182,10 @@ def _counted_events(counter: TaskCounter) -> Events:
     return Events([log, Subscription(counter, TaskCounter.KINDS)])
 
 
-def _set_default_executor() -> OtherThreads:
-    from steady_queue.aio.orm_threads.default_executor import OtherThreads
+def _set_default_executor() -> DefaultExecutor:
+    from steady_queue.aio.orm_threads.default_executor import DefaultExecutor
 
-    executor = OtherThreads()
+    executor = DefaultExecutor()
     asyncio.get_running_loop().set_default_executor(executor)
     return executor
 

@@ -12,4 +12,6 @@
     recycling.py       stops a process after so many tasks, or with too much memory
     shutdown.py        the stages of a stop, in their order
     deadlines.py       until when each of these stages may take
+
+process.py and shutdown.py read from top to bottom: what a process does until a shutdown is requested, and after that.
 """

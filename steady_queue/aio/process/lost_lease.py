@@ -54,7 +54,8 @@ class LostLease:
         """Stop the tasks of claims that this process no longer has; threads too if the process was pruned."""
         reason = "its claim was taken back"
         cancelled = [running for capacity in self._capacities for running in capacity.cancel_async(reason, claims)]
-        threads = sum(running.session is None and running.claim.claim_id in claims for running in self._claims.running_jobs())
+        running = self._claims.running_jobs()
+        threads = sum(job.session is None and job.claim.claim_id in claims for job in running)
         if cancelled or (threads and is_pruned):
             self._events.emit(events.ClaimsLost(count=len(claims), threads=threads))
         self._exit_if_running(threads if is_pruned else 0, cancelled)
@@ -67,6 +68,5 @@ class LostLease:
             self._loop.call_later(CANCEL_SECONDS, self._exit_if_stuck, cancelled)
 
     def _exit_if_stuck(self, cancelled: Sequence[Running]) -> None:
-        running = {running.claim.claim_id for running in self._claims.running_jobs()}
-        if running & {running.claim.claim_id for running in cancelled}:
+        if self._claims.running() & {running.claim.claim_id for running in cancelled}:
             self._exit_now(EXIT_LEASE_LOST)

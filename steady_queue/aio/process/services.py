@@ -99,7 +99,9 @@ class Services:
         self.dispatchers = [] if options.only_work else [self._build_dispatcher(each) for each in options.dispatchers]
         self.other_backends = OtherBackends(events=context.events)
         self.schedulers = [self._build_scheduler()] if options.schedules else []
-        self.last_poll = LastPoll(self.workers, [*self.dispatchers, *self.schedulers], is_stopping=deadlines.requested.is_set)
+        self.last_poll = LastPoll(
+            self.workers, [*self.dispatchers, *self.schedulers], is_stopping=deadlines.requested.is_set
+        )
         self.heartbeat = self._build_heartbeat()
         self.maintenance = self._build_maintenance(step_driver, splitter)
         self.watchdog = Watchdog(

@@ -45,6 +45,7 @@ class Shutdown:
         #: How many tasks still ran at the end: threads, or coroutines that ignore their cancellation.
         self.abandoned = 0
         self._services = services
+        self._claims = services.claims
         self._capacities = [worker.capacity for worker in services.workers]
         self._lifecycle = lifecycle
         self._host = host
@@ -64,23 +65,23 @@ class Shutdown:
         """Stop without waiting for tasks; outcomes are written if that takes no longer than a moment."""
         if not self._is_immediate:
             self._is_immediate = True
-            self._events.emit(events.ProcessQuitting(name=self._row.name, running=len(self._services.claims.running_jobs())))
+            self._events.emit(events.ProcessQuitting(name=self._row.name, running=len(self._claims.running_jobs())))
         self._deadlines.request_now()
 
     def recycle(self) -> None:
         """Take no more tasks, and stop when those that run have ended and are settled, however long that takes."""
-        self._host.announce_shutdown(self._services.claims.unfinished, is_recycling=True)
+        self._host.announce_shutdown(self._claims.unfinished, is_recycling=True)
         self._deadlines.requested.set()
 
     def request_by_signal(self) -> None:
         """`request` from a signal handler or any thread; effective even if a task blocks the event loop for ever."""
-        self._host.announce_shutdown(self._services.claims.unfinished)
+        self._host.announce_shutdown(self._claims.unfinished)
         self._deadlines.exit_after(shutdown_seconds() + BLOCKED_LOOP_SECONDS)
         self._loop.call_soon_threadsafe(self.request)
 
     def request_now_by_signal(self) -> None:
         """`request_now` from a signal handler or any thread."""
-        self._host.announce_shutdown(self._services.claims.unfinished)
+        self._host.announce_shutdown(self._claims.unfinished)
         self._deadlines.exit_after(FLUSH_NOW_SECONDS)
         self._loop.call_soon_threadsafe(self.request_now)
 
@@ -95,7 +96,7 @@ class Shutdown:
 
     async def run(self, wait_for_children: Callable[[], Awaitable[None]]) -> None:
         """What happens after the intake has stopped, in this order."""
-        running, released_before = len(self._services.claims.running_jobs()), self._released
+        running, released_before = len(self._claims.running_jobs()), self._released
         seconds = self._deadlines.task_seconds
         self._events.emit(events.ProcessStopping(name=self._row.name, running=running, seconds=seconds))
 
@@ -154,7 +155,7 @@ class Shutdown:
 
         A supervisor does it instead, if this process has one: after this process has exited it releases those tasks.
         """
-        running = self._services.claims.unfinished()
+        running = self._claims.unfinished()
         if running and self._host.release_after_exit(running):
             return
         await self._services.heartbeat.stop()
@@ -173,7 +174,7 @@ class Shutdown:
     def _abandon_tasks(self) -> None:
         # Again, even if the database cannot be reached: a task that ended meanwhile was not settled, and must not be
         # released.
-        self._host.release_after_exit(self._services.claims.unfinished())
+        self._host.release_after_exit(self._claims.unfinished())
         for capacity in self._capacities:
             self.abandoned += capacity.abandon()
         if unwritten := len(self._services.settlers.claims()):

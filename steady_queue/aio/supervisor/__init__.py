@@ -7,4 +7,6 @@
     channel.py         the child's end of the socket to its supervisor
     pruner.py          settles the claims of a child that has exited
     restarts.py        sends the signal process_restarted
+
+A child is an ordinary process of aio/process/ whose host is ChildHost in aio/command/hosts.py.
 """

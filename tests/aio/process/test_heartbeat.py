@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest
 
+from steady_queue.aio.context import Context
 from steady_queue.aio.lease import Lease
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.process.heartbeat import Heartbeat
@@ -37,9 +38,7 @@ async def test_a_process_that_left_is_not_registered_again_by_its_last_beat(data
         on_lease_lost=lambda: None,
         on_pruned=nobody,
         polled_ago=None,
-        clock=clock,
-        events=events,
-        outage=Outage(clock=clock, events=events),
+        context=Context(clock, events, Outage(clock=clock, events=events)),
     )
     await heartbeat.register()
     try:

@@ -95,22 +95,26 @@ class Shutdown:
         intake.cancel_scope.cancel()
 
     async def run(self, wait_for_children: Callable[[], Awaitable[None]]) -> None:
-        """What happens after the intake has stopped, in this order."""
+        """The stages after the intake has stopped, in this order."""
         running, released_before = len(self._claims.running_jobs()), self._released
         seconds = self._deadlines.task_seconds
         self._events.emit(events.ProcessStopping(name=self._row.name, running=running, seconds=seconds))
 
+        # 1. Stop: hooks, recurring tasks of other backends and tasks at the same time, so that a slow hook delays none.
         async with create_task_group() as group:
-            # At the same time: a hook that takes long does not cost the tasks any time.
             group.start_soon(self._lifecycle.stop)
             group.start_soon(self._services.other_backends.drain, self._deadlines.flush_limit)
             await self._finish_tasks()
+        # 2. The children of a supervisor in this event loop exit.
         await wait_for_children()
+        # 3. The last outcomes are written, and the row of the process is deleted.
         await self._settle_and_deregister()
+        # 4. Tasks that cannot be stopped are left to the supervisor.
         self._abandon_tasks()
 
         released = self._released - released_before
         self._events.emit(events.ProcessStopped(name=self._row.name, released=released, abandoned=self.abandoned))
+        # 5. Exit: hooks, and the end of the program if it is ours.
         await self._lifecycle.exit()
         self._host.finish(is_busy=self.is_busy)
 

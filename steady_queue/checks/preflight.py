@@ -193,7 +193,7 @@ async def _admission(alias: str) -> tuple[str, str | None, charset.UnfitText | N
     """What the server is, why no process may work on it, and the columns that lose texts."""
     driver = DeadlineDriver(open_async(alias, size=1), ANSWER_WITHIN)
     try:
-        refusal = await startup.refusal(driver, alias)
+        refusal = await startup.find_refusal(driver, alias)
         text = None if refusal else await driver.run(charset.unfit_text(driver.sql))
         return await driver.run(describe(driver.sql)), refusal, text
     finally:

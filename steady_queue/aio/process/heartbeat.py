@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from steady_queue import events
 from steady_queue.aio.outage import MAX_PAUSE_SECONDS
-from steady_queue.errors import StoreError, StoreUnavailable
+from steady_queue.errors import StoreError
 from steady_queue.store.operations.processes import heartbeat, register
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from steady_queue.aio.context import Context
+    from steady_queue.aio.driver import DeadlineDriver
     from steady_queue.aio.lease import Lease
-    from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.operations.processes import NewProcess
     from steady_queue.store.statement import Operation
 
@@ -35,7 +35,7 @@ class Heartbeat:
         *,
         process: NewProcess,
         interval: float,
-        driver: AsyncDriver,
+        driver: DeadlineDriver,
         lease: Lease,
         on_lease_lost: Callable[[], None],
         on_pruned: Callable[[], Awaitable[None]],
@@ -77,7 +77,7 @@ class Heartbeat:
         while True:
             sent = self._clock.monotonic()
             try:
-                await self._within_deadline(register(self._driver.sql, self._process))
+                await self._run(register(self._driver.sql, self._process))
             except StoreError as error:
                 if not is_reported:
                     self._events.emit(events.ProcessRegistrationFailed(**self._who, error=str(error)))
@@ -110,7 +110,7 @@ class Heartbeat:
         while True:
             await asyncio.sleep(self._interval if self._has_written_poll else min(FIRST_POLL_SECONDS, self._interval))
             if not self._lease.is_held:
-                # This process slept longer than its lease lasts: that must not depend on the next heartbeat.
+                # The process slept past the end of its lease: it reacts before the next heartbeat would renew it.
                 self._on_lease_lost()
             while not await self._beat():
                 self._steady_since = self._clock.monotonic()
@@ -124,10 +124,10 @@ class Heartbeat:
         polled = self._polled_ago() if self._polled_ago is not None else None
         try:
             async with self._in_flight:
-                is_known = await self._within_deadline(heartbeat(self._driver.sql, self._process.id, polled))
+                is_known = await self._run(heartbeat(self._driver.sql, self._process.id, polled))
                 if not is_known:
                     self._was_pruned, polled = True, None
-                    await self._within_deadline(register(self._driver.sql, self._process))
+                    await self._run(register(self._driver.sql, self._process))
                     self._events.emit(events.ProcessRegisteredAgain(**self._who))
                     self._steady_since = sent
             if self._was_pruned:
@@ -145,9 +145,6 @@ class Heartbeat:
         """`seconds`, capped at what is left of the lease, so that a hanging database cannot delay losing it."""
         return min(seconds, self._lease.expires_at - self._clock.monotonic()) if self._lease.is_held else seconds
 
-    async def _within_deadline(self, operation: Operation[T]) -> T:
-        try:
-            async with asyncio.timeout(self._cap_by_lease(max(1.0, self._lease.duration_seconds / 4))):
-                return await self._driver.run(operation)
-        except TimeoutError:
-            raise StoreUnavailable("the database did not answer in time") from None
+    async def _run(self, operation: Operation[T]) -> T:
+        seconds = max(1.0, self._lease.duration_seconds / 4)
+        return await self._driver.run(operation, within=self._cap_by_lease(seconds))

@@ -92,8 +92,8 @@ class Lifecycle:
                     await self._call_one(where, call, threads)
                 if scope.cancelled_caught:
                     left = len(calls) - number - 1
-                    left_out = f", and {left} others were not called" if left else ""
-                    self._emit_fault(where, TimeoutError(f"it was not ready in time and is left behind{left_out}"))
+                    not_called = f", and {left} more were not called" if left else ""
+                    self._emit_fault(where, TimeoutError(f"it did not return in time and was abandoned{not_called}"))
                     return
         finally:
             threads.shutdown()

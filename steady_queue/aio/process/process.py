@@ -23,7 +23,7 @@ from steady_queue.aio.process.host import EmbeddedHost
 from steady_queue.aio.process.lifecycle import Lifecycle, actors_of
 from steady_queue.aio.process.services import Services
 from steady_queue.aio.process.shutdown import Shutdown
-from steady_queue.aio.process.startup import admit, unless_stopped
+from steady_queue.aio.process.startup import check_database, run_unless_stopped
 from steady_queue.aio.scheduler.other_backends import CONCURRENCY
 from steady_queue.aio.timing import SystemClock
 from steady_queue.db import notify
@@ -118,7 +118,7 @@ class Process:
             async with create_task_group() as upkeep:
                 for companion in companions:
                     upkeep.start_soon(companion)
-                await unless_stopped(self.deadlines.requested, self._admit)
+                await run_unless_stopped(self.deadlines.requested, self._check_database)
                 if not self.deadlines.requested.is_set():
                     await self._work(upkeep, wait_for_children)
                 upkeep.cancel_scope.cancel()
@@ -133,15 +133,15 @@ class Process:
             with move_on_after(self.deadlines.close_seconds, shield=True):
                 await self.services.close()
 
-    async def _admit(self) -> None:
-        self.refusal = await admit(self.services.upkeep, self.alias, self.outage)
+    async def _check_database(self) -> None:
+        self.refusal = await check_database(self.services.upkeep, self.alias, self.outage)
         if self.refusal is not None:
             self.stop()
 
     async def _work(self, upkeep: TaskGroup, wait_for_children: Callable[[], Awaitable[None]]) -> None:
         upkeep.start_soon(self.services.settlers.unlimited.run)
         upkeep.start_soon(self.services.settlers.limited.run)
-        await unless_stopped(self.deadlines.requested, self.services.heartbeat.register)
+        await run_unless_stopped(self.deadlines.requested, self.services.heartbeat.register)
         upkeep.start_soon(self.services.heartbeat.run)
         upkeep.start_soon(self.services.maintenance.run)
         if self.services.schedulers:
@@ -154,7 +154,7 @@ class Process:
             await self.shutdown.run(wait_for_children)
 
     async def _take_in(self) -> None:
-        await unless_stopped(self.deadlines.requested, self.lifecycle.start)
+        await run_unless_stopped(self.deadlines.requested, self.lifecycle.start)
         if self.deadlines.requested.is_set():
             return
         async with create_task_group() as intake:

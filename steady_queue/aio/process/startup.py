@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from steady_queue.store.drivers.pool import AsyncDriver
 
 
-async def refusal(driver: AsyncDriver, alias: str) -> str | None:
+async def find_refusal(driver: AsyncDriver, alias: str) -> str | None:
     """Why no process may work on this database (the server is too old, the schema does not fit), or None."""
     if problem := await driver.run(too_old(driver.sql)):
         return problem
@@ -49,7 +49,7 @@ def known_migrations() -> list[str] | None:
     return sorted(module.name for module in modules if not module.ispkg and module.name[0] not in "_~")
 
 
-async def unless_stopped(stopped: asyncio.Event, step: Callable[[], Awaitable[None]]) -> None:
+async def run_unless_stopped(stopped: asyncio.Event, step: Callable[[], Awaitable[None]]) -> None:
     """Run a step of the startup; it is cancelled when `stopped` is set."""
     async with create_task_group() as starting:
 
@@ -62,11 +62,11 @@ async def unless_stopped(stopped: asyncio.Event, step: Callable[[], Awaitable[No
         starting.cancel_scope.cancel()
 
 
-async def admit(driver: AsyncDriver, alias: str, outage: Outage) -> ConfigurationError | None:
+async def check_database(driver: AsyncDriver, alias: str, outage: Outage) -> ConfigurationError | None:
     """Why no process may work on this database, or None; waits until the database answers."""
     while True:
         try:
-            problem = await refusal(driver, alias)
+            problem = await find_refusal(driver, alias)
         except StoreError as error:
             await outage.wait("start", error)
             continue

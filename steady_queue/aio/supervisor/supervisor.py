@@ -27,7 +27,7 @@ from steady_queue.aio.process.deadlines import FLUSH_SECONDS, Deadlines, shutdow
 from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.aio.process.host import EmbeddedHost
 from steady_queue.aio.process.lifecycle import Lifecycle, actor_of
-from steady_queue.aio.process.startup import admit, unless_stopped
+from steady_queue.aio.process.startup import check_database, run_unless_stopped
 from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST
 from steady_queue.aio.supervisor.children import KILL_AFTER_SECONDS, QUIT_AFTER_SECONDS, Children
 from steady_queue.aio.supervisor.pruner import Pruner
@@ -125,7 +125,7 @@ class Supervisor:
         """Run until a shutdown is requested. `companions` run as long as the services."""
         try:
             if self.process is None:
-                await unless_stopped(self.deadlines.requested, self._admit)
+                await run_unless_stopped(self.deadlines.requested, self._check_database)
             if not self.deadlines.requested.is_set():
                 await self._supervise(companions)
         except Exception as error:
@@ -136,8 +136,8 @@ class Supervisor:
             with move_on_after(self.deadlines.close_seconds, shield=True):
                 await self.driver.close()
 
-    async def _admit(self) -> None:
-        self.refusal = await admit(self.driver, self.alias, self.outage)
+    async def _check_database(self) -> None:
+        self.refusal = await check_database(self.driver, self.alias, self.outage)
         if self.refusal is not None:
             self.stop()
 
@@ -163,7 +163,7 @@ class Supervisor:
                     if self.process.refusal is not None:
                         self.children.stop()  # before any child starts
                 if not self.children.is_stopping:
-                    await unless_stopped(self.deadlines.requested, self._start)
+                    await run_unless_stopped(self.deadlines.requested, self._start)
                 work.start_soon(self._run_children)
                 self.ready.set()
                 count = len(self.children.positions)
@@ -172,7 +172,7 @@ class Supervisor:
             upkeep.cancel_scope.cancel()
 
     async def _register(self, upkeep: TaskGroup) -> None:
-        await unless_stopped(self.deadlines.requested, self.heartbeat.register)
+        await run_unless_stopped(self.deadlines.requested, self.heartbeat.register)
         self._is_registered.set()
         upkeep.start_soon(self.heartbeat.run)
 

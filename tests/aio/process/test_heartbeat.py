@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from steady_queue.aio.context import Context
+from steady_queue.aio.driver import DeadlineDriver
 from steady_queue.aio.lease import Lease
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.process.heartbeat import Heartbeat
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("leaves", [True, False])
 async def test_a_process_that_left_is_not_registered_again_by_its_last_beat(database: str, leaves: bool) -> None:
     clock, events = SystemClock(), Heard()
-    driver = open_async(database, size=1)
+    driver = DeadlineDriver(open_async(database, size=1), 30.0)
     process = NewProcess(uuid4(), "worker", "worker", 4711, "somewhere")
     lease = Lease(alive_seconds=60, clock=clock)
 

@@ -10,7 +10,7 @@ from django.test import override_settings
 
 from steady_queue.aio import running
 from steady_queue.aio.embedding import prepare
-from steady_queue.aio.process.startup import refusal
+from steady_queue.aio.process.startup import find_refusal
 from steady_queue.db.aliases import open_async
 from steady_queue.errors import ConfigurationError
 from tests.shop.tasks import add
@@ -36,7 +36,7 @@ async def refused(alias: str) -> str:
     """Why no process may work there, asked as a supervisor does."""
     driver = open_async(alias, size=1)
     try:
-        return str(await refusal(driver, alias))
+        return str(await find_refusal(driver, alias))
     finally:
         await driver.close()
 

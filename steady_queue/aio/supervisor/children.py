@@ -75,7 +75,9 @@ class Children:
 
     @property
     def running(self) -> list[Child]:
-        return [child for place in self.positions for child in (place.recycled, place.child) if child is not None]
+        return [
+            child for position in self.positions for child in (position.recycled, position.child) if child is not None
+        ]
 
     @property
     def is_stopping(self) -> bool:
@@ -113,7 +115,7 @@ class Children:
             seconds = shutdown_seconds()
             self._quit_at = self._clock.monotonic() + seconds + QUIT_AFTER_SECONDS
             self._signal_all(signal.SIGTERM)
-            self._events.emit(events.ChildrenStopping(**self._described(), seconds=seconds))
+            self._events.emit(events.ChildrenStopping(**self._describe(), seconds=seconds))
             self._wake_event.wake()
 
     def quit(self) -> None:
@@ -122,7 +124,7 @@ class Children:
         self._quit_at = min(self._quit_at, self._clock.monotonic())
         self._wake_event.wake()
 
-    def _described(self) -> dict[str, Any]:
+    def _describe(self) -> dict[str, Any]:
         pids = [child.pid for child in self.running]
         return {"supervisor_pid": os.getpid(), "pids": pids, "count": len(pids)}
 
@@ -136,6 +138,10 @@ class Children:
         now = self._clock.monotonic()
         self._reap(now)
         self._kill_silent(now)
+        self._escalate(now)
+
+    def _escalate(self, now: float) -> None:
+        """Send QUIT, then KILL, to children that take too long to stop."""
         if now >= self._kill_at:
             self._kill_at = now + KILL_AFTER_SECONDS
             self._signal_all(signal.SIGKILL)
@@ -143,7 +149,7 @@ class Children:
             self._kill_at = now + KILL_AFTER_SECONDS
             self._signal_all(signal.SIGQUIT)
             if self.running:
-                self._events.emit(events.ChildrenQuitting(**self._described(), timed_out=not self._is_immediate))
+                self._events.emit(events.ChildrenQuitting(**self._describe(), timed_out=not self._is_immediate))
 
     def _kill_silent(self, now: float) -> None:
         if now - self._checked_at > 2 * CHECK_SECONDS:
@@ -173,17 +179,17 @@ class Children:
             exited = child.close(status)
             self._remove(exited, now)
             self._on_exit(exited)
-        for place in self.positions:
-            place.recycle_child()
+        for position in self.positions:
+            position.recycle_child()
 
     def _remove(self, exited: ChildExit, now: float) -> None:
         child = exited.child
         self._exited_figures = self._exited_figures.plus(
             ProcessFigures(ended=int(child.state.get("ended", 0)), failed=int(child.state.get("failed", 0)))
         )
-        place = next(place for place in self.positions if child in (place.child, place.recycled))
-        restart_delay = place.remove(exited, now)
-        if exited.refusal is not None and not place.has_worked:
+        position = next(position for position in self.positions if child in (position.child, position.recycled))
+        restart_delay = position.remove(exited, now)
+        if exited.refusal is not None and not position.has_worked:
             self._on_refusal(exited.refusal)
             return
         who: dict[str, Any] = {"pid": child.pid, "what": describe_role(child.options)}
@@ -198,26 +204,26 @@ class Children:
 
     def _fill_positions(self) -> None:
         now = self._clock.monotonic()
-        for place in self.positions:
-            if place.child is None and now >= place.not_before:
-                self._start(place, now)
+        for position in self.positions:
+            if position.child is None and now >= position.not_before:
+                self._start(position, now)
 
-    def _start(self, place: Position, now: float) -> None:
-        orders = new_orders(place.options, supervisor_id=self._supervisor_id, report_seconds=self._report_seconds)
+    def _start(self, position: Position, now: float) -> None:
+        orders = new_orders(position.options, supervisor_id=self._supervisor_id, report_seconds=self._report_seconds)
         try:
             child = Child.start(orders, now)
         except OSError as error:  # no memory, descriptors or processes left
-            place.delay_start(now)
+            position.delay_start(now)
             self._events.emit(events.RuntimeFault(where="starting a process", error=str(error), exception=error))
             return
-        place.child = child
+        position.child = child
         self._loop.add_reader(child.channel, self._read, child)
         if child.exit_fd is not None:
             self._loop.add_reader(child.exit_fd, self._wake_event.wake)
         self._events.emit(events.ChildStarted(pid=child.pid, what=describe_role(child.options)))
-        if place.replaced is not None:
-            self._report_replacement(Replacement(place.replaced, place.replaced_status, child))
-            place.replaced = None
+        if position.replaced is not None:
+            self._report_replacement(Replacement(position.replaced, position.replaced_status, child))
+            position.replaced = None
 
     def _report_replacement(self, done: Replacement) -> None:
         self._events.emit(
@@ -245,7 +251,9 @@ class Children:
 
     def _sleep_seconds(self) -> float:
         now = self._clock.monotonic()
-        moments = [place.not_before for place in self.positions if place.child is None and not self.is_stopping]
+        moments = [
+            position.not_before for position in self.positions if position.child is None and not self.is_stopping
+        ]
         moments += [self._kill_at if self._kill_at < inf else self._quit_at]
         moments += [child.last_message_at + self._silence_allowed(child) for child in self.running]
         has_exit_fds = all(child.exit_fd is not None for child in self.running)

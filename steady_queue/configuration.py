@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _Actor = TypeVar("_Actor", "Worker", "Dispatcher", "RecurringTask", "Options")
 
 #: Of `process_alive_threshold`.
-DEFAULT_THRESHOLD = timedelta(minutes=5)
+DEFAULT_ALIVE_THRESHOLD = timedelta(minutes=5)
 #: More threads or processes than that are a slip of the keyboard.
-MOST = 1000
+MAX_COUNT = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +55,15 @@ class Worker:
             for name in self.queues:
                 if not isinstance(name, str) or not name.strip() or unstorable(name, NAME_LENGTH):
                     yield f"queues has a name that cannot be one: {name!r}"
-        yield from _count("coroutines", self.coroutines, 0)
-        yield from _count("threads", self.threads, 0, MOST)
-        yield from _count("processes", self.processes, 1, MOST)
-        yield from _count("orm_lanes", self.orm_lanes, 1, MOST)
+        yield from _check_count("coroutines", self.coroutines, 0)
+        yield from _check_count("threads", self.threads, 0, MAX_COUNT)
+        yield from _check_count("processes", self.processes, 1, MAX_COUNT)
+        yield from _check_count("orm_lanes", self.orm_lanes, 1, MAX_COUNT)
         if self.coroutines == 0 and self.threads == 0:
             yield "coroutines and threads are both 0: it could run nothing"
         if self.subprocesses != 0:
             yield "subprocesses are not supported yet: it must be 0"
-        yield from _interval("polling_interval", self.polling_interval)
+        yield from _check_interval("polling_interval", self.polling_interval)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +76,10 @@ class Dispatcher:
     concurrency_maintenance_interval: timedelta = timedelta(seconds=600)
 
     def problems(self) -> Iterator[str]:
-        yield from _switch("concurrency_maintenance", self.concurrency_maintenance)
-        yield from _count("batch_size", self.batch_size, 1, 100_000)
-        yield from _interval("polling_interval", self.polling_interval)
-        yield from _interval("concurrency_maintenance_interval", self.concurrency_maintenance_interval)
+        yield from _check_bool("concurrency_maintenance", self.concurrency_maintenance)
+        yield from _check_count("batch_size", self.batch_size, 1, 100_000)
+        yield from _check_interval("polling_interval", self.polling_interval)
+        yield from _check_interval("concurrency_maintenance_interval", self.concurrency_maintenance_interval)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class RecurringTask:
     def kwargs(self) -> Mapping[str, Any]:
         return (self.arguments.get("kwargs") or {}) if isinstance(self.arguments, Mapping) else {}
 
-    def malformed(self) -> Iterator[str]:
+    def type_problems(self) -> Iterator[str]:
         """What keeps its task from being looked for."""
         for what in ("key", "class_name", "schedule"):
             if not isinstance(getattr(self, what), str):
@@ -128,7 +128,7 @@ class RecurringTask:
             except (TypeError, ValueError, RecursionError) as error:
                 yield f"arguments must be plain JSON in settings.py ({error}): use @recurring for others"
             else:
-                for key in _odd_keys(given):
+                for key in _non_string_keys(given):
                     yield (
                         f"arguments has a dictionary with the key {key!r}; the keys of plain JSON are texts:"
                         " use @recurring for others"
@@ -151,7 +151,7 @@ class Options:
     #: How log lines look where the project has not configured logging: "text" or "json".
     log_format: str = "text"
 
-    def malformed(self) -> Iterator[str]:
+    def type_problems(self) -> Iterator[str]:
         """What is not even of the right kind, so that nothing else can be asked of it."""
         parts: list[tuple[str, object, type[object]]] = [
             ("workers", self.workers, Worker),
@@ -166,12 +166,12 @@ class Options:
                     if not isinstance(actor, kind):
                         yield f"{what}[{number}] must be Configuration.{kind.__name__}(...), not {actor!r}"
                     elif isinstance(actor, RecurringTask):
-                        yield from (f"{what}[{number}]: {problem}" for problem in actor.malformed())
+                        yield from (f"{what}[{number}]: {problem}" for problem in actor.type_problems())
 
     def problems(self) -> Iterator[str]:
         """Everything that is wrong, not only the first thing."""
-        if malformed := list(self.malformed()):
-            yield from malformed
+        if type_problems := list(self.type_problems()):
+            yield from type_problems
             return
         if not self.workers and (self.only_work or not self.dispatchers) and not self.schedules:
             yield "there is nothing to run: no workers and no dispatchers"
@@ -179,10 +179,10 @@ class Options:
             for number, part in enumerate(getattr(self, what) or ()):
                 yield from (f"{what}[{number}]: {problem}" for problem in part.problems())
         for what in ("only_work", "skip_recurring"):
-            yield from _switch(what, getattr(self, what))
+            yield from _check_bool(what, getattr(self, what))
         for what in ("max_tasks", "max_rss"):
             if getattr(self, what) is not None:
-                yield from _count(what, getattr(self, what), 1)
+                yield from _check_count(what, getattr(self, what), 1)
         if self.log_format not in ("text", "json"):
             yield f"log_format must be 'text' or 'json', not {self.log_format!r}"
 
@@ -203,7 +203,7 @@ class Options:
             others = [replace(self, workers=[])]
         return [*workers, *others[:1], *(replace(other, skip_recurring=True) for other in others[1:])]
 
-    def beside_one_loop(self) -> list[Options]:
+    def additional_processes(self) -> list[Options]:
         """What the processes beside an event loop that runs everything once run: the other copies of its workers."""
         return [self._only(worker) for worker in self.workers for _ in range(worker.processes - 1)]
 
@@ -220,11 +220,11 @@ class Options:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Options:
-        workers = [_made(Worker, worker) for worker in values["workers"]]
-        dispatchers = [_made(Dispatcher, dispatcher) for dispatcher in values["dispatchers"]]
+        workers = [_build(Worker, worker) for worker in values["workers"]]
+        dispatchers = [_build(Dispatcher, dispatcher) for dispatcher in values["dispatchers"]]
         recurs = values.get("recurring_tasks")
-        recurring = None if recurs is None else [_made(RecurringTask, task) for task in recurs]
-        return _made(cls, {**values, "workers": workers, "dispatchers": dispatchers, "recurring_tasks": recurring})
+        recurring = None if recurs is None else [_build(RecurringTask, task) for task in recurs]
+        return _build(cls, {**values, "workers": workers, "dispatchers": dispatchers, "recurring_tasks": recurring})
 
 
 class Configuration:
@@ -254,22 +254,25 @@ def alive_threshold() -> timedelta:
     So a longer interval may be set alone. A threshold that was chosen, and leaves no time for two, is refused.
     """
     alive, interval = steady_queue.process_alive_threshold, steady_queue.process_heartbeat_interval
-    return max(alive, 2 * interval) if alive == DEFAULT_THRESHOLD else alive
+    return max(alive, 2 * interval) if alive == DEFAULT_ALIVE_THRESHOLD else alive
 
 
 def problems(options: Options) -> Iterator[str]:
     """Everything that is wrong with the options and with the settings that rule how processes watch each other."""
     yield from options.problems()
     interval, alive = steady_queue.process_heartbeat_interval, steady_queue.process_alive_threshold
-    wrong = [*_interval("process_heartbeat_interval", interval), *_interval("process_alive_threshold", alive)]
+    wrong = [
+        *_check_interval("process_heartbeat_interval", interval),
+        *_check_interval("process_alive_threshold", alive),
+    ]
     yield from wrong
-    yield from _interval("default_concurrency_control_period", steady_queue.default_concurrency_control_period)
-    yield from _span("shutdown_timeout", steady_queue.shutdown_timeout)
-    yield from _interval("orm_thread_timeout", steady_queue.orm_thread_timeout)
+    yield from _check_interval("default_concurrency_control_period", steady_queue.default_concurrency_control_period)
+    yield from _check_duration("shutdown_timeout", steady_queue.shutdown_timeout)
+    yield from _check_interval("orm_thread_timeout", steady_queue.orm_thread_timeout)
     for what in ("clear_finished_jobs_after", "clear_failed_jobs_after"):
         if (span := getattr(steady_queue, what)) is not None:
-            yield from _span(what, span, " or None")
-    yield from _switch("preserve_finished_jobs", steady_queue.preserve_finished_jobs)
+            yield from _check_duration(what, span, " or None")
+    yield from _check_bool("preserve_finished_jobs", steady_queue.preserve_finished_jobs)
     pidfile: object = steady_queue.supervisor_pidfile
     if not isinstance(pidfile, (str, PathLike, NoneType)):
         yield f"supervisor_pidfile must be a path or None, not {pidfile!r}"
@@ -277,41 +280,41 @@ def problems(options: Options) -> Iterator[str]:
         yield f"process_alive_threshold ({alive}) must be at least twice process_heartbeat_interval ({interval})"
 
 
-def _count(what: str, value: object, least: int, most: int | None = None) -> Iterator[str]:
+def _check_count(what: str, value: object, least: int, most: int | None = None) -> Iterator[str]:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         yield f"{what} must be a whole number of at least {least}, not {value!r}"
     elif most is not None and value > most:
         yield f"{what} must be at most {most:,}, not {value:,}"
 
 
-def _switch(what: str, value: object) -> Iterator[str]:
+def _check_bool(what: str, value: object) -> Iterator[str]:
     if not isinstance(value, bool):
         yield f"{what} must be True or False, not {value!r}"
 
 
-def _interval(what: str, value: object) -> Iterator[str]:
+def _check_interval(what: str, value: object) -> Iterator[str]:
     if not isinstance(value, timedelta) or value <= timedelta(0):
         yield f"{what} must be a timedelta greater than zero, not {value!r}"
     elif value > LONGEST:
         yield f"{what} must be a timedelta of at most {LONGEST.days:,} days, not {value!r}"
 
 
-def _span(what: str, value: object, otherwise: str = "") -> Iterator[str]:
+def _check_duration(what: str, value: object, otherwise: str = "") -> Iterator[str]:
     if not isinstance(value, timedelta) or value < timedelta(0):
         yield f"{what} must be a timedelta of at least zero{otherwise}, not {value!r}"
     elif value > LONGEST:
         yield f"{what} must be a timedelta of at most {LONGEST.days:,} days{otherwise}, not {value!r}"
 
 
-def _odd_keys(value: object) -> Iterator[object]:
+def _non_string_keys(value: object) -> Iterator[object]:
     """The keys in here that JSON would make texts of."""
     if isinstance(value, Mapping):
         yield from (key for key in value if not isinstance(key, str))
     for part in value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ():
-        yield from _odd_keys(part)
+        yield from _non_string_keys(part)
 
 
-def _made(kind: type[_Actor], values: Mapping[str, Any]) -> _Actor:
+def _build(kind: type[_Actor], values: Mapping[str, Any]) -> _Actor:
     known = {field.name for field in fields(kind)}
     if unknown := values.keys() - known:
         raise ValueError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")

@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("steady_queue")
 
 #: How long the same error from the same place is not told again, in seconds.
-AGAIN = 10.0
+REPEAT_SECONDS = 10.0
 #: Errors that may wait to be told, and places that are remembered.
-WAITING, PLACES = 100, 1000
+MAX_WAITING, MAX_REMEMBERED = 100, 1000
 
 
 class Reporter:
@@ -77,9 +77,9 @@ class Reporter:
         place = (fault.origin, type(fault.exception))
         now = time.monotonic()
         with self._changed:
-            if now - self._told.get(place, -inf) < AGAIN or len(self._waiting) >= WAITING:
+            if now - self._told.get(place, -inf) < REPEAT_SECONDS or len(self._waiting) >= MAX_WAITING:
                 return
-            if len(self._told) >= PLACES:
+            if len(self._told) >= MAX_REMEMBERED:
                 self._told.clear()
             self._told[place] = now
             self._waiting.append((fault.exception, fault.origin))
@@ -144,7 +144,7 @@ class Actor(NamedTuple):
     metadata: Mapping[str, Any]
 
 
-class Moment:
+class HookPoint:
     """A decorator that registers a hook, and the hooks of a moment."""
 
     def __init__(self, name: str) -> None:
@@ -159,21 +159,21 @@ class Moment:
         return hook
 
 
-class Moments:
+class ActorHooks:
     """The moments in the life of one kind of actor."""
 
     def __init__(self, kind: Kind) -> None:
-        self.on_start = Moment(f"{kind}.on_start")
-        self.on_stop = Moment(f"{kind}.on_stop")
-        self.on_exit = Moment(f"{kind}.on_exit")
+        self.on_start = HookPoint(f"{kind}.on_start")
+        self.on_stop = HookPoint(f"{kind}.on_stop")
+        self.on_exit = HookPoint(f"{kind}.on_exit")
 
 
-supervisor = Moments("supervisor")
-worker = Moments("worker")
-dispatcher = Moments("dispatcher")
-scheduler = Moments("scheduler")
+supervisor = ActorHooks("supervisor")
+worker = ActorHooks("worker")
+dispatcher = ActorHooks("dispatcher")
+scheduler = ActorHooks("scheduler")
 
-by_kind: dict[Kind, Moments] = {
+by_kind: dict[Kind, ActorHooks] = {
     "supervisor": supervisor,
     "worker": worker,
     "dispatcher": dispatcher,

@@ -52,24 +52,24 @@ _NAMES = {
 _OF_QUEUES = {QueuePaused: queue_paused, QueueResumed: queue_resumed}
 
 
-def announce(event: Event) -> None:
+def emit_and_send(event: Event) -> None:
     """Tell an event, and send the signal that goes with it if there is one."""
     emit(event)
     signal = _OF_QUEUES.get(type(event))
     if signal is not None:
-        for fault in faults(signal, signal.send_robust(sender=QueueLifecycle, **vars(event))):
+        for fault in receiver_faults(signal, signal.send_robust(sender=QueueLifecycle, **vars(event))):
             emit(fault)
 
 
-async def aannounce(event: Event) -> None:
+async def aemit_and_send(event: Event) -> None:
     emit(event)
     signal = _OF_QUEUES.get(type(event))
     if signal is not None:
-        for fault in faults(signal, await signal.asend_robust(sender=QueueLifecycle, **vars(event))):
+        for fault in receiver_faults(signal, await signal.asend_robust(sender=QueueLifecycle, **vars(event))):
             emit(fault)
 
 
-def faults(signal: Signal, answers: Iterable[tuple[Any, Any]]) -> list[RuntimeFault]:
+def receiver_faults(signal: Signal, answers: Iterable[tuple[Any, Any]]) -> list[RuntimeFault]:
     """What became of the receivers that raised."""
     return [
         RuntimeFault(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from steady_queue.store.operations.processes import Vitals
 
 #: How long the database may take to answer, in seconds.
-ANSWER_WITHIN = 5.0
+ANSWER_TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class Health:
     lines: list[str] = field(default_factory=list)
 
 
-def judge(
-    *, alias: str | None = None, max_age: timedelta | None = None, answer_within: float = ANSWER_WITHIN
+def check_health(
+    *, alias: str | None = None, max_age: timedelta | None = None, timeout_seconds: float = ANSWER_TIMEOUT_SECONDS
 ) -> Health:
     """Healthy is a machine with at least one process if all of them beat in time and polled within `max_age`."""
     alias = alias or steady_queue.database
     try:
-        here = answer_of(partial(_here, alias), within=answer_within)
+        here = call_with_timeout(partial(_here, alias), timeout_seconds=timeout_seconds)
     except Exception as error:  # a probe is answered, whatever is wrong
         return Health(False, [f"the database {alias!r} cannot be asked: {error}"])
     oldest = default_max_age() if max_age is None else max_age
@@ -123,7 +123,7 @@ def _vacancies(supervisor: Vitals, here: list[Vitals]) -> str | None:
 T = TypeVar("T")
 
 
-def answer_of(function: Callable[[], T], *, within: float) -> T:
+def call_with_timeout(function: Callable[[], T], *, timeout_seconds: float) -> T:
     """What the function returns or raises, from a thread of its own that is left alone if it takes longer."""
     answers: list[Callable[[], T]] = []
 
@@ -142,7 +142,7 @@ def answer_of(function: Callable[[], T], *, within: float) -> T:
 
     thread = threading.Thread(target=call, name="steady queue deadline", daemon=True)
     thread.start()
-    thread.join(within)
+    thread.join(timeout_seconds)
     if not answers:
-        raise StoreUnavailable(f"no answer within {within:g} s")
+        raise StoreUnavailable(f"no answer within {timeout_seconds:g} s")
     return answers[0]()

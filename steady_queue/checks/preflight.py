@@ -14,7 +14,7 @@ from django.utils.module_loading import autodiscover_modules
 import steady_queue
 from steady_queue.aio.process import startup
 from steady_queue.aio.process.connections import DeadlineDriver
-from steady_queue.checks.health import answer_of
+from steady_queue.checks.health import call_with_timeout
 from steady_queue.checks.installation import UNUSABLE, check_installation
 from steady_queue.checks.project import Backends, check_pools, unknown_queues
 from steady_queue.configuration import configured
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from steady_queue.configuration import Options
 
 #: How long a database may take to answer, in seconds.
-ANSWER_WITHIN = 10.0
+ANSWER_TIMEOUT_SECONDS = 10.0
 
 
 class Problem(NamedTuple):
@@ -42,7 +42,7 @@ class Problem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class PreflightResult:
     """What was looked at, and all that is wrong with it. Warnings keep nothing from running."""
 
     subjects: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Findings:
 
 def examine(
     options: Options | None = None, more: Sequence[str] = (), named: Sequence[str] = (), *, in_one_loop: bool = False
-) -> Findings:
+) -> PreflightResult:
     """Look at the configuration, the tasks, the backends and the databases; `options` are by default the project's.
 
     `more` are problems that were found before, of what the options were made of; `named` the queues that were asked
@@ -67,12 +67,12 @@ def examine(
         _backends(backends),
         database.problems(),
     )
-    return _findings(found, lambda: ("configuration", *database.subjects))
+    return _result(found, lambda: ("configuration", *database.subjects))
 
 
 def at_start(
     options: Options, more: Sequence[str] = (), named: Sequence[str] = (), *, in_one_loop: bool = False
-) -> Findings:
+) -> PreflightResult:
     """What can be found before a process starts, without its database.
 
     The project's tasks are imported only if the start is refused anyway, to tell what is wrong with them, too: else the
@@ -83,12 +83,12 @@ def at_start(
     found = list(chain(map(Problem, more), configuration, _backends(backends), _Database(backends).settings()))
     if not all(problem.is_warning for problem in found):
         found += _tasks(options)
-    return _findings(found, lambda: ("configuration",))
+    return _result(found, lambda: ("configuration",))
 
 
-def _findings(found: Iterable[Problem], subjects: Callable[[], tuple[str, ...]]) -> Findings:
+def _result(found: Iterable[Problem], subjects: Callable[[], tuple[str, ...]]) -> PreflightResult:
     problems = list(dict.fromkeys(found))
-    return Findings(
+    return PreflightResult(
         subjects=subjects(),
         errors=tuple(problem.text for problem in problems if not problem.is_warning),
         warnings=tuple(problem.text for problem in problems if problem.is_warning),
@@ -119,7 +119,7 @@ def _configuration(
     if not problems:
         for queue in unknown_queues(options, backends.queues()):
             yield Problem(f"{queue.text}; {queue.hint}", is_warning=queue.name not in named)
-        yield from map(_told, check_pools(options, in_one_loop=in_one_loop))
+        yield from map(_from_check, check_pools(options, in_one_loop=in_one_loop))
 
 
 def _tasks(options: Options | None) -> Iterator[Problem]:
@@ -131,7 +131,7 @@ def _tasks(options: Options | None) -> Iterator[Problem]:
         options = options or configured()
     except ConfigurationError:
         return  # told of before
-    if options.schedules and not any(options.malformed()):
+    if options.schedules and not any(options.type_problems()):
         yield from map(Problem, wanted(options).problems())
 
 
@@ -140,10 +140,10 @@ def _backends(backends: Backends) -> Iterator[Problem]:
     if not backends.ours and not backends.broken:
         yield Problem("no entry of TASKS has steady_queue.backend.SteadyQueueBackend as its BACKEND", True)
     for backend in backends.ours.values():
-        yield from map(_told, backend.check())
+        yield from map(_from_check, backend.check())
 
 
-def _told(message: CheckMessage) -> Problem:
+def _from_check(message: CheckMessage) -> Problem:
     return Problem(f"{message.msg} {message.hint or ''}".strip(), message.level < ERROR)
 
 
@@ -158,7 +158,7 @@ class _Database:
 
     def settings(self) -> Iterator[Problem]:
         """What is wrong with its settings."""
-        yield from map(_told, check_installation())
+        yield from map(_from_check, check_installation())
 
     def problems(self) -> Iterator[Problem]:
         yield from self.settings()
@@ -191,7 +191,7 @@ class _Database:
 
 async def _admission(alias: str) -> tuple[str, str | None, charset.UnfitText | None]:
     """What the server is, why no process may work on it, and the columns that lose texts."""
-    driver = DeadlineDriver(open_async(alias, size=1), ANSWER_WITHIN)
+    driver = DeadlineDriver(open_async(alias, size=1), ANSWER_TIMEOUT_SECONDS)
     try:
         refusal = await startup.refusal(driver, alias)
         text = None if refusal else await driver.run(charset.unfit_text(driver.sql))
@@ -210,6 +210,6 @@ def _reach(alias: str) -> Iterator[Problem]:
             connections[alias].close()
 
     try:
-        answer_of(connect, within=ANSWER_WITHIN)
+        call_with_timeout(connect, timeout_seconds=ANSWER_TIMEOUT_SECONDS)
     except Exception as error:
         yield Problem(f"Django cannot reach the database {alias!r}: {str(error).strip() or type(error).__name__}")

@@ -163,7 +163,7 @@ def check_pools(options: Options, *, in_one_loop: bool = False) -> Iterator[Chec
 
 
 #: What psycopg_pool opens when it is told nothing, and then never more.
-LEAST = 4
+DEFAULT_POOL_SIZE = 4
 
 
 class SmallPool(NamedTuple):
@@ -184,10 +184,10 @@ def small_pools(options: Options, *, in_one_loop: bool = False) -> Iterator[Smal
 def connections_needed(options: Options, *, in_one_loop: bool = False) -> int:
     """How many of Django's connections to one database the tasks of a process may use at once."""
     processes = [options.workers] if in_one_loop else [[worker] for worker in options.workers]
-    return max(map(_of_process, processes), default=0)
+    return max(map(_connections_of_process, processes), default=0)
 
 
-def _of_process(workers: Sequence[Worker]) -> int:
+def _connections_of_process(workers: Sequence[Worker]) -> int:
     lanes = max((worker.orm_lanes for worker in workers if worker.coroutines), default=0)
     return sum(worker.threads for worker in workers) + lanes
 
@@ -198,5 +198,5 @@ def pool_size(settings: Mapping[str, Any]) -> int | None:
     if not pool or settings.get("ENGINE") == "django.db.backends.oracle":
         return None
     given = pool if isinstance(pool, dict) else {}
-    size = given.get("max_size") or given.get("min_size", LEAST)
+    size = given.get("max_size") or given.get("min_size", DEFAULT_POOL_SIZE)
     return size if isinstance(size, int) else None

@@ -88,7 +88,7 @@ class Events:
         """Let one more hear it."""
         self._own.append(Subscription(receiver))
 
-    def hears(self, kind: type[Event]) -> bool:
+    def is_wanted(self, kind: type[Event]) -> bool:
         """Whether anybody does: asked before what is dear to make or told very often."""
         return any(known.wants(kind) for known in (*self._own, *_subscriptions))
 

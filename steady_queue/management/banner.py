@@ -12,13 +12,13 @@ import steady_queue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steady_queue.management.options import Resolved
+    from steady_queue.management.options import ResolvedOptions
 
 #: Django would ask the server for the name of its kind, which may be away.
 NAMES = {"postgresql": "PostgreSQL", "mysql": "MySQL or MariaDB", "sqlite": "SQLite"}
 
 
-def banner(resolved: Resolved) -> Iterator[str]:
+def banner(resolved: ResolvedOptions) -> Iterator[str]:
     """Version, database, what runs in how many processes, and how to end it."""
     options, alias = resolved.options, steady_queue.database
     yield f"Steady Queue {steady_queue.__version__} on {NAMES[connections[alias].vendor]} ({alias})"
@@ -33,7 +33,7 @@ def banner(resolved: Resolved) -> Iterator[str]:
         if value is not None:
             yield f"  a process is replaced after {value:,} {name}"
     if resolved.in_one_loop:
-        more = len(options.beside_one_loop())
+        more = len(options.additional_processes())
         processes = f"one event loop, process {os.getpid()}" + (f", and {more} more" if more else "")
     else:
         processes = f"{len(options.per_process())} processes, kept by process {os.getpid()}"

@@ -17,7 +17,7 @@ LEVELS = {0: logging.WARNING, 1: logging.INFO}
 CLEAR = "\r\x1b[K"
 
 
-def show(verbosity: int, log_format: str, stream: IO[str] | None = None) -> None:
+def configure_logging(verbosity: int, log_format: str, stream: IO[str] | None = None) -> None:
     """Let the log of the runtime be seen, unless the project has configured it."""
     logger = logging.getLogger("steady_queue")
     if logger.hasHandlers():

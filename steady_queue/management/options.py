@@ -19,7 +19,7 @@ TEXTS = ("queues", "log_format")
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedOptions:
     """What is to run, and every problem of what was asked for beside it."""
 
     options: Options
@@ -30,7 +30,7 @@ class Resolved:
     problems: Sequence[str] = ()
 
 
-def resolve(options: Options, given: Mapping[str, Any], environ: Mapping[str, str]) -> Resolved:
+def resolve(options: Options, given: Mapping[str, Any], environ: Mapping[str, str]) -> ResolvedOptions:
     """The options with the overrides of the command line (`given`, None where silent) and the environment."""
     problems: list[str] = []
     values: dict[str, Any] = {}
@@ -43,7 +43,7 @@ def resolve(options: Options, given: Mapping[str, Any], environ: Mapping[str, st
             values[name] = _read(name, value, where, problems)
     queues = values.get("queues") or []
     # Options that are wrong in kind cannot be changed; they are told of as they are.
-    is_sound = not any(options.malformed())
+    is_sound = not any(options.type_problems())
     changes = {name: values[name] for name in OF_WORKERS if values.get(name) is not None}
     workers = _workers(options, queues, changes) if is_sound else options.workers
     for_all = {
@@ -51,7 +51,7 @@ def resolve(options: Options, given: Mapping[str, Any], environ: Mapping[str, st
         for name in ("max_tasks", "max_rss", "log_format", "only_work", "skip_recurring")
         if values.get(name) is not None
     }
-    return Resolved(
+    return ResolvedOptions(
         options=replace(options, workers=workers, **for_all),
         in_one_loop=bool(values.get("async")),
         drain=bool(values.get("drain")),

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 WIDTH = 30
 #: Seconds between two drawings.
-PACE = 0.1
+REDRAW_SECONDS = 0.1
 
 
-class Bar:
+class ProgressBar:
     """Counts up to a total that may turn out to be wrong: others delete and add at the same time."""
 
     def __init__(self, out: TextIO, label: str, total: int) -> None:
@@ -25,7 +25,7 @@ class Bar:
 
     def advance(self, count: int) -> None:
         self._done += count
-        if time.monotonic() - self._drawn_at >= PACE:
+        if time.monotonic() - self._drawn_at >= REDRAW_SECONDS:
             self._draw()
 
     def end(self) -> None:

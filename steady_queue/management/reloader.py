@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Says that this is the process that is started again, and by which descriptor it notices that its reloader is gone.
 VARIABLE = "STEADY_QUEUE_RELOADED"
 #: How often files are looked at, in seconds.
-LOOK_EVERY = 0.5
+POLL_SECONDS = 0.5
 
 
 class Reloader:
@@ -45,29 +45,29 @@ class Reloader:
         self._watch_apps()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores HUP
-                signal.signal(number, self._pass_on)
+                signal.signal(number, self._forward_signal)
         # The end that we keep is closed with this process, whatever ends it, and the other notices.
         theirs, _ours = os.pipe()
         while True:
             before = self._snapshot()
-            self._process = self._started(theirs)
+            self._process = self._start(theirs)
             if self._is_stopping:  # told so when there was nobody to pass it on to
                 self._process.terminate()
-            changed = self._changed(before)
-            if changed is None and (self._is_stopping or self._status() == 0):
-                return self._status()
+            changed = self._wait_for_change(before)
+            if changed is None and (self._is_stopping or self._exit_status() == 0):
+                return self._exit_status()
             if changed is None:
-                self._say(f"it ended with status {self._status()}; it starts again when the code changes")
-                changed = self._changed(before, until_end=False)
+                self._say(f"it ended with status {self._exit_status()}; it starts again when the code changes")
+                changed = self._wait_for_change(before, until_end=False)
                 if changed is None:
-                    return self._status()
+                    return self._exit_status()
             self._say(f"{changed} has changed: starting again")
             self._process.terminate()
-            status = self._status()
+            status = self._exit_status()
             if self._is_stopping:
                 return status
 
-    def _started(self, line: int) -> subprocess.Popen[bytes]:
+    def _start(self, line: int) -> subprocess.Popen[bytes]:
         # In a session of its own: the terminal's Ctrl-C is passed on as well, and must not reach it twice.
         return subprocess.Popen(  # noqa: S603, the line that started this process itself
             command_line(),
@@ -90,7 +90,7 @@ class Reloader:
     def _snapshot(self) -> Mapping[Path, float]:
         return dict(self._files.snapshot_files())
 
-    def _changed(self, before: Mapping[Path, float], *, until_end: bool = True) -> Path | None:
+    def _wait_for_change(self, before: Mapping[Path, float], *, until_end: bool = True) -> Path | None:
         """The first file that differs, or is new; None when the process ends before that, or is told to stop."""
         while not self._is_stopping:
             if until_end and self._process is not None and self._process.poll() is not None:
@@ -98,15 +98,15 @@ class Reloader:
             for path, changed_at in self._snapshot().items():
                 if before.get(path) != changed_at:
                     return path
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_SECONDS)
         return None
 
-    def _pass_on(self, number: int, _: FrameType | None) -> None:
+    def _forward_signal(self, number: int, _: FrameType | None) -> None:
         self._is_stopping = True
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
 
-    def _status(self) -> int:
+    def _exit_status(self) -> int:
         """How the process ended, as a shell would tell it."""
         assert self._process is not None
         status = self._process.wait()
@@ -117,16 +117,16 @@ class Reloader:
         self._out.flush()
 
 
-def follow(environ: MutableMapping[str, str]) -> bool:
+def follow_reloader(environ: MutableMapping[str, str]) -> bool:
     """Whether a reloader has started this process, which then stops when that is gone."""
     line = environ.pop(VARIABLE, None)
     if line is None:
         return False
     os.set_inheritable(int(line), False)
-    threading.Thread(target=_stop_without, args=(int(line),), name="steady-queue-reloader", daemon=True).start()
+    threading.Thread(target=_stop_after_reloader, args=(int(line),), name="steady-queue-reloader", daemon=True).start()
     return True
 
 
-def _stop_without(line: int) -> None:
+def _stop_after_reloader(line: int) -> None:
     os.read(line, 1)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -161,15 +161,15 @@ def test_an_async_subscriber_is_refused() -> None:
 def test_nobody_hears_polls_unless_the_log_or_a_subscriber_wants_them(caplog: pytest.LogCaptureFixture) -> None:
     told = Events()
     with caplog.at_level(logging.DEBUG, "steady_queue"):
-        assert not told.hears(Polled)
-        assert told.hears(JobsCleared)
+        assert not told.is_wanted(Polled)
+        assert told.is_wanted(JobsCleared)
     with caplog.at_level(POLLING, "steady_queue"):
-        assert told.hears(Polled)
+        assert told.is_wanted(Polled)
     with caplog.at_level(logging.INFO, "steady_queue"):
-        assert not told.hears(JobsCleared)
+        assert not told.is_wanted(JobsCleared)
         subscribe(print, only=[Polled])
-        assert told.hears(Polled)
-        assert not told.hears(JobsCleared)
+        assert told.is_wanted(Polled)
+        assert not told.is_wanted(JobsCleared)
 
 
 def test_an_event_shows_its_fields_and_cannot_be_changed() -> None:

@@ -20,7 +20,7 @@ from steady_queue.management.options import resolve
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steady_queue.management.options import Resolved
+    from steady_queue.management.options import ResolvedOptions
 
 OURS = "steady_queue.backend.SteadyQueueBackend"
 QUEUES = ["default", "mail", "reports"]
@@ -39,13 +39,13 @@ CONFIGURED = Options(
 )
 
 
-def from_line(*arguments: str, environ: dict[str, str] | None = None, options: Options = CONFIGURED) -> Resolved:
+def from_line(*arguments: str, environ: dict[str, str] | None = None, options: Options = CONFIGURED) -> ResolvedOptions:
     """What comes of a command line, read as the command reads it."""
     parser = Command().create_parser("manage.py", "steady_queue")
     return resolve(options, vars(parser.parse_args(list(arguments))), environ or {})
 
 
-def facts(found: Resolved) -> dict[str, Any]:
+def facts(found: ResolvedOptions) -> dict[str, Any]:
     """Everything that can be overridden."""
     options, first = found.options, found.options.workers[0]
     return {
@@ -204,7 +204,7 @@ def test_each_process_has_one_part() -> None:
     assert [[list(worker.queues) for worker in part.workers] for part in parts] == [[["a"]], [["a"]], [["b"]], []]
     assert [part.only_work for part in parts] == [True, True, True, False]
     assert [worker.processes for part in parts for worker in part.workers] == [1, 1, 1]
-    (beside,) = options.beside_one_loop()
+    (beside,) = options.additional_processes()
     assert [list(worker.queues) for worker in beside.workers] == [["a"]]
     assert Options(only_work=True).per_process()[0].only_work
     assert len(Options(only_work=True).per_process()) == 1

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.supervisor.child import ChildOrders
     from steady_queue.aio.supervisor.supervisor import Supervisor
     from steady_queue.configuration import Options
-    from steady_queue.management.options import Resolved
+    from steady_queue.management.options import ResolvedOptions
     from steady_queue.store.drivers.pool import AsyncDriver
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ def run(main: Coroutine[Any, Any, T], *, is_quick: bool = True) -> T:
 OFTEN = 1.0
 
 
-def in_one_loop(resolved: Resolved, *, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
+def in_one_loop(resolved: ResolvedOptions, *, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
     """Everything in this process, and beside it the other copies of workers that have more than one.
 
     `before_exit` is called if the process has to end while tasks still run; without it, it is not ours to end.
@@ -77,7 +77,7 @@ def in_one_loop(resolved: Resolved, *, shows_status: bool, before_exit: Callable
     launch.run(_alone(resolved, shows_status, before_exit))
 
 
-def supervised(resolved: Resolved, *, shows_status: bool, before_exit: Callable[[], None]) -> None:
+def supervised(resolved: ResolvedOptions, *, shows_status: bool, before_exit: Callable[[], None]) -> None:
     """A process for each worker and dispatcher, kept by this one."""
     launch.run(_supervisor(resolved, shows_status, before_exit), is_quick=False)
 
@@ -87,14 +87,14 @@ def child(given: ChildOrders) -> None:
     launch.run(_child(given))
 
 
-async def _alone(resolved: Resolved, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
+async def _alone(resolved: ResolvedOptions, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
     from steady_queue.aio.embedding import prepared
 
     options = resolved.options
     tally = TaskCounter(options.max_tasks)
     threads = _other_threads()
     process = prepared(options, events=Events([log, Subscription(tally, TaskCounter.KINDS)]))
-    supervisor = _supervisor_of(options.beside_one_loop(), shows_status, beside=process)
+    supervisor = _supervisor_of(options.additional_processes(), shows_status, beside=process)
     main = supervisor or process
     if before_exit is not None:
         main.at_last = partial(_exit_beside_what_runs, process, threads, before_exit, supervisor)
@@ -174,7 +174,7 @@ async def _child(given: ChildOrders) -> None:
         raise process.refusal
 
 
-async def _supervisor(resolved: Resolved, shows_status: bool, before_exit: Callable[[], None]) -> None:
+async def _supervisor(resolved: ResolvedOptions, shows_status: bool, before_exit: Callable[[], None]) -> None:
     options = resolved.options
     supervisor = _supervisor_of(options.per_process(), shows_status)
     assert supervisor is not None, "options without a problem run something"
@@ -222,7 +222,7 @@ def _retire_in_time(process: Process, tally: TaskCounter, retire: Callable[[], N
         process.companions.append(retirement.run)
 
 
-def _draining(resolved: Resolved, main: Process | Supervisor, driver: AsyncDriver) -> Drain:
+def _draining(resolved: ResolvedOptions, main: Process | Supervisor, driver: AsyncDriver) -> Drain:
     patterns = [name for worker in resolved.options.workers for name in worker.queues]
     dispatches = bool(resolved.options.dispatchers) and not resolved.options.only_work
     return Drain(

@@ -90,7 +90,7 @@ class Scheduler:
                 if self._persisted_at is None:
                     await self._persist()
                 pause = await self.turn()
-                if self._events.hears(events.Polled):
+                if self._events.is_wanted(events.Polled):
                     took = self._spent() * 1000
                     self._events.emit(events.Polled(actor=self.name, found=self._found, milliseconds=took))
             except Exception as error:

@@ -22,7 +22,7 @@ from steady_queue.management.options import resolve
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-    from steady_queue.management.options import Resolved
+    from steady_queue.management.options import ResolvedOptions
 
 DESCRIPTION = """\
 Runs background tasks: the workers and dispatchers of settings.STEADY_QUEUE.
@@ -106,7 +106,7 @@ class Command(BaseCommand):
             if given is not None:
                 from steady_queue.aio.command import launch
 
-                log_output.show(options["verbosity"], given.options.log_format)
+                log_output.configure_logging(options["verbosity"], given.options.log_format)
                 launch.child(given)
             else:
                 {"run": self.run, "check": self.check_all, "health": self.health}[options["action"]](options)
@@ -120,7 +120,7 @@ class Command(BaseCommand):
         if options["reload"]:
             from steady_queue.management import reloader
 
-            if not reloader.follow(os.environ):
+            if not reloader.follow_reloader(os.environ):
                 sys.exit(reloader.Reloader(sys.stderr).run())
         resolved = self._resolved(options)
         from steady_queue.aio.command import launch
@@ -128,7 +128,7 @@ class Command(BaseCommand):
         from steady_queue.management.banner import banner
 
         is_text = resolved.options.log_format == "text"
-        log_output.show(options["verbosity"], resolved.options.log_format)
+        log_output.configure_logging(options["verbosity"], resolved.options.log_format)
         shows_status = is_text and options["verbosity"] >= 1 and sys.stderr.isatty()
         with held(steady_queue.supervisor_pidfile) as release:
             if is_text and options["verbosity"] >= 1:
@@ -160,19 +160,19 @@ class Command(BaseCommand):
 
     def health(self, options: dict[str, Any]) -> None:
         """Whether the workers of this machine look for tasks."""
-        from steady_queue.checks.health import judge
+        from steady_queue.checks.health import check_health
 
         try:
             max_age = None if options["max_age"] is None else timedelta(seconds=float(options["max_age"]))
         except (ValueError, OverflowError):
             raise CommandError(f"--max-age must be a number of seconds, not {options['max_age']!r}") from None
-        found = judge(max_age=max_age)
+        found = check_health(max_age=max_age)
         for line in found.lines:
             self.stdout.write(line)
         if not found.healthy:
             sys.exit(1)
 
-    def _resolved(self, options: dict[str, Any]) -> Resolved:
+    def _resolved(self, options: dict[str, Any]) -> ResolvedOptions:
         """What is to run; refused with every problem that can be found without the database."""
         from steady_queue.checks import preflight
 
@@ -183,7 +183,7 @@ class Command(BaseCommand):
         problems = list(found.errors)
         if not self.is_main and not resolved.in_one_loop:
             problems.append("call_command can run everything in one loop only: call_command('steady_queue', '--async')")
-        elif not self.is_main and not problems and resolved.options.beside_one_loop():
+        elif not self.is_main and not problems and resolved.options.additional_processes():
             problems.append("call_command can start no other processes: processes must be 1")
         if problems:
             raise ConfigurationError("\n".join(problems))

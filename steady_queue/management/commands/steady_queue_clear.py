@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from steady_queue.actions import cleanup
 from steady_queue.actions.filters import before
 from steady_queue.errors import SteadyQueueError
-from steady_queue.management.progress_bar import Bar
+from steady_queue.management.progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -72,7 +72,7 @@ class Command(BaseCommand):
     def _clear(self, part: Part, batch: int, options: Mapping[str, Any]) -> int:
         if options["verbosity"] < 1 or not self.stderr.isatty():
             return part.clear(part.which, batch=batch)
-        bar = Bar(sys.stderr, part.name, part.count(part.which))
+        bar = ProgressBar(sys.stderr, part.name, part.count(part.which))
         try:
             return part.clear(part.which, batch=batch, progress=bar.advance)
         finally:

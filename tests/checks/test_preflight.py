@@ -103,8 +103,11 @@ def test_options_of_the_wrong_kind_are_one_problem_among_others(database: str) -
 ANY: Any = None
 WRONG = [
     (Options(dispatchers=[Dispatcher(concurrency_maintenance=ANY)]), "dispatchers[0]: concurrency_maintenance must be"),
-    (Options(recurring_tasks=[RecurringTask(key="a", class_name=ANY, schedule="@daily")]), "class_name must be a text"),
-    (Options(recurring_tasks=[RecurringTask(key="a", class_name="a.b", schedule=ANY)]), "schedule must be a text"),
+    (
+        Options(recurring_tasks=[RecurringTask(key="a", class_name=ANY, schedule="@daily")]),
+        "class_name must be a string",
+    ),
+    (Options(recurring_tasks=[RecurringTask(key="a", class_name="a.b", schedule=ANY)]), "schedule must be a string"),
     ({}, "STEADY_QUEUE must be Configuration.Options(...), not {}"),
     ([], "STEADY_QUEUE must be Configuration.Options(...), not []"),
 ]

@@ -134,11 +134,11 @@ def test_code_may_give_values_instead_of_texts() -> None:
 @pytest.mark.parametrize("value", ["many", "1.5", "1e3", "٣x"])
 def test_what_is_no_whole_number_is_named_where_it_stands(name: str, value: str) -> None:
     found = from_line(environ={f"STEADY_QUEUE_{name.upper()}": value})
-    assert found.problems == [f"STEADY_QUEUE_{name.upper()} must be a whole number, not {value!r}"]
+    assert found.problems == [f"STEADY_QUEUE_{name.upper()} must be an integer, not {value!r}"]
     assert found.options == CONFIGURED
     option = f"--{name.replace('_', '-')}"
-    assert from_line(f"{option}={value}").problems == [f"{option} must be a whole number, not {value!r}"]
-    assert from_line(f"{option}=").problems == [f"{option} must be a whole number, not ''"]
+    assert from_line(f"{option}={value}").problems == [f"{option} must be an integer, not {value!r}"]
+    assert from_line(f"{option}=").problems == [f"{option} must be an integer, not ''"]
 
 
 @pytest.mark.parametrize("name", ["async", "drain", "only_work", "skip_recurring"])
@@ -243,12 +243,12 @@ def test_everything_that_is_wrong_is_told_at_once(database: str) -> None:
         environ={"STEADY_QUEUE_MAX_RSS": "0", "STEADY_QUEUE_DRAIN": "maybe", "STEADY_QUEUE_PROCESSES": "0"},
     )
     assert told == [
-        "--coroutines must be a whole number, not 'many'",
+        "--coroutines must be an integer, not 'many'",
         "STEADY_QUEUE_DRAIN must be 1 or 0, not 'maybe'",
         "workers[0]: threads must be at most 1,000, not 99,999,999,999,999,999,999",
-        "workers[0]: processes must be a whole number of at least 1, not 0",
-        "max_tasks must be a whole number of at least 1, not 0",
-        "max_rss must be a whole number of at least 1, not 0",
+        "workers[0]: processes must be an integer of at least 1, not 0",
+        "max_tasks must be an integer of at least 1, not 0",
+        "max_rss must be an integer of at least 1, not 0",
         "log_format must be 'text' or 'json', not 'xml'",
     ]
 
@@ -270,7 +270,7 @@ def test_where_there_is_nothing_to_run_that_is_said(database: str) -> None:
     with override_settings(STEADY_QUEUE={"workers": []}):
         assert refusal("--async") == ["STEADY_QUEUE must be Configuration.Options(...), not {'workers': []}"]
     assert refusal("--async", "--threads=0", "--coroutines=0") == [
-        "workers[0]: coroutines and threads are both 0: it could run nothing"
+        "workers[0]: coroutines and threads are both 0: the worker could not run any task"
     ]
 
 
@@ -319,8 +319,8 @@ def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, va
         (Options(workers=Worker()), "workers must be a list, not Worker("),  # type: ignore[arg-type]
         (Options(workers=[{"threads": 3}]), "workers[0] must be Configuration.Worker(...), not {"),  # type: ignore[list-item]
         (Options(dispatchers=[Worker()]), "dispatchers[0] must be Configuration.Dispatcher(...), not Worker("),  # type: ignore[list-item]
-        (Options(workers=[Worker(queues={"a"})]), "workers[0]: queues must be a list of names, not {'a'}"),  # type: ignore[arg-type]
-        (Options(workers=[Worker(queues=["a", " "])]), "workers[0]: queues has a name that cannot be one: ' '"),
+        (Options(workers=[Worker(queues={"a"})]), "workers[0]: queues must be a list of queue names, not {'a'}"),  # type: ignore[arg-type]
+        (Options(workers=[Worker(queues=["a", " "])]), "workers[0]: queues contains an invalid queue name: ' '"),
         (Options(workers=[Worker(processes=1001)]), "workers[0]: processes must be at most 1,000, not 1,001"),
         (Options(only_work="no"), "only_work must be True or False, not 'no'"),  # type: ignore[arg-type]
     ],

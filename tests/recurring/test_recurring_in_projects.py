@@ -142,7 +142,7 @@ async def test_problems_of_the_settings_and_of_the_tasks_are_told_at_once(
     write(tmp_path, "wrong", database, GOOD.format(key="unused", name="right"), options)
     with started(tmp_path, "wrong", *arguments) as process:
         printed = await printed_by(process, code=1)
-    for words in ("max_tasks must be", "a command cannot recur", "'wrong.tasks.gone' is not a task", "out of range"):
+    for words in ("max_tasks must be", "command is not supported", "'wrong.tasks.gone' is not a task", "out of range"):
         assert printed.count(words) == 1, printed
 
 

@@ -131,7 +131,7 @@ def test_a_database_that_is_away_is_a_reason(database: str) -> None:
     with extra_database(f"{database}_nowhere", settings) as alias:
         found = check_health(alias=alias)
     assert not found.healthy
-    assert found.lines[0].startswith(f"the database '{alias}' cannot be asked: ")
+    assert found.lines[0].startswith(f"the database '{alias}' cannot be queried: ")
     assert str(settings["PASSWORD"] or "xyzzy") not in found.lines[0]
 
 
@@ -143,7 +143,7 @@ def test_a_database_that_does_not_answer_is_a_reason_in_bounded_time(database: s
             found = check_health(alias=alias, timeout_seconds=0.3)
     assert (found.healthy, found.lines) == (
         False,
-        [f"the database '{alias}' cannot be asked: no answer within 0.3 s"],
+        [f"the database '{alias}' cannot be queried: no answer within 0.3 s"],
     )
 
 

@@ -257,10 +257,10 @@ def test_everything_that_is_wrong_is_told_at_once(database: str) -> None:
 @pytest.mark.usefixtures("_restricted")
 def test_a_queue_that_nobody_fills_is_named_with_what_was_meant(database: str) -> None:
     assert refusal("--async", "--queues", "mial,default") == [
-        "workers[0]: no backend in TASKS has a queue 'mial' in its QUEUES; did you mean 'mail'?"
+        "workers[0]: no backend in TASKS has a queue 'mial' in its QUEUES. Did you mean 'mail'?"
     ]
     (told,) = refusal("--async", environ={"STEADY_QUEUE_QUEUES": "xyzzy"})
-    assert told.endswith(f"no backend in TASKS has a queue 'xyzzy' in its QUEUES; there are {QUEUES}")
+    assert told.endswith(f"no backend in TASKS has a queue 'xyzzy' in its QUEUES. The queues are {QUEUES}.")
 
 
 @pytest.mark.only_on("sqlite")

@@ -149,8 +149,10 @@ def test_a_switch_that_is_neither_on_nor_off_is_named(name: str) -> None:
 
 
 def test_queues_without_a_name_are_named() -> None:
-    assert from_line(environ={"STEADY_QUEUE_QUEUES": " , "}).problems == ["STEADY_QUEUE_QUEUES names no queue: ' , '"]
-    assert from_line("--queues", "").problems == ["--queues names no queue: ''"]
+    assert from_line(environ={"STEADY_QUEUE_QUEUES": " , "}).problems == [
+        "STEADY_QUEUE_QUEUES must name at least one queue, not ' , '"
+    ]
+    assert from_line("--queues", "").problems == ["--queues must name at least one queue, not ''"]
 
 
 # -- the options themselves -------------------------------------------------------------------------------------------
@@ -277,11 +279,11 @@ def test_where_there_is_nothing_to_run_that_is_said(database: str) -> None:
 @pytest.mark.only_on("sqlite")
 def test_code_that_calls_the_command_may_start_no_processes(database: str) -> None:
     assert refusal() == [
-        "call_command can run everything in one loop only: call_command('steady_queue', '--async')",
+        "call_command requires '--async': call_command('steady_queue', '--async')",
     ]
-    assert refusal("--async", "--processes", "2") == ["call_command can start no other processes: processes must be 1"]
+    assert refusal("--async", "--processes", "2") == ["call_command cannot start child processes: processes must be 1"]
     with override_settings(STEADY_QUEUE=Options(workers=[Worker(processes=2)])):
-        assert refusal("--async") == ["call_command can start no other processes: processes must be 1"]
+        assert refusal("--async") == ["call_command cannot start child processes: processes must be 1"]
 
 
 def test_an_unknown_option_is_named() -> None:

@@ -125,8 +125,8 @@ async def test_a_command_in_settings_is_refused_before_anything_starts(database:
     write(tmp_path, "wrong", database, "", options)
     with started(tmp_path, "wrong") as process:
         printed = await printed_by(process, code=1)
-    assert "recurring_tasks[0]: a command cannot recur" in printed
-    assert "recurring_tasks[0]: arguments has 'a'" in printed
+    assert "recurring_tasks[0]: command is not supported" in printed
+    assert "recurring_tasks[0]: arguments may only have the keys" in printed
 
 
 @pytest.mark.only_on("sqlite")

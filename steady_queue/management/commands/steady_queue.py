@@ -38,7 +38,7 @@ STEADY_QUEUE_ASYNC=1. All of these but --async and --drain can also be set in se
 STEADY_QUEUE = Configuration.Options(...). The command line overrides the environment, which overrides the settings.
 
 Stopping: TERM, or Ctrl-C, gives running tasks steady_queue.shutdown_timeout to finish. Async tasks that take longer
-are cancelled and run again later; sync tasks are released when their process ends. QUIT, or Ctrl-C twice, does not wait.
+are cancelled and run again later; sync tasks are released when their process ends. QUIT, or Ctrl-C twice, is immediate.
 """
 
 

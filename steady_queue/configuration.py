@@ -236,7 +236,7 @@ class Configuration:
     RecurringTask = RecurringTask
 
 
-def configured() -> Options:
+def read_options() -> Options:
     """The options in settings.STEADY_QUEUE, or the defaults."""
     from django.conf import settings  # settings.py itself imports this module
 

@@ -34,13 +34,13 @@ _ADD_ROUTER = "Put 'steady_queue.db_router.SteadyQueueRouter' first in DATABASE_
 def check_backend(backend: SteadyQueueBackend) -> list[CheckMessage]:
     """All problems of one entry in TASKS."""
     # The app cannot report that it is missing; the first backend does, so that it is reported once.
-    missing = _app() if _is_first(backend) else ()
-    return [*missing, *_entry(backend), *_options(backend)]
+    missing = _check_app() if _is_first(backend) else ()
+    return [*missing, *_check_entry(backend), *_check_options(backend)]
 
 
 def check_installation() -> list[CheckMessage]:
     """All problems of INSTALLED_APPS and of the queue's database, which all entries in TASKS share."""
-    return [*_app(), *_framework(), *_database()]
+    return [*_check_app(), *_check_framework(), *_check_database()]
 
 
 def can_connect(messages: Iterable[CheckMessage]) -> bool:
@@ -66,7 +66,7 @@ def check_tasks() -> Iterator[CheckMessage]:
         )
 
 
-def _app() -> Iterator[CheckMessage]:
+def _check_app() -> Iterator[CheckMessage]:
     if not apps.is_installed("steady_queue"):
         yield Error(
             "'steady_queue' is not in INSTALLED_APPS.",
@@ -75,7 +75,7 @@ def _app() -> Iterator[CheckMessage]:
         )
 
 
-def _framework() -> Iterator[CheckMessage]:
+def _check_framework() -> Iterator[CheckMessage]:
     if not NATIVE and not apps.is_installed("django_tasks"):
         yield Warning(
             f"'{FRAMEWORK}' is not in INSTALLED_APPS, so its checks do not run and tasks are not logged.",
@@ -84,7 +84,7 @@ def _framework() -> Iterator[CheckMessage]:
         )
 
 
-def _entry(backend: SteadyQueueBackend) -> Iterator[CheckMessage]:
+def _check_entry(backend: SteadyQueueBackend) -> Iterator[CheckMessage]:
     where, given = f"TASKS[{backend.alias!r}]", settings.TASKS.get(backend.alias, {})
     for name in sorted(map(str, given.keys() - _KEYS)):
         yield Warning(
@@ -110,7 +110,7 @@ def _entry(backend: SteadyQueueBackend) -> Iterator[CheckMessage]:
             )
 
 
-def _options(backend: SteadyQueueBackend) -> Iterator[CheckMessage]:
+def _check_options(backend: SteadyQueueBackend) -> Iterator[CheckMessage]:
     where = f"TASKS[{backend.alias!r}]['OPTIONS']"
     given: object = settings.TASKS.get(backend.alias, {}).get("OPTIONS", {})
     if not isinstance(given, dict):
@@ -150,7 +150,7 @@ def _aliases() -> str:
     return ", ".join(map(repr, connections))
 
 
-def _database() -> Iterator[CheckMessage]:
+def _check_database() -> Iterator[CheckMessage]:
     alias = queue_alias()
     if alias not in connections:
         yield Error(
@@ -179,13 +179,13 @@ def _database() -> Iterator[CheckMessage]:
             hint="Remove it, or set OPTIONS={'aenqueue': 'django'} in TASKS to enqueue with Django's connection only.",
             id="steady_queue.W002",
         )
-    yield from _routers(alias)
-    yield from _sqlite(alias)
-    yield from _mysql(alias)
-    yield from _postgres(alias)
+    yield from _check_routers(alias)
+    yield from _check_sqlite(alias)
+    yield from _check_mysql(alias)
+    yield from _check_postgres(alias)
 
 
-def _routers(alias: str) -> Iterator[CheckMessage]:
+def _check_routers(alias: str) -> Iterator[CheckMessage]:
     if not apps.is_installed("steady_queue"):
         return
     if not router.allow_migrate(alias, "steady_queue"):
@@ -204,7 +204,7 @@ def _routers(alias: str) -> Iterator[CheckMessage]:
         )
 
 
-def _postgres(alias: str) -> Iterator[CheckMessage]:
+def _check_postgres(alias: str) -> Iterator[CheckMessage]:
     connection = connections[alias]
     # Django's setting for a pooler in transaction mode, and the only indication that there is one.
     is_pooled = connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
@@ -219,7 +219,7 @@ def _postgres(alias: str) -> Iterator[CheckMessage]:
         )
 
 
-def _mysql(alias: str) -> Iterator[CheckMessage]:
+def _check_mysql(alias: str) -> Iterator[CheckMessage]:
     if connections[alias].vendor != "mysql":
         return
     values = parameters(alias).values
@@ -240,7 +240,7 @@ def _mysql(alias: str) -> Iterator[CheckMessage]:
         )
 
 
-def _sqlite(alias: str) -> Iterator[CheckMessage]:
+def _check_sqlite(alias: str) -> Iterator[CheckMessage]:
     connection = connections[alias]
     if connection.vendor != "sqlite":
         return

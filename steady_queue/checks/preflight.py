@@ -16,8 +16,8 @@ from steady_queue.aio.process.connections import DeadlineDriver
 from steady_queue.checks.health import call_with_timeout
 from steady_queue.checks.installation import can_connect, check_installation
 from steady_queue.checks.project import Backends, check_pools, check_queues
-from steady_queue.configuration import configured
 from steady_queue.configuration import problems as configuration_problems
+from steady_queue.configuration import read_options
 from steady_queue.db.aliases import is_in_memory, open_async, queue_alias
 from steady_queue.errors import ConfigurationError
 from steady_queue.recurring.definitions import wanted
@@ -62,10 +62,10 @@ def examine(
     subjects = ["configuration"]
     found = [
         *map(Problem, more),
-        *_configuration(options, backends, named, in_one_loop),
-        *_tasks(options),
-        *_backends(backends),
-        *_databases(backends, subjects),
+        *_check_configuration(options, backends, named, in_one_loop),
+        *_check_tasks(options),
+        *_check_backends(backends),
+        *_check_databases(backends, subjects),
     ]
     return _result(found, subjects)
 
@@ -81,12 +81,12 @@ def at_start(
     backends = Backends()
     found = [
         *map(Problem, more),
-        *_configuration(options, backends, named, in_one_loop),
-        *_backends(backends),
+        *_check_configuration(options, backends, named, in_one_loop),
+        *_check_backends(backends),
         *map(_from_message, check_installation()),
     ]
     if not all(problem.is_warning for problem in found):
-        found += _tasks(options)
+        found += _check_tasks(options)
     return _result(found, ["configuration"])
 
 
@@ -114,11 +114,11 @@ def _from_message(message: CheckMessage) -> Problem:
     return Problem(f"{message.msg} {message.hint or ''}".strip(), message.level < ERROR)
 
 
-def _configuration(
+def _check_configuration(
     options: Options | None, backends: Backends, named: Sequence[str], in_one_loop: bool
 ) -> Iterator[Problem]:
     try:
-        options = options or configured()
+        options = options or read_options()
     except ConfigurationError as error:
         yield Problem(str(error))
         return
@@ -130,20 +130,20 @@ def _configuration(
         yield from map(_from_message, check_pools(options, in_one_loop=in_one_loop))
 
 
-def _tasks(options: Options | None) -> Iterator[Problem]:
+def _check_tasks(options: Options | None) -> Iterator[Problem]:
     try:
         autodiscover_modules("tasks")
     except Exception as error:
         yield Problem(f"the tasks cannot be imported: {type(error).__name__}: {error}")
     try:
-        options = options or configured()
+        options = options or read_options()
     except ConfigurationError:
-        return  # reported by _configuration
+        return  # reported by _check_configuration
     if options.schedules and not any(options.type_problems()):
         yield from map(Problem, wanted(options).problems())
 
 
-def _backends(backends: Backends) -> Iterator[Problem]:
+def _check_backends(backends: Backends) -> Iterator[Problem]:
     yield from map(Problem, backends.broken)
     if not backends.ours and not backends.broken:
         yield Problem("no entry in TASKS has steady_queue.backend.SteadyQueueBackend as its BACKEND", True)
@@ -151,21 +151,21 @@ def _backends(backends: Backends) -> Iterator[Problem]:
         yield from map(_from_message, backend.check())
 
 
-def _databases(backends: Backends, subjects: list[str]) -> Iterator[Problem]:
+def _check_databases(backends: Backends, subjects: list[str]) -> Iterator[Problem]:
     """The problems of the queue's database and of those whose commits its tasks wait for; adds to `subjects`."""
     alias = queue_alias()
     messages = check_installation()
     yield from map(_from_message, messages)
     if can_connect(messages):
-        yield from _queue(alias, subjects)
+        yield from _check_server(alias, subjects)
     awaited = [backend.commit_with for backend in backends.ours.values()]  # a setting, so it may have any type
     for name in sorted({name for name in awaited if isinstance(name, str) and name != alias}):
         # In a project whose databases all have other names, Django makes the default one a dummy.
         if name in connections and connections.settings[name]["ENGINE"] != "django.db.backends.dummy":
-            yield from _connect(name)
+            yield from _check_connection(name)
 
 
-def _queue(alias: str, subjects: list[str]) -> Iterator[Problem]:
+def _check_server(alias: str, subjects: list[str]) -> Iterator[Problem]:
     """The problems of the queue's database: server, schema, columns, connections."""
     if is_in_memory(alias):
         yield Problem(f"the database {alias!r} is in memory: no worker can reach it")
@@ -183,7 +183,7 @@ def _queue(alias: str, subjects: list[str]) -> Iterator[Problem]:
         subjects.append(f"schema {names[-1].partition('_')[0]}")
     if text is not None:
         yield Problem("; ".join(charset.describe(alias, text)), is_warning=True)
-    yield from _connect(alias)
+    yield from _check_connection(alias)
 
 
 async def _inspect_server(alias: str) -> tuple[str, str | None, charset.UnfitText | None]:
@@ -197,7 +197,7 @@ async def _inspect_server(alias: str) -> tuple[str, str | None, charset.UnfitTex
         await driver.close()
 
 
-def _connect(alias: str) -> Iterator[Problem]:
+def _check_connection(alias: str) -> Iterator[Problem]:
     """Whether Django can connect: tasks, and code that enqueues them, use Django's connections."""
 
     def connect() -> None:

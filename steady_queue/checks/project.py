@@ -19,8 +19,8 @@ from steady_queue.aio.process.startup import known_migrations
 from steady_queue.aio.worker.queues import expand
 from steady_queue.backend import SteadyQueueBackend
 from steady_queue.checks.installation import can_connect, check_installation, check_tasks
-from steady_queue.configuration import configured
 from steady_queue.configuration import problems as configuration_problems
+from steady_queue.configuration import read_options
 from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError
 from steady_queue.jobs.compat import task_backends
@@ -45,7 +45,7 @@ def check_project(**kwargs: Any) -> list[CheckMessage]:
     """All problems of the installation and of settings.STEADY_QUEUE. Connects to no database."""
     if not apps.is_installed("steady_queue"):  # the backends report that
         return []
-    return [*check_installation(), *check_tasks(), *_configuration()]
+    return [*check_installation(), *check_tasks(), *_check_configuration()]
 
 
 def check_schema(databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
@@ -57,12 +57,12 @@ def check_schema(databases: Collection[str] | None = None, **kwargs: Any) -> lis
         return []
     driver = django_driver(alias)
     try:
-        return list(_version(driver) or _text_columns(driver))
+        return list(_check_migrations(driver) or _check_text_columns(driver))
     except StoreError as error:
         return [_warning("W009", f"the schema of the database {alias!r} cannot be read: {error}", NO_START)]
 
 
-def _version(driver: DjangoDriver) -> list[CheckMessage]:
+def _check_migrations(driver: DjangoDriver) -> list[CheckMessage]:
     known = known_migrations()
     if known is None:
         return []
@@ -74,7 +74,7 @@ def _version(driver: DjangoDriver) -> list[CheckMessage]:
     return [_warning("W009", text, hint or NO_START)]
 
 
-def _text_columns(driver: DjangoDriver) -> list[CheckMessage]:
+def _check_text_columns(driver: DjangoDriver) -> list[CheckMessage]:
     unfit_columns = driver.run(unfit_text(driver.sql))
     return [] if unfit_columns is None else [_warning("W013", *describe(driver.alias, unfit_columns))]
 
@@ -85,9 +85,9 @@ def _warning(number: str, text: str, hint: str) -> CheckMessage:
     return Warning(f"{text}.", hint=hint, id=f"steady_queue.{number}")
 
 
-def _configuration() -> Iterator[CheckMessage]:
+def _check_configuration() -> Iterator[CheckMessage]:
     try:
-        options = configured()
+        options = read_options()
         problems = list(configuration_problems(options))
     except ConfigurationError as error:
         problems = [str(error)]

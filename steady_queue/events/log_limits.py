@@ -16,16 +16,16 @@ class LengthLimit(logging.Filter):
         if error is not None and (stand := self.stand_in(error)) is not None:
             record.exc_info = (type(stand), stand, stand.__traceback__)
         if isinstance(record.args, dict):
-            record.args = {name: self._bounded(value) for name, value in record.args.items()}
+            record.args = {name: self._truncate(value) for name, value in record.args.items()}
         elif record.args:
-            record.args = tuple(map(self._bounded, record.args))
+            record.args = tuple(map(self._truncate, record.args))
         return True
 
     def stand_in(self, error: BaseException) -> BaseException | None:
         """The exception to log instead of `error`; None to log `error` itself."""
         return stand_in(error) if is_oversized(error) else None
 
-    def _bounded(self, value: Any) -> Any:
+    def _truncate(self, value: Any) -> Any:
         if isinstance(value, str):
             return cut(value, TRACEBACK_LENGTH)
         if isinstance(value, BaseException):
@@ -43,5 +43,5 @@ class SelectedLengthLimit(LengthLimit):
     def stand_in(self, error: BaseException) -> BaseException | None:
         return self.stand_ins.get(id(error))
 
-    def _bounded(self, value: Any) -> Any:
+    def _truncate(self, value: Any) -> Any:
         return value

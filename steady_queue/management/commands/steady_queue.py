@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 import steady_queue
 from steady_queue.aio.supervisor.child import orders
-from steady_queue.configuration import configured
+from steady_queue.configuration import read_options
 from steady_queue.errors import ConfigurationError
 from steady_queue.management import log_output
 from steady_queue.management.options import resolve
@@ -148,7 +148,7 @@ class Command(BaseCommand):
         from steady_queue.checks import preflight
 
         try:
-            resolved = resolve(configured(), options, os.environ)
+            resolved = resolve(read_options(), options, os.environ)
         except ConfigurationError:
             status, lines, problems = preflight.report()
         else:
@@ -180,7 +180,7 @@ class Command(BaseCommand):
         """The options to run with; raises ConfigurationError with all problems that are found without the database."""
         from steady_queue.checks import preflight
 
-        resolved = resolve(configured(), options, os.environ)
+        resolved = resolve(read_options(), options, os.environ)
         found = preflight.at_start(
             resolved.options, resolved.problems, resolved.named_queues, in_one_loop=resolved.in_one_loop
         )

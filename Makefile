@@ -1,21 +1,22 @@
-# Two virtual environments: .venv has the newest Python that the machine has and the newest Django that it can run, as
-# most users do; .venv-oldest has the oldest supported ones. A stamp in each says what is installed: .runtime what the
-# package needs to run, .tests that and all of the tests' tools, .bench that and the peers that the benchmarks measure,
-# .examples a web server for the ASGI example, .docs what builds the documentation.
+# Two virtual environments: .venv has the newest Python of the machine and the newest Django that it can run, as most
+# users have; .venv-oldest has the oldest supported versions. Stamp files in each environment record what is installed:
+# .runtime for the package, .tests for the package and the tools of the tests, .bench for these and the other queues that
+# the benchmarks compare with, .examples for the web server of the ASGI example, .docs for the documentation tools.
 
-# PYTHON, if set, is the Python of both; otherwise .ci/python looks for one.
+# PYTHON, if set, is the Python of both environments; otherwise .ci/python finds one.
 ARGS ?=
-# Sequences that `make stateful` tries on each database.
+# The number of sequences that `make stateful` runs on each database.
 EXAMPLES ?= 300
-# Where the example projects are served.
+# The port of the example projects.
 PORT ?= 8000
-# What the oldest Django is tested with: the contract of the backend, and smoke tests of the runtime.
-# Everything: make test OLDEST_TESTS=
+# The tests that run on the oldest Django: the contract of the backend, and smoke tests of the runtime.
+# To run all tests: make test OLDEST_TESTS=
 OLDEST_TESTS ?= -m "contract or smoke"
 
 OLDEST_DJANGO := Django>=5.2,<5.3
 PIP := -m pip install -q --disable-pip-version-check
-# Each has database servers of its own. Most tests wait for servers and processes, so there may be more than processors.
+# Each test process starts its own database servers. Most tests wait for servers and processes, so there may be more
+# test processes than processors.
 TEST_PROCESSES ?= 4
 TALLY := .test-tally/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TALLY=$(TALLY)
@@ -32,8 +33,8 @@ test: .venv/.tests lint ## Run everything: packages, environments, lint, all tes
 	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 	@if .venv/bin/python -c 'import django, sys; sys.exit(django.VERSION < (6,))'; then \
 		$(MAKE) --no-print-directory test-oldest; \
-	elif [ -n "$$CI" ]; then echo "CI needs both environments: a Python 3.12 or newer for the newest Django." >&2; exit 1; \
-	else echo "No Python 3.12 or newer here: the newest Django that runs is the oldest supported one, and was tested."; fi
+	elif [ -n "$$CI" ]; then echo "CI requires both environments: install Python 3.12 or newer for the newest Django." >&2; exit 1; \
+	else echo "There is no Python 3.12 or newer: the tests ran on the oldest supported Django only."; fi
 	@cat $(TALLY)
 
 test-oldest: .venv-oldest/.tests ## Run the tests for the oldest supported Django and Python; OLDEST_TESTS= runs them all
@@ -47,22 +48,22 @@ test-newest: packages ## Upgrade every dependency in .venv to its newest version
 	@.venv/bin/python -m pip list --disable-pip-version-check
 	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup $(ARGS)
 
-test-everywhere: .venv/.tests ## Run all tests on all databases, also those that usually run on one; takes half an hour
+test-everywhere: .venv/.tests ## Run all tests on all databases, including tests that usually run on one; takes half an hour
 	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --everywhere
 
-storm: .venv/.tests ## Kill, stop and freeze workers amid 1,500 tasks, on each database; ARGS="--seed 7 --database sqlite"
+storm: .venv/.tests ## Kill, stop and freeze workers that run 1,500 tasks, on each database; ARGS="--seed 7 --database sqlite"
 	.venv/bin/python -m tests.storm $(ARGS)
 
-storm-limits: .venv/.tests ## Kill eight workers at random amid tasks of which 1, 2 or 10 may run at once, on each database
+storm-limits: .venv/.tests ## Kill eight workers that run tasks with concurrency limits of 1, 2 and 10, on each database
 	.venv/bin/python -m tests.storm --limits --seconds 60 --tasks 2400 $(ARGS)
 
-stateful: .venv/.tests ## Try many sequences of operations on the store beside its model; EXAMPLES=300
+stateful: .venv/.tests ## Run many random sequences of operations on the store, and compare it with a model; EXAMPLES=300
 	STEADY_QUEUE_STATEFUL_EXAMPLES=$(EXAMPLES) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup tests/stateful $(ARGS)
 
-demo: .venv/.runtime ## Show it at work; needs no database server
+demo: .venv/.runtime ## Run a demonstration; needs no database server
 	@.venv/bin/python examples/demo.py
 
-example-django: .venv/.runtime ## Start a plain Django project, web server and worker; PORT=8000
+example-django: .venv/.runtime ## Start a plain Django project with a web server and a worker; PORT=8000
 	@PORT=$(PORT) .venv/bin/python examples/start.py shop
 
 example-asgi: .venv/.examples ## Start an ASGI project whose server runs its tasks; PORT=8000
@@ -74,7 +75,7 @@ lint: .venv/.tests ## Check style, types and layers
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 
-format: .venv/.tests ## Let ruff fix and format
+format: .venv/.tests ## Fix and format the code with ruff
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
@@ -104,7 +105,7 @@ packages:
 
 .venv/.runtime: pyproject.toml
 	@python=$$(.ci/python newest) && $(call venv,$$python,.venv)
-	@echo "Installing into .venv"
+	@echo "Installing the package into .venv"
 	@.venv/bin/python $(PIP) --upgrade -e . Django
 	@touch $@
 
@@ -114,32 +115,32 @@ packages:
 	@touch $@
 
 .venv/.docs: .venv/.runtime
-	@echo "Installing into .venv what builds the documentation"
+	@echo "Installing the documentation tools into .venv"
 	@.venv/bin/python $(PIP) -e '.[docs]'
 	@touch $@
 
 .venv/.tests: pyproject.toml | packages
 	@python=$$(.ci/python newest) && $(call venv,$$python,.venv)
-	@echo "Installing into .venv, with the tests' tools"
+	@echo "Installing the package and the tools of the tests into .venv"
 	@.venv/bin/python $(PIP) --upgrade -e '.[test,lint]' Django
 	@touch .venv/.runtime $@
 
 .venv/.bench: .venv/.tests
-	@echo "Installing the peers into .venv"
+	@echo "Installing the queues that the benchmarks compare with into .venv"
 	@.venv/bin/python $(PIP) -e '.[bench]'
 	@touch $@
 
 .venv-oldest/.tests: pyproject.toml | packages
 	@python=$$(.ci/python oldest) && $(call venv,$$python,.venv-oldest)
-	@echo "Installing into .venv-oldest, with the tests' tools"
+	@echo "Installing the package and the tools of the tests into .venv-oldest"
 	@.venv-oldest/bin/python $(PIP) -e '.[test]' '$(OLDEST_DJANGO)'
 	@touch $@
 
-# $(call venv,python,directory): make the environment unless a whole one of this Python is there.
+# $(call venv,python,directory): create the environment, unless there is a complete one with this Python.
 define venv
 $1 -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	|| { echo "$1 must be Python 3.11 or newer; name another one: make PYTHON=..." >&2; exit 1; }; \
+	|| { echo "$1 must be Python 3.11 or newer; choose another one: make PYTHON=..." >&2; exit 1; }; \
 $1 -c 'import ensurepip' 2>/dev/null \
-	|| { echo "$1 cannot make virtual environments. Install: sudo apt-get install python3-venv" >&2; exit 1; }; \
+	|| { echo "$1 cannot create virtual environments. Run: sudo apt-get install python3-venv" >&2; exit 1; }; \
 test -x $2/bin/pip && test "$$($2/bin/python -V)" = "$$($1 -V)" || $1 -m venv --clear $2
 endef

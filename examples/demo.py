@@ -1,12 +1,12 @@
-"""Steady Queue at work: `make demo`, or `python examples/demo.py` where it is installed.
+"""A demonstration of Steady Queue: `make demo`, or `python examples/demo.py` where it is installed.
 
-Makes a SQLite file in a temporary directory, enqueues a bakery's tasks in every way there is, runs them inside this
-script, and tells what became of each. Exits with 1 when a task was lost, ran twice, or broke a limit.
+Creates a SQLite file in a temporary directory, enqueues the tasks of a bakery in every possible way, runs them in this
+script, and prints their outcomes. Exits with 1 if a task was lost, ran twice, or exceeded a limit.
 
-    demo.py       this: a fresh database           witness.py    sees tasks start and end
-    show.py       the demo itself                  report.py     the closing table
-    progress.py   the line that moves              proof.py      what must be true at the end
-    bakery/       the sample project; its kitchen/tasks.py is where to begin
+    demo.py       this script: creates the database     recorder.py   records when tasks start and end
+    show.py       runs the demonstration                report.py     prints the table and the summary
+    progress.py   the progress line                     proof.py      verifies the outcome
+    bakery/       the sample project; start reading at kitchen/tasks.py
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BAKERY = Path(__file__).resolve().parent / "bakery"
 
 
 def main() -> int:
-    """Set the sample project up on a new database, and show it."""
+    """Run the demonstration on a new database."""
     try:
         with TemporaryDirectory(prefix="steady-queue-demo-") as directory:
             os.environ["BAKERY_DATABASE"] = str(Path(directory) / "bakery.sqlite3")
@@ -39,11 +39,11 @@ def set_up_and_show() -> int:
     from django.db import connections
 
     django.setup()
-    # Some loaves are burnt on purpose: the demo shows them itself.
+    # Some tasks fail on purpose: the report counts them.
     logging.getLogger("steady_queue").addFilter(lambda line: vars(line).get("event") != "JobFailedUnlogged")
     try:
         call_command("migrate", verbosity=0)
-        from show import show  # imports models, and so has to wait for Django's setup
+        from show import show  # imports models, which is possible only after django.setup()
 
         return show()
     finally:

@@ -1,4 +1,4 @@
-"""The line that moves while tasks run."""
+"""The progress line."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from witness import Witness
+    from recorder import Recorder
 
 REDRAW_SECONDS = 0.05
 WIDTH = 30
 
 
 class Progress:
-    """How many of the tasks have ended: on a terminal one line, redrawn in place; elsewhere one for each tenth."""
+    """The number of tasks that have ended: one line, redrawn in place, on a terminal; else one line per tenth."""
 
-    def __init__(self, total: int, witness: Witness) -> None:
+    def __init__(self, total: int, recorder: Recorder) -> None:
         self.total = total
-        self._witness = witness
-        self._tenths_told = 0
+        self._recorder = recorder
+        self._tenths_printed = 0
         self._began = time.perf_counter()
 
     async def show(self) -> None:
-        """Keep the line up to date until all tasks have ended."""
+        """Update the line until all tasks have ended."""
         is_terminal = sys.stdout.isatty()
-        show_now = self._redraw if is_terminal else self._tell_tenths
+        update = self._redraw if is_terminal else self._print_tenths
         try:
-            show_now()
-            while len(self._witness.ended) < self.total:
+            update()
+            while len(self._recorder.ended) < self.total:
                 await asyncio.sleep(REDRAW_SECONDS)
-                show_now()
+                update()
         finally:
             print("\n" if is_terminal else "", flush=True)
 
@@ -40,14 +40,14 @@ class Progress:
         columns = shutil.get_terminal_size().columns
         print(f"\r{self._line()[: columns - 1]}", end="", flush=True)
 
-    def _tell_tenths(self) -> None:
-        tenths = 10 * len(self._witness.ended) // self.total
-        if tenths > self._tenths_told:
-            self._tenths_told = tenths
+    def _print_tenths(self) -> None:
+        tenths = 10 * len(self._recorder.ended) // self.total
+        if tenths > self._tenths_printed:
+            self._tenths_printed = tenths
             print(self._line(), flush=True)
 
     def _line(self) -> str:
         full, empty = "█░" if (sys.stdout.encoding or "").lower().startswith("utf") else "#."
-        ended, seconds = len(self._witness.ended), time.perf_counter() - self._began
+        ended, seconds = len(self._recorder.ended), time.perf_counter() - self._began
         bar = (full * (WIDTH * ended // self.total)).ljust(WIDTH, empty)
-        return f"{bar} {ended:>5,} of {self.total:,}  {self._witness.running:>3} running  {seconds:4.1f} s"
+        return f"{bar} {ended:>5,} of {self.total:,}  {self._recorder.running:>3} running  {seconds:4.1f} s"

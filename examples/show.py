@@ -1,4 +1,4 @@
-"""The demo: enqueue, run, and tell what came of it."""
+"""Runs the demonstration: enqueue, run, report."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import django
 from kitchen import day
 from progress import Progress
 from proof import find_problems
+from recorder import Connections, Recorder
 from report import print_summary, print_table, print_verdict
-from witness import Connections, Witness
 
 from steady_queue.aio import running
 from steady_queue.db.aliases import django_driver, queue_alias
@@ -30,9 +30,9 @@ GIVE_UP_AFTER_SECONDS = 60
 
 @dataclass
 class Run:
-    """What is known of a run of the demo."""
+    """The data of one run of the demonstration."""
 
-    witness: Witness = field(default_factory=Witness)
+    recorder: Recorder = field(default_factory=Recorder)
     connections: Connections = field(default_factory=Connections)
     seconds: float = 0.0
     ids: list[str] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Run:
 
 
 def show() -> int:
-    """Run the demo; returns the exit code."""
+    """Run the demonstration; returns the exit code."""
     logging.getLogger(FRAMEWORK).setLevel(logging.CRITICAL)  # some tasks fail on purpose: the table counts them
     print_plan()
     run = Run()
@@ -56,9 +56,9 @@ def show() -> int:
 
 
 async def run_tasks(run: Run) -> list[str]:
-    """Run every task in this very event loop, and enqueue most of them meanwhile; returns the ids of those.
+    """Run all tasks in this event loop, and enqueue most of them at the same time; returns the ids of those.
 
-    Leaving the block of `running()` lets what runs finish, and writes what has ended.
+    At the end of its block, `running()` waits for running tasks and writes their outcomes.
     """
     began = time.perf_counter()
     async with running():
@@ -66,7 +66,7 @@ async def run_tasks(run: Run) -> list[str]:
         try:
             async with asyncio.timeout(GIVE_UP_AFTER_SECONDS), asyncio.TaskGroup() as group:
                 afternoon = group.create_task(day.afternoon())
-                group.create_task(Progress(day.TASKS, run.witness).show())
+                group.create_task(Progress(day.TASKS, run.recorder).show())
         except TimeoutError:
             print(f"Gave up after {GIVE_UP_AFTER_SECONDS} s.\n")
         run.seconds = time.perf_counter() - began
@@ -79,5 +79,5 @@ def print_plan() -> None:
     print(f"A bakery enqueues {day.TASKS:,} tasks")
     print(f"  {day.IN_TRANSACTIONS:>5}  with enqueue(), each in the transaction of its order")
     print(f"  {day.IN_ONE_TRANSACTION:>5}  with enqueue_all(), in one transaction")
-    print(f"  {day.ONE_BY_ONE:>5}  with aenqueue(), while others run; half of them for a second later")
-    print(f"  {day.IN_BULK:>5}  with aenqueue_all(), while others run, in {day.WAVES} transactions\n")
+    print(f"  {day.ONE_BY_ONE:>5}  with aenqueue(), while tasks run; half of them with a delay")
+    print(f"  {day.IN_BULK:>5}  with aenqueue_all(), while tasks run, in {day.WAVES} transactions\n")

@@ -1,3 +1,5 @@
+"""The app configuration: registers the system checks."""
+
 from __future__ import annotations
 
 from importlib import import_module
@@ -16,13 +18,13 @@ class SteadyQueueConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        # Registers the framework's own system checks, which ask each backend for its own.
+        # Registers the system checks of the task framework, which call the checks of each backend.
         import_module("steady_queue.jobs.compat")
         register(_check_project)
         register(_check_schema, Tags.database)
 
 
-# They are imported when they are asked: most processes never are.
+# The checks are imported when they run: most processes never run them.
 
 
 def _check_project(**kwargs: Any) -> list[CheckMessage]:

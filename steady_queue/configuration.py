@@ -1,4 +1,4 @@
-"""What runs: `STEADY_QUEUE = Configuration.Options(...)` in settings.py."""
+"""The options of what runs: `STEADY_QUEUE = Configuration.Options(...)` in settings.py, and their validation."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 _Actor = TypeVar("_Actor", "Worker", "Dispatcher", "RecurringTask", "Options")
 
-#: Of `process_alive_threshold`.
-DEFAULT_THRESHOLD = timedelta(minutes=5)
-#: More threads or processes than that are a slip of the keyboard.
-MOST = 1000
+#: The default of `process_alive_threshold`.
+DEFAULT_ALIVE_THRESHOLD = timedelta(minutes=5)
+#: A larger number of threads or processes is a typing error.
+MAX_COUNT = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """Takes ready tasks from queues and runs them.
+    """Claims ready tasks from queues and runs them.
 
-    It runs up to `coroutines` async tasks in its event loop and up to `threads` sync functions in threads, each in
-    `processes` processes. `queues` are taken in order: a name, a `prefix*`, or `*` for all. One may stand without a
-    list; None is all.
+    It runs up to `coroutines` async tasks in its event loop and up to `threads` sync tasks in threads, in each of its
+    `processes`. `queues` lists names, prefixes such as `mail*`, or `*` for all queues, in the order in which the worker
+    serves them. A single string is a list of one, and None means all queues.
     """
 
     queues: Sequence[str] | str = ("*",)
@@ -40,7 +40,7 @@ class Worker:
     subprocesses: int = 0
     processes: int = 1
     polling_interval: timedelta = timedelta(seconds=0.1)
-    #: Threads, and so database connections, that the ORM calls of all async tasks share.
+    #: The number of threads, each with database connections, that the ORM calls of all async tasks share.
     orm_lanes: int = 8
 
     def __post_init__(self) -> None:
@@ -50,25 +50,25 @@ class Worker:
 
     def problems(self) -> Iterator[str]:
         if not isinstance(self.queues, (list, tuple)) or not self.queues:
-            yield f"queues must be a list of names, not {self.queues!r}"
+            yield f"queues must be a list of queue names, not {self.queues!r}"
         else:
             for name in self.queues:
                 if not isinstance(name, str) or not name.strip() or unstorable(name, NAME_LENGTH):
-                    yield f"queues has a name that cannot be one: {name!r}"
-        yield from _count("coroutines", self.coroutines, 0)
-        yield from _count("threads", self.threads, 0, MOST)
-        yield from _count("processes", self.processes, 1, MOST)
-        yield from _count("orm_lanes", self.orm_lanes, 1, MOST)
+                    yield f"queues contains an invalid queue name: {name!r}"
+        yield from _check_count("coroutines", self.coroutines, 0)
+        yield from _check_count("threads", self.threads, 0, MAX_COUNT)
+        yield from _check_count("processes", self.processes, 1, MAX_COUNT)
+        yield from _check_count("orm_lanes", self.orm_lanes, 1, MAX_COUNT)
         if self.coroutines == 0 and self.threads == 0:
-            yield "coroutines and threads are both 0: it could run nothing"
+            yield "coroutines and threads are both 0: the worker could not run any task"
         if self.subprocesses != 0:
-            yield "subprocesses are not supported yet: it must be 0"
-        yield from _interval("polling_interval", self.polling_interval)
+            yield "subprocesses must be 0: they are not supported yet"
+        yield from _check_interval("polling_interval", self.polling_interval)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatcher:
-    """Moves scheduled tasks whose time has come to their queues."""
+    """Moves scheduled tasks that are due to their queues."""
 
     polling_interval: timedelta = timedelta(seconds=1)
     batch_size: int = 500
@@ -76,20 +76,20 @@ class Dispatcher:
     concurrency_maintenance_interval: timedelta = timedelta(seconds=600)
 
     def problems(self) -> Iterator[str]:
-        yield from _switch("concurrency_maintenance", self.concurrency_maintenance)
-        yield from _count("batch_size", self.batch_size, 1, 100_000)
-        yield from _interval("polling_interval", self.polling_interval)
-        yield from _interval("concurrency_maintenance_interval", self.concurrency_maintenance_interval)
+        yield from _check_bool("concurrency_maintenance", self.concurrency_maintenance)
+        yield from _check_count("batch_size", self.batch_size, 1, 100_000)
+        yield from _check_interval("polling_interval", self.polling_interval)
+        yield from _check_interval("concurrency_maintenance_interval", self.concurrency_maintenance_interval)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurringTask:
-    """A recurring task named by its path, for settings.py, which cannot import tasks. Elsewhere, use `@recurring`."""
+    """A recurring task, named by its path because settings.py cannot import tasks. Elsewhere, use `@recurring`."""
 
     key: str
     class_name: str
     schedule: str
-    #: A list of positional arguments, or a dictionary with `args` and `kwargs`; all of them plain JSON.
+    #: A list of positional arguments, or a dictionary with `args` and `kwargs`; all values must be plain JSON.
     arguments: Sequence[Any] | Mapping[str, Any] | None = None
     queue_name: str | None = None
     priority: int | None = None
@@ -107,52 +107,52 @@ class RecurringTask:
     def kwargs(self) -> Mapping[str, Any]:
         return (self.arguments.get("kwargs") or {}) if isinstance(self.arguments, Mapping) else {}
 
-    def malformed(self) -> Iterator[str]:
-        """What keeps its task from being looked for."""
+    def type_problems(self) -> Iterator[str]:
+        """Wrong types, because of which the task cannot be looked up."""
         for what in ("key", "class_name", "schedule"):
             if not isinstance(getattr(self, what), str):
-                yield f"{what} must be a text, not {getattr(self, what)!r}"
+                yield f"{what} must be a string, not {getattr(self, what)!r}"
 
     def problems(self) -> Iterator[str]:
-        """What can be told without importing the task."""
+        """Problems that are found without importing the task."""
         if self.command is not None:
-            yield "a command cannot recur, only a task can: put what it does into a task, and name that in class_name"
+            yield "command is not supported: move its code into a task, and name the task in class_name"
         given = self.arguments
         if isinstance(given, Mapping) and (unknown := set(given) - {"args", "kwargs"}):
-            yield f"arguments has {', '.join(sorted(map(repr, unknown)))}; a dictionary has 'args' and 'kwargs' only"
+            yield f"arguments may only have the keys 'args' and 'kwargs', not {', '.join(sorted(map(repr, unknown)))}"
         elif given is not None and not isinstance(given, (list, tuple, Mapping)):
             yield f"arguments must be a list, or a dictionary with 'args' and 'kwargs', not {given!r}"
         else:
             try:
                 json.dumps(given, allow_nan=False)
             except (TypeError, ValueError, RecursionError) as error:
-                yield f"arguments must be plain JSON in settings.py ({error}): use @recurring for others"
+                yield f"arguments must be plain JSON in settings.py ({error}); use @recurring for other values"
             else:
-                for key in _odd_keys(given):
+                for key in _non_string_keys(given):
                     yield (
-                        f"arguments has a dictionary with the key {key!r}; the keys of plain JSON are texts:"
-                        " use @recurring for others"
+                        f"arguments has a dictionary with the key {key!r}, but keys of plain JSON are strings;"
+                        " use @recurring for other values"
                     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Everything that one installation runs. What is left out runs with its defaults."""
+    """Everything that one installation runs. Omitted options have their defaults."""
 
     workers: Sequence[Worker] = field(default_factory=lambda: [Worker()])
     dispatchers: Sequence[Dispatcher] = field(default_factory=lambda: [Dispatcher()])
-    #: What recurs; None for what the code says with `@recurring`.
+    #: The recurring tasks; None for those that the code declares with `@recurring`.
     recurring_tasks: Sequence[RecurringTask] | None = None
     only_work: bool = False
     skip_recurring: bool = False
-    #: A process is replaced when it has ended so many tasks, or has so many MiB of memory.
+    #: A process is replaced after this number of tasks, or when it uses this number of MiB of memory.
     max_tasks: int | None = None
     max_rss: int | None = None
-    #: How log lines look where the project has not configured logging: "text" or "json".
+    #: The format of log lines, "text" or "json", if the project has not configured logging.
     log_format: str = "text"
 
-    def malformed(self) -> Iterator[str]:
-        """What is not even of the right kind, so that nothing else can be asked of it."""
+    def type_problems(self) -> Iterator[str]:
+        """Wrong types, because of which nothing else can be validated."""
         parts: list[tuple[str, object, type[object]]] = [
             ("workers", self.workers, Worker),
             ("dispatchers", self.dispatchers, Dispatcher),
@@ -166,12 +166,12 @@ class Options:
                     if not isinstance(actor, kind):
                         yield f"{what}[{number}] must be Configuration.{kind.__name__}(...), not {actor!r}"
                     elif isinstance(actor, RecurringTask):
-                        yield from (f"{what}[{number}]: {problem}" for problem in actor.malformed())
+                        yield from (f"{what}[{number}]: {problem}" for problem in actor.type_problems())
 
     def problems(self) -> Iterator[str]:
-        """Everything that is wrong, not only the first thing."""
-        if malformed := list(self.malformed()):
-            yield from malformed
+        """All problems, not only the first."""
+        if type_problems := list(self.type_problems()):
+            yield from type_problems
             return
         if not self.workers and (self.only_work or not self.dispatchers) and not self.schedules:
             yield "there is nothing to run: no workers and no dispatchers"
@@ -179,10 +179,10 @@ class Options:
             for number, part in enumerate(getattr(self, what) or ()):
                 yield from (f"{what}[{number}]: {problem}" for problem in part.problems())
         for what in ("only_work", "skip_recurring"):
-            yield from _switch(what, getattr(self, what))
+            yield from _check_bool(what, getattr(self, what))
         for what in ("max_tasks", "max_rss"):
             if getattr(self, what) is not None:
-                yield from _count(what, getattr(self, what), 1)
+                yield from _check_count(what, getattr(self, what), 1)
         if self.log_format not in ("text", "json"):
             yield f"log_format must be 'text' or 'json', not {self.log_format!r}"
 
@@ -191,10 +191,10 @@ class Options:
         """Whether recurring tasks are enqueued."""
         return not (self.only_work or self.skip_recurring)
 
-    # -- one part of it for each process ------------------------------------------------------------------------------
+    # -- the options of each process ----------------------------------------------------------------------------------
 
     def per_process(self) -> list[Options]:
-        """What each process of a supervisor runs: a worker or a dispatcher, the first of which schedules too."""
+        """The options of each child of a supervisor: a worker or a dispatcher; the first dispatcher also schedules."""
         workers = [self._only(worker) for worker in self.workers for _ in range(worker.processes)]
         if self.only_work:
             return workers
@@ -203,16 +203,16 @@ class Options:
             others = [replace(self, workers=[])]
         return [*workers, *others[:1], *(replace(other, skip_recurring=True) for other in others[1:])]
 
-    def beside_one_loop(self) -> list[Options]:
-        """What the processes beside an event loop that runs everything once run: the other copies of its workers."""
+    def additional_processes(self) -> list[Options]:
+        """The options of the children next to a process that runs everything once: more copies of its workers."""
         return [self._only(worker) for worker in self.workers for _ in range(worker.processes - 1)]
 
     def _only(self, worker: Worker) -> Options:
-        # The dispatchers stay, and do not run: maintenance asks them whether it is to look for blocked tasks.
+        # The dispatchers stay but do not run: maintenance reads from them whether to look for blocked tasks.
         return replace(self, workers=[replace(worker, processes=1)], only_work=True)
 
     def to_dict(self) -> dict[str, Any]:
-        """What JSON can hold; `from_dict` makes the same options of it."""
+        """The options as values for JSON; `from_dict` is the inverse."""
         values = asdict(self)
         for actor in (*values["workers"], *values["dispatchers"]):
             actor.update({name: v.total_seconds() for name, v in actor.items() if isinstance(v, timedelta)})
@@ -220,15 +220,15 @@ class Options:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Options:
-        workers = [_made(Worker, worker) for worker in values["workers"]]
-        dispatchers = [_made(Dispatcher, dispatcher) for dispatcher in values["dispatchers"]]
+        workers = [_build(Worker, worker) for worker in values["workers"]]
+        dispatchers = [_build(Dispatcher, dispatcher) for dispatcher in values["dispatchers"]]
         recurs = values.get("recurring_tasks")
-        recurring = None if recurs is None else [_made(RecurringTask, task) for task in recurs]
-        return _made(cls, {**values, "workers": workers, "dispatchers": dispatchers, "recurring_tasks": recurring})
+        recurring = None if recurs is None else [_build(RecurringTask, task) for task in recurs]
+        return _build(cls, {**values, "workers": workers, "dispatchers": dispatchers, "recurring_tasks": recurring})
 
 
 class Configuration:
-    """The names under which settings.py spells its options."""
+    """The namespace of the option classes for settings.py."""
 
     Options = Options
     Worker = Worker
@@ -236,7 +236,7 @@ class Configuration:
     RecurringTask = RecurringTask
 
 
-def configured() -> Options:
+def read_options() -> Options:
     """The options in settings.STEADY_QUEUE, or the defaults."""
     from django.conf import settings  # settings.py itself imports this module
 
@@ -249,71 +249,75 @@ def configured() -> Options:
 
 
 def alive_threshold() -> timedelta:
-    """How long after its last heartbeat a process counts as dead: the setting, and at least two heartbeats.
+    """The time after the last heartbeat when a process is considered dead: the setting, but at least two heartbeats.
 
-    So a longer interval may be set alone. A threshold that was chosen, and leaves no time for two, is refused.
+    So a project may set a longer heartbeat interval alone. A threshold that the project has set to less than two
+    heartbeats is refused.
     """
     alive, interval = steady_queue.process_alive_threshold, steady_queue.process_heartbeat_interval
-    return max(alive, 2 * interval) if alive == DEFAULT_THRESHOLD else alive
+    return max(alive, 2 * interval) if alive == DEFAULT_ALIVE_THRESHOLD else alive
 
 
 def problems(options: Options) -> Iterator[str]:
-    """Everything that is wrong with the options and with the settings that rule how processes watch each other."""
+    """All problems of the options and of the settings in `steady_queue`."""
     yield from options.problems()
     interval, alive = steady_queue.process_heartbeat_interval, steady_queue.process_alive_threshold
-    wrong = [*_interval("process_heartbeat_interval", interval), *_interval("process_alive_threshold", alive)]
-    yield from wrong
-    yield from _interval("default_concurrency_control_period", steady_queue.default_concurrency_control_period)
-    yield from _span("shutdown_timeout", steady_queue.shutdown_timeout)
-    yield from _interval("orm_thread_timeout", steady_queue.orm_thread_timeout)
+    invalid = [
+        *_check_interval("process_heartbeat_interval", interval),
+        *_check_interval("process_alive_threshold", alive),
+    ]
+    yield from invalid
+    yield from _check_interval("default_concurrency_control_period", steady_queue.default_concurrency_control_period)
+    yield from _check_duration("shutdown_timeout", steady_queue.shutdown_timeout)
+    yield from _check_interval("orm_thread_timeout", steady_queue.orm_thread_timeout)
     for what in ("clear_finished_jobs_after", "clear_failed_jobs_after"):
-        if (span := getattr(steady_queue, what)) is not None:
-            yield from _span(what, span, " or None")
-    yield from _switch("preserve_finished_jobs", steady_queue.preserve_finished_jobs)
+        if (duration := getattr(steady_queue, what)) is not None:
+            yield from _check_duration(what, duration, " or None")
+    yield from _check_bool("preserve_finished_jobs", steady_queue.preserve_finished_jobs)
     pidfile: object = steady_queue.supervisor_pidfile
     if not isinstance(pidfile, (str, PathLike, NoneType)):
         yield f"supervisor_pidfile must be a path or None, not {pidfile!r}"
-    if not wrong and alive_threshold() < 2 * interval:
+    if not invalid and alive_threshold() < 2 * interval:
         yield f"process_alive_threshold ({alive}) must be at least twice process_heartbeat_interval ({interval})"
 
 
-def _count(what: str, value: object, least: int, most: int | None = None) -> Iterator[str]:
+def _check_count(what: str, value: object, least: int, most: int | None = None) -> Iterator[str]:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        yield f"{what} must be a whole number of at least {least}, not {value!r}"
+        yield f"{what} must be an integer of at least {least}, not {value!r}"
     elif most is not None and value > most:
         yield f"{what} must be at most {most:,}, not {value:,}"
 
 
-def _switch(what: str, value: object) -> Iterator[str]:
+def _check_bool(what: str, value: object) -> Iterator[str]:
     if not isinstance(value, bool):
         yield f"{what} must be True or False, not {value!r}"
 
 
-def _interval(what: str, value: object) -> Iterator[str]:
+def _check_interval(what: str, value: object) -> Iterator[str]:
     if not isinstance(value, timedelta) or value <= timedelta(0):
         yield f"{what} must be a timedelta greater than zero, not {value!r}"
     elif value > LONGEST:
         yield f"{what} must be a timedelta of at most {LONGEST.days:,} days, not {value!r}"
 
 
-def _span(what: str, value: object, otherwise: str = "") -> Iterator[str]:
+def _check_duration(what: str, value: object, otherwise: str = "") -> Iterator[str]:
     if not isinstance(value, timedelta) or value < timedelta(0):
         yield f"{what} must be a timedelta of at least zero{otherwise}, not {value!r}"
     elif value > LONGEST:
         yield f"{what} must be a timedelta of at most {LONGEST.days:,} days{otherwise}, not {value!r}"
 
 
-def _odd_keys(value: object) -> Iterator[object]:
-    """The keys in here that JSON would make texts of."""
+def _non_string_keys(value: object) -> Iterator[object]:
+    """The keys of nested dictionaries that JSON would convert to strings."""
     if isinstance(value, Mapping):
         yield from (key for key in value if not isinstance(key, str))
     for part in value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ():
-        yield from _odd_keys(part)
+        yield from _non_string_keys(part)
 
 
-def _made(kind: type[_Actor], values: Mapping[str, Any]) -> _Actor:
+def _build(kind: type[_Actor], values: Mapping[str, Any]) -> _Actor:
     known = {field.name for field in fields(kind)}
     if unknown := values.keys() - known:
         raise ValueError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
-    spans = {name: timedelta(seconds=values[name]) for name in values if name.endswith("_interval")}
-    return kind(**{**values, **spans})
+    intervals = {name: timedelta(seconds=values[name]) for name in values if name.endswith("_interval")}
+    return kind(**{**values, **intervals})

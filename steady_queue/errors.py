@@ -2,9 +2,9 @@
 
 SteadyQueueError
 ├── ConfigurationError         wrong settings or decorator options; raised before anything runs
-├── EnqueueError               the job was not stored, or nobody can know: see `stored`
+├── EnqueueError               the job was not stored, or that is unknown: see `stored`
 │   └── ArgumentError          an argument cannot be stored exactly (also a ValueError and a TypeError)
-│       └── ConcurrencyKeyError    the key of a limited task cannot be made or stored
+│       └── ConcurrencyKeyError    the key of a limited task cannot be computed or stored
 ├── DeserializationError       stored arguments can no longer be restored (also a ValueError)
 ├── UnknownTaskError           a stored path names no registered task
 ├── UnknownRecurringTask       no recurring task has this key
@@ -14,11 +14,11 @@ SteadyQueueError
 ├── ProcessExitError           the process that ran the task exited before the task ended
 ├── ProcessPrunedError         the process that ran the task sent no heartbeat for too long
 ├── ProcessMissingError        the process that claimed the task is not registered
-└── StoreError                 the database said no; classified by its error code, never by its text
-    ├── StoreUnavailable       connection lost, refused, shutting down, busy: retry for ever, with back-off
-    ├── StoreConflict          deadlock, serialization failure, lock timeout: retry at once, a few times
-    ├── StoreDataError         these values can never be stored: do not retry
-    └── StoreBug               everything else: a fault of ours or of the schema, shown as it is
+└── StoreError                 the database refused a statement; classified by error code, never by message
+    ├── StoreUnavailable       connection lost or refused, server busy or stopping: retried without limit, with back-off
+    ├── StoreConflict          deadlock, serialization failure, lock timeout: retried immediately, a few times
+    ├── StoreDataError         these values can never be stored: not retried
+    └── StoreBug               any other error: a defect of Steady Queue or of the schema
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class ConfigurationError(SteadyQueueError, ValueError):
 class EnqueueError(SteadyQueueError):
     """The job was not stored, or it is unknown whether it was.
 
-    `stored` is "no" when nothing was stored and calling again is safe, or "unknown" when the database's answer was
-    lost: then `result_ids` tells which results to look for before calling again.
+    `stored` is "no" if nothing was stored and calling again is safe, or "unknown" if the reply of the database was
+    lost: then look for the results in `result_ids` before calling again.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class EnqueueError(SteadyQueueError):
 
 
 class ArgumentError(EnqueueError, ValueError, TypeError):
-    """An argument cannot be stored so that it comes back exactly."""
+    """An argument cannot be stored and restored exactly."""
 
 
 class ConcurrencyKeyError(ArgumentError):
-    """The concurrency key of a call cannot be made of its arguments, or cannot be stored."""
+    """The concurrency key of a call cannot be computed from its arguments, or cannot be stored."""
 
 
 class DeserializationError(SteadyQueueError, ValueError):
@@ -69,7 +69,7 @@ class UnknownTaskError(SteadyQueueError, LookupError):
 
 
 class UnknownRecurringTask(SteadyQueueError, LookupError):
-    """There is no recurring task with this key, or none that may be removed."""
+    """There is no recurring task with this key, or it may not be removed."""
 
 
 class JobIsRunning(SteadyQueueError, ValueError):
@@ -103,11 +103,11 @@ class StoreError(SteadyQueueError):
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be reached or cannot write now; it is worth trying again later."""
+    """The database cannot be reached or cannot write at the moment; try again later."""
 
 
 class StoreConflict(StoreError):
-    """Another transaction was in the way; it is worth trying again at once."""
+    """The statement conflicts with another transaction; try again immediately."""
 
 
 class StoreDataError(StoreError):

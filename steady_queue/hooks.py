@@ -1,30 +1,25 @@
-"""Hooks: code of users that is called when what runs tasks starts, stops and ends, and when something goes wrong.
+"""Hooks: application code that is called when actors start, stop and exit, and when the runtime has an error.
 
     from steady_queue import hooks
 
     @hooks.worker.on_start
-    def warm(worker): ...
+    def warm_cache(worker): ...
 
     @hooks.on_error
-    def tell(error, origin): ...
+    def report(error, origin): ...
 
-`supervisor`, `worker`, `dispatcher` and `scheduler` each have three moments:
+The actors `supervisor`, `worker`, `dispatcher` and `scheduler` have three hook points each:
 
-    on_start    it is registered, and has not looked for work yet: it does not before all these hooks have returned
-    on_stop     it was told to stop, and its tasks may still run
-    on_exit     all that ran here has ended and is written
+    on_start    the actor is registered; it does not look for work before all these hooks have returned
+    on_stop     the actor was asked to stop; its tasks may still run
+    on_exit     all tasks of the actor have ended and their outcomes are written
 
-A hook is sync, and then called in a thread, or async, and then awaited in the event loop. Those of a moment are called
-one after another, in the order in which they were registered. One that raises is reported, and harms nobody. One that
-never returns cannot hold up a stop: see aio/lifecycle.py for the time that there is.
+Sync hooks are called in a thread, async hooks are awaited in the event loop. The hooks of a hook point are called one
+after another, in the order of registration. An exception in a hook is reported and affects nothing else. A hook that
+never returns cannot delay a shutdown: see aio/process/lifecycle.py for the timeouts.
 
-They must be registered before it starts: in `tasks.py` or `AppConfig.ready`. A supervisor imports no tasks: its hooks
-belong into `AppConfig.ready`, or into settings.py.
-
-Reporter: tells errors inside the runtime to the `on_error` hooks, in a thread of its own.
-
-They may take their time, and an error may come from anywhere: the event loop, a thread, a web request. So nobody waits
-for them. An error of the same type from the same place is told at most every few seconds.
+Register hooks before the actor starts: in `tasks.py` or in `AppConfig.ready`. A supervisor does not import tasks:
+register its hooks in `AppConfig.ready` or in settings.py.
 """
 
 from __future__ import annotations
@@ -56,34 +51,38 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("steady_queue")
 
-#: How long the same error from the same place is not told again, in seconds.
-AGAIN = 10.0
-#: Errors that may wait to be told, and places that are remembered.
-WAITING, PLACES = 100, 1000
+#: The minimum time between two reports of errors with the same type and origin.
+REPEAT_SECONDS = 10.0
+#: Errors that may wait for the reporter's thread, and pairs of origin and type that are remembered.
+MAX_WAITING, MAX_REMEMBERED = 100, 1000
 
 
 class Reporter:
-    """A subscriber of events."""
+    """A subscriber of events that calls the `on_error` hooks in its own thread.
+
+    Hooks may be slow, and an error may occur anywhere: in the event loop, a thread, a web request. No caller waits for
+    the hooks. Errors with the same type and origin are reported at most once in `REPEAT_SECONDS`.
+    """
 
     def __init__(self) -> None:
         self.hooks: tuple[ErrorHook, ...] = ()
         self._waiting: deque[tuple[BaseException, str]] = deque()
         self._is_busy = False
-        self._told: dict[tuple[str, type[BaseException]], float] = {}
+        self._reported_at: dict[tuple[str, type[BaseException]], float] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
     def __call__(self, fault: Fault) -> None:
-        place = (fault.origin, type(fault.exception))
+        source = (fault.origin, type(fault.exception))
         now = time.monotonic()
         with self._changed:
-            if now - self._told.get(place, -inf) < AGAIN or len(self._waiting) >= WAITING:
+            if now - self._reported_at.get(source, -inf) < REPEAT_SECONDS or len(self._waiting) >= MAX_WAITING:
                 return
-            if len(self._told) >= PLACES:
-                self._told.clear()
-            self._told[place] = now
+            if len(self._reported_at) >= MAX_REMEMBERED:
+                self._reported_at.clear()
+            self._reported_at[source] = now
             self._waiting.append((fault.exception, fault.origin))
-            if self._thread is None or not self._thread.is_alive():  # a fork has lost it
+            if self._thread is None or not self._thread.is_alive():  # the thread does not survive a fork
                 self._thread = threading.Thread(target=self._serve, name="steady-queue-errors", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
@@ -93,7 +92,7 @@ class Reporter:
         return self._is_busy or bool(self._waiting)
 
     def flush(self, seconds: float) -> None:
-        """Wait until everything is told, or for so long."""
+        """Wait until the hooks were called for all errors, at most `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: not self.is_busy, seconds)
 
@@ -110,7 +109,7 @@ class Reporter:
             del error
             if not self._waiting:
                 with suppress(Exception):
-                    _let_connections_go()
+                    _close_connections()
 
     def _call(self, hook: ErrorHook, error: BaseException, origin: str) -> None:
         try:
@@ -122,25 +121,25 @@ class Reporter:
                 logger.exception("the on_error hook %s failed", name_of(hook))
 
 
-def _let_connections_go() -> None:
-    from django.db import connections  # settings.py may register hooks
+def _close_connections() -> None:
+    from django.db import connections  # not at the top: settings.py may import this module
 
     connections.close_all()
 
 
 class Actor(NamedTuple):
-    """What a hook is told: who starts, stops or has ended. Several of them may run in one process."""
+    """The argument of a hook: the actor that starts, stops or exits. One process may run several actors."""
 
     kind: Kind
-    #: The name and the id of its process, as rows, logs and errors tell them.
+    #: The name and the id of its process, as in rows, logs and errors.
     name: str
     process_id: UUID
     pid: int
     hostname: str
     supervisor_id: UUID | None
-    #: The queues of a worker, in its order.
+    #: The queues of a worker, in the order in which it serves them.
     queues: tuple[str, ...]
-    #: What else it was told by its options.
+    #: Its other options.
     metadata: Mapping[str, Any]
 
     def as_metadata(self) -> dict[str, Any]:
@@ -151,8 +150,8 @@ class Actor(NamedTuple):
         return {"kind": self.kind, **({"posts": self.metadata["posts"]} if self.kind == "supervisor" else {})}
 
 
-class Moment:
-    """A decorator that registers a hook, and the hooks of a moment."""
+class HookPoint:
+    """A decorator that registers a hook, and the registered hooks."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -160,27 +159,27 @@ class Moment:
 
     def __call__(self, hook: H) -> H:
         if not callable(hook):
-            raise TypeError(f"{self.name} needs a function, not {hook!r}")
+            raise TypeError(f"{self.name} requires a function, not {hook!r}")
         if hook not in self.hooks:
             self.hooks = (*self.hooks, hook)
         return hook
 
 
-class Moments:
-    """The moments in the life of one kind of actor."""
+class ActorHooks:
+    """The hook points of one kind of actor."""
 
     def __init__(self, kind: Kind) -> None:
-        self.on_start = Moment(f"{kind}.on_start")
-        self.on_stop = Moment(f"{kind}.on_stop")
-        self.on_exit = Moment(f"{kind}.on_exit")
+        self.on_start = HookPoint(f"{kind}.on_start")
+        self.on_stop = HookPoint(f"{kind}.on_stop")
+        self.on_exit = HookPoint(f"{kind}.on_exit")
 
 
-supervisor = Moments("supervisor")
-worker = Moments("worker")
-dispatcher = Moments("dispatcher")
-scheduler = Moments("scheduler")
+supervisor = ActorHooks("supervisor")
+worker = ActorHooks("worker")
+dispatcher = ActorHooks("dispatcher")
+scheduler = ActorHooks("scheduler")
 
-by_kind: dict[Kind, Moments] = {
+by_kind: dict[Kind, ActorHooks] = {
     "supervisor": supervisor,
     "worker": worker,
     "dispatcher": dispatcher,
@@ -190,13 +189,13 @@ reporter = Reporter()
 
 
 def on_error(hook: E) -> E:
-    """Call it with each error inside the runtime, and with the name of the part that it comes from.
+    """Call `hook` with each error in the runtime, and with the name of the part in which it occurred.
 
-    Not with those of tasks: the framework logs them. It is called in a thread of its own, an async one in an event loop
-    of its own. The same error from the same part comes at most every ten seconds.
+    Errors of tasks are not included: Django logs them. The hook is called in its own thread; an async hook is awaited
+    in its own event loop. Errors with the same type and origin are reported at most once in ten seconds.
     """
     if not callable(hook):
-        raise TypeError(f"on_error needs a function, not {hook!r}")
+        raise TypeError(f"on_error requires a function, not {hook!r}")
     if hook not in reporter.hooks:
         reporter.hooks = (*reporter.hooks, hook)
         events.subscribe(reporter, only=[events.Fault])
@@ -204,10 +203,10 @@ def on_error(hook: E) -> E:
 
 
 def remove(hook: Callable[..., object]) -> None:
-    """Call it no more, wherever it was registered: for tests."""
-    for moments in by_kind.values():
-        for moment in (moments.on_start, moments.on_stop, moments.on_exit):
-            moment.hooks = tuple(known for known in moment.hooks if known != hook)
+    """Remove a hook from all hook points; for tests."""
+    for actor_hooks in by_kind.values():
+        for point in (actor_hooks.on_start, actor_hooks.on_stop, actor_hooks.on_exit):
+            point.hooks = tuple(known for known in point.hooks if known != hook)
     reporter.hooks = tuple(known for known in reporter.hooks if known != hook)
     if not reporter.hooks:
         events.unsubscribe(reporter)

@@ -1,15 +1,17 @@
-"""Signals of operation, for code that would rather connect to a Django signal than register a hook.
+"""Django signals about processes and queues, for code that prefers a signal to a hook.
 
-    process_started, process_stopped     what runs in this process: worker, dispatcher, scheduler or supervisor
-    process_restarted                    sent by a supervisor that has filled the place of a child
-    queue_paused, queue_resumed          by whom and wherever it was done, after the commit
-                                         (under set_autocommit(False), which tells nobody of its commit, never)
+    process_started, process_stopped     sent in the process of the worker, dispatcher, scheduler or supervisor
+    process_restarted                    sent by a supervisor that has replaced a child
+    queue_paused, queue_resumed          sent after the commit, in the process that paused or resumed the queue
+                                         (never under set_autocommit(False): Django does not report its commits)
 
-Of a process they tell `process_kind`, `process_name`, `pid`, `hostname` and `metadata`; when it has stopped also
-`error`, None after a stop that was asked for; when it was restarted also `exitcode` (None while it still ends),
-`replacement_pid` and `supervisor_pid`. Of a queue, `queue_name` and `changed`: whether it was not so before.
+Signals of processes have the arguments `process_kind`, `process_name`, `pid`, `hostname` and `metadata`;
+`process_stopped` also has `error` (None after a requested stop); `process_restarted` also has `exitcode` (None if the
+child has not exited yet), `replacement_pid` and `supervisor_pid`. Signals of queues have `queue_name` and `changed`,
+which is False if the queue was already in that state.
 
-A receiver that raises is reported and does no harm. Those of tasks are the framework's: see task_signals.py.
+An exception in a receiver is reported and affects nothing else. Signals of tasks belong to Django: see
+jobs/task_signals.py.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ if TYPE_CHECKING:
 
 
 class ProcessLifecycle:
-    """The sender of what is told of processes."""
+    """The sender of signals of processes."""
 
 
 class QueueLifecycle:
-    """The sender of what is told of queues."""
+    """The sender of signals of queues."""
 
 
 process_started = Signal()
@@ -49,34 +51,37 @@ _NAMES = {
     queue_paused: "queue_paused",
     queue_resumed: "queue_resumed",
 }
-_OF_QUEUES = {QueuePaused: queue_paused, QueueResumed: queue_resumed}
+_QUEUE_SIGNALS = {QueuePaused: queue_paused, QueueResumed: queue_resumed}
 
 
-def announce(event: Event) -> None:
-    """Tell an event, and send the signal that goes with it if there is one."""
+def emit_and_send(event: Event) -> None:
+    """Emit an event, and send the signal that belongs to it, if there is one.
+
+    Not a subscriber of events: subscribers are sync, while `aemit_and_send` awaits async receivers.
+    """
     emit(event)
-    signal = _OF_QUEUES.get(type(event))
+    signal = _QUEUE_SIGNALS.get(type(event))
     if signal is not None:
-        for fault in faults(signal, signal.send_robust(sender=QueueLifecycle, **vars(event))):
+        for fault in receiver_faults(signal, signal.send_robust(sender=QueueLifecycle, **vars(event))):
             emit(fault)
 
 
-async def aannounce(event: Event) -> None:
+async def aemit_and_send(event: Event) -> None:
     emit(event)
-    signal = _OF_QUEUES.get(type(event))
+    signal = _QUEUE_SIGNALS.get(type(event))
     if signal is not None:
-        for fault in faults(signal, await signal.asend_robust(sender=QueueLifecycle, **vars(event))):
+        for fault in receiver_faults(signal, await signal.asend_robust(sender=QueueLifecycle, **vars(event))):
             emit(fault)
 
 
-def faults(signal: Signal, answers: Iterable[tuple[Any, Any]]) -> list[RuntimeFault]:
-    """What became of the receivers that raised."""
+def receiver_faults(signal: Signal, responses: Iterable[tuple[Any, Any]]) -> list[RuntimeFault]:
+    """An event for each receiver that raised an exception."""
     return [
         RuntimeFault(
             where=f"the receiver {name_of(receiver)} of {_NAMES[signal]}",
-            error=traceback_of(answer),
-            exception=answer,
+            error=traceback_of(response),
+            exception=response,
         )
-        for receiver, answer in answers
-        if isinstance(answer, BaseException)
+        for receiver, response in responses
+        if isinstance(response, BaseException)
     ]

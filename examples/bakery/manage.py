@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The bakery's command line: `manage.py migrate`, and then `manage.py steady_queue --async` to run its tasks."""
+"""The command line of the bakery: `manage.py migrate`, then `manage.py steady_queue --async` to run its tasks."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A small project whose tasks live in its own SQLite database."""
+"""A small project whose tasks are stored in its own SQLite database."""
 
 import os
 from pathlib import Path
@@ -33,7 +33,7 @@ QUEUES = ["counter", "kitchen", "deliveries"]
 
 TASKS = {"default": {"BACKEND": "steady_queue.backend.SteadyQueueBackend", "QUEUES": QUEUES}}
 
-#: What runs them. The order of the queues counts: customers at the counter first.
+#: The worker serves the queues in this order: the counter first.
 STEADY_QUEUE = Configuration.Options(
     workers=[Configuration.Worker(queues=QUEUES, coroutines=200, threads=4)],
     dispatchers=[Configuration.Dispatcher()],

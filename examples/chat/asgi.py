@@ -1,4 +1,4 @@
-"""The web server's application, which also runs the tasks: `uvicorn asgi:application`."""
+"""The ASGI application, which also runs the tasks: `uvicorn asgi:application`."""
 
 from __future__ import annotations
 

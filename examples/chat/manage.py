@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The chat's command line: `manage.py migrate`. Its tasks run in the web server; see `asgi.py`."""
+"""The command line of the chat: `manage.py migrate`. Its tasks run in the web server; see `asgi.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ASGI project whose tasks run beside its requests, in one event loop."""
+"""An ASGI project whose requests and tasks share one event loop."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ STEADY_QUEUE = Configuration.Options(
     workers=[Configuration.Worker(coroutines=200)],
     dispatchers=[Configuration.Dispatcher()],
 )
-# Longer than an answer takes: those that are being written when the server stops are written to their end.
+# Longer than an answer takes, so that the server completes all answers before it stops.
 steady_queue.shutdown_timeout = timedelta(seconds=20)
 
 LOGGING = {

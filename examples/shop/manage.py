@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The shop's command line: `manage.py runserver`, and beside it `manage.py steady_queue`, which runs its tasks."""
+"""The command line of the shop: `manage.py runserver`, and `manage.py steady_queue` to run its tasks."""
 
 from __future__ import annotations
 

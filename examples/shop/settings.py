@@ -1,4 +1,4 @@
-"""A plain Django project: its data and its tasks are in one SQLite file, so that one transaction can hold both."""
+"""A plain Django project: its data and its tasks are in one SQLite file, so one transaction can include both."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ DATABASES = {
     }
 }
 
-# Mails are printed where the worker runs.
+# The worker prints mails in its terminal.
 EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
 DEFAULT_FROM_EMAIL = "shop@example.com"
 
@@ -57,7 +57,7 @@ QUEUES = ["payments", "mail", "warehouse"]
 
 TASKS = {"default": {"BACKEND": "steady_queue.backend.SteadyQueueBackend", "QUEUES": QUEUES}}
 
-#: What runs them. The order of the queues counts: payments first.
+#: The worker serves the queues in this order: payments first.
 STEADY_QUEUE = Configuration.Options(
     workers=[Configuration.Worker(queues=QUEUES)],
     dispatchers=[Configuration.Dispatcher()],

@@ -61,7 +61,7 @@ class Dispatcher:
             try:
                 began = self._clock.monotonic()
                 due_in = await self._driver.run(next_due(self._driver.sql))
-                if self._events.hears(events.Polled):
+                if self._events.is_wanted(events.Polled):
                     milliseconds = (self._clock.monotonic() - began) * 1000
                     found = int(due_in is not None and due_in <= 0)
                     self._events.emit(events.Polled(actor=self.name, found=found, milliseconds=milliseconds))

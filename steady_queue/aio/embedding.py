@@ -10,7 +10,7 @@ from anyio import CancelScope, create_task_group
 from django.utils.module_loading import autodiscover_modules
 
 from steady_queue.aio.process.process import Process
-from steady_queue.configuration import configured, problems
+from steady_queue.configuration import problems, read_options
 from steady_queue.errors import ConfigurationError
 from steady_queue.recurring.definitions import wanted
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def prepare(options: Options | None = None, **parts: Any) -> Process:
     """Import the tasks and build a process that is ready to run; raises with every problem of its options at once."""
-    options = options or configured()
+    options = options or read_options()
     if found := list(problems(options)):
         raise ConfigurationError("; ".join(found))
     _import_tasks()

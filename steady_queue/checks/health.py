@@ -1,9 +1,8 @@
-"""Health: whether the processes of this machine have lately looked for work with success. For the probes of containers.
+"""`manage.py steady_queue health`: whether the processes of this machine have polled recently, for container probes.
 
-An answering database is not enough: a worker may have lost its way to it, or stand still. So each process tells with
-its heartbeat when it last polled, and that is judged here by the database's clock. Imports little: it is run often.
-
-A deadline for calls that know none: not every driver has a limit for every way in which a server may not answer.
+A database that replies is not enough: a worker may have lost its connection, or hang. So each process writes with its
+heartbeat when it last polled, and this module compares that with the database's clock. It imports little, because
+probes run it often.
 """
 
 from __future__ import annotations
@@ -30,39 +29,39 @@ if TYPE_CHECKING:
 
     from steady_queue.store.operations.processes import Vitals
 
-#: How long the database may take to answer, in seconds.
-ANSWER_WITHIN = 5.0
+#: The time in which the database has to reply.
+ANSWER_TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The judgement, and its reasons: a line for each process, or one for all."""
+    """The result, and its reasons: a line for each process, or one line for all."""
 
     healthy: bool
     lines: list[str] = field(default_factory=list)
 
 
-def judge(
-    *, alias: str | None = None, max_age: timedelta | None = None, answer_within: float = ANSWER_WITHIN
+def check_health(
+    *, alias: str | None = None, max_age: timedelta | None = None, timeout_seconds: float = ANSWER_TIMEOUT_SECONDS
 ) -> Health:
-    """Healthy is a machine with at least one process if all of them beat in time and polled within `max_age`."""
+    """Healthy: the machine has a process, all have recent heartbeats, and all have polled within `max_age`."""
     alias = alias or steady_queue.database
     try:
-        here = answer_of(partial(_here, alias), within=answer_within)
-    except Exception as error:  # a probe is answered, whatever is wrong
-        return Health(False, [f"the database {alias!r} cannot be asked: {error}"])
+        processes = call_with_timeout(partial(_local_processes, alias), timeout_seconds=timeout_seconds)
+    except Exception as error:  # a probe needs a result for every kind of error
+        return Health(False, [f"the database {alias!r} cannot be queried: {error}"])
     oldest = default_max_age() if max_age is None else max_age
-    verdicts = [(p.name, *_verdict(p, oldest)) for p in here if p.kind != "supervisor"]
-    verdicts += [(p.name, False, text) for p in here if (text := _vacancies(p, here))]
-    # Shown, and no reason to restart anything: the next process would meet the same row.
-    verdicts += [(p.name, True, text) for p in here for text in _failing_steps(p)]
-    if not verdicts:
+    findings = [(p.name, *_judge_process(p, oldest)) for p in processes if p.kind != "supervisor"]
+    findings += [(p.name, False, text) for p in processes if (text := _missing_children(p, processes))]
+    # Shown, but healthy: a restarted process would fail on the same row.
+    findings += [(p.name, True, text) for p in processes for text in _failing_steps(p)]
+    if not findings:
         return Health(False, ["no process of Steady Queue is registered on this machine"])
-    return Health(all(well for _, well, _ in verdicts), [f"{name}: {reason}" for name, _, reason in verdicts])
+    return Health(all(is_healthy for _, is_healthy, _ in findings), [f"{name}: {text}" for name, _, text in findings])
 
 
 def default_max_age() -> timedelta:
-    """Two heartbeats, of which one may be lost, the slowest of the configured polls, and ten seconds."""
+    """Two heartbeat intervals (one heartbeat may be lost), the longest polling interval, and ten seconds."""
     options = getattr(settings, "STEADY_QUEUE", None)
     if not isinstance(options, Options):
         options = Options()
@@ -71,10 +70,10 @@ def default_max_age() -> timedelta:
     return 2 * steady_queue.process_heartbeat_interval + max(polls, default=timedelta(0)) + timedelta(seconds=10)
 
 
-def _verdict(process: Vitals, max_age: timedelta) -> tuple[bool, str]:
-    silence = process.now - process.last_heartbeat_at
-    if silence > alive_threshold():
-        return False, f"no heartbeat for {_seconds(silence)}"
+def _judge_process(process: Vitals, max_age: timedelta) -> tuple[bool, str]:
+    heartbeat_age = process.now - process.last_heartbeat_at
+    if heartbeat_age > alive_threshold():
+        return False, f"no heartbeat for {_seconds(heartbeat_age)}"
     if process.polled_at is None:
         return False, "starting"
     age = process.now - process.polled_at
@@ -83,11 +82,11 @@ def _verdict(process: Vitals, max_age: timedelta) -> tuple[bool, str]:
     return True, f"polled {_seconds(age)} ago"
 
 
-def _seconds(span: timedelta) -> str:
-    return f"{max(0.0, span.total_seconds()):.0f} s"
+def _seconds(duration: timedelta) -> str:
+    return f"{max(0.0, duration.total_seconds()):.0f} s"
 
 
-def _here(alias: str) -> list[Vitals]:
+def _local_processes(alias: str) -> list[Vitals]:
     """The processes of this machine."""
     try:
         driver = DjangoDriver(alias)
@@ -99,7 +98,7 @@ def _here(alias: str) -> list[Vitals]:
 
 
 def _failing_steps(process: Vitals) -> list[str]:
-    """What to say of the steps of its maintenance that keep failing."""
+    """A line for each step of maintenance that keeps failing in this process."""
     try:
         steps = json.loads(process.metadata)["maintenance"].items()
         return [
@@ -110,28 +109,31 @@ def _failing_steps(process: Vitals) -> list[str]:
         return []
 
 
-def _vacancies(supervisor: Vitals, here: list[Vitals]) -> str | None:
-    """What to say of a supervisor some of whose processes are missing: they do not start, or die as soon as they do."""
+def _missing_children(supervisor: Vitals, processes: list[Vitals]) -> str | None:
+    """A line for a supervisor whose children are missing: they do not start, or die immediately."""
     try:
-        posts = int(json.loads(supervisor.metadata)["actors"][0]["posts"])
+        expected = int(json.loads(supervisor.metadata)["actors"][0]["posts"])
     except (ValueError, KeyError, TypeError, IndexError):
         return None
-    there = sum(process.supervisor_id == supervisor.id for process in here)
-    return f"{posts - there} of its {posts} processes are missing" if there < posts else None
+    running = sum(process.supervisor_id == supervisor.id for process in processes)
+    return f"{expected - running} of its {expected} processes are missing" if running < expected else None
 
 
 T = TypeVar("T")
 
 
-def answer_of(function: Callable[[], T], *, within: float) -> T:
-    """What the function returns or raises, from a thread of its own that is left alone if it takes longer."""
+def call_with_timeout(function: Callable[[], T], *, timeout_seconds: float) -> T:
+    """Call the function in a thread, which is abandoned after the timeout.
+
+    Not every driver has a timeout for every way in which a server may not reply.
+    """
     answers: list[Callable[[], T]] = []
 
     def call() -> None:
         try:
             result = function()
         except Exception as error:
-            failure = error  # the name after `as` ends with the block
+            failure = error  # Python deletes the name after `as` at the end of the block
 
             def fail() -> T:
                 raise failure
@@ -142,7 +144,7 @@ def answer_of(function: Callable[[], T], *, within: float) -> T:
 
     thread = threading.Thread(target=call, name="steady queue deadline", daemon=True)
     thread.start()
-    thread.join(within)
+    thread.join(timeout_seconds)
     if not answers:
-        raise StoreUnavailable(f"no answer within {within:g} s")
+        raise StoreUnavailable(f"no answer within {timeout_seconds:g} s")
     return answers[0]()

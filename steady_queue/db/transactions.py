@@ -23,7 +23,7 @@ from steady_queue.db import loop_connections, notify
 from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.errors import StoreError
 from steady_queue.events import Event
-from steady_queue.signals import aannounce, announce
+from steady_queue.signals import aemit_and_send, emit_and_send
 from steady_queue.store.operations.actions import Revised
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _taken(driver: DjangoDriver, step: Step) -> Any:
     if isinstance(step, Rest):
         return time.sleep(step.seconds)
     if isinstance(step, Event):
-        return after_commit(driver, partial(announce, step))
+        return after_commit(driver, partial(emit_and_send, step))
     if isinstance(step, Revised):
         return after_commit(driver, partial(_conclude, driver, step)) if step.wakes else None
     return driver.run(step)
@@ -104,7 +104,7 @@ async def _ataken(alias: str, driver: AsyncDriver, step: Step) -> Any:
     if isinstance(step, Rest):
         return await asyncio.sleep(step.seconds)
     if isinstance(step, Event):
-        return await aannounce(step)
+        return await aemit_and_send(step)
     if isinstance(step, Revised):
         return await notify.atell(alias, driver) if step.wakes else None
     return await driver.run(step)

@@ -1,160 +1,28 @@
-"""Everything that Steady Queue tells about itself, one class each with its fields. Logging is one subscriber.
+"""Events: everything that Steady Queue publishes about itself. Each event is a class with fields.
 
-from steady_queue import events
+    from steady_queue import events
 
-@events.subscribe(only=[events.JobFailed])
-def count(event): ...
+    @events.subscribe(only=[events.JobFailed])
+    def count(event): ...
+
+The log lines of Steady Queue are written by one subscriber, `log`.
+
+    base.py             Event and Fault, the base classes
+    jobs.py             events of jobs, queues and recurring tasks
+    processes.py        events of processes, supervisors and their children
+    faults.py           events of errors that the runtime survives
+    subscriptions.py    subscribe, unsubscribe and emit
+    tracebacks.py       formats exceptions with a bounded length
+    log_limits.py       bounds the length of log lines
 """
 
 from __future__ import annotations
 
-from steady_queue.events.base import POLLING, Event, Fault
-from steady_queue.events.faults import (
-    ClaimsLost,
-    DatabaseLost,
-    DatabaseRecovered,
-    JobSetAside,
-    LeaseLost,
-    ListenerLost,
-    LoopBlocked,
-    MaintenanceStepFailed,
-    MaintenanceStepRecovered,
-    OrmCallsWaiting,
-    OutcomesNotWritten,
-    RuntimeFault,
-    SlotsRepaired,
-    TransactionRolledBack,
-)
-from steady_queue.events.jobs import (
-    ClaimsReconciled,
-    JobFailed,
-    JobFailedUnlogged,
-    JobFenced,
-    JobOverran,
-    JobRefused,
-    JobReleased,
-    JobsClaimed,
-    JobsCleared,
-    JobsDiscarded,
-    JobsDispatched,
-    JobsFailed,
-    JobsPromoted,
-    JobsRetried,
-    JobsRunNow,
-    JobsSettled,
-    JobUnrunnable,
-    Polled,
-    QueueNotServed,
-    QueuePaused,
-    QueueResumed,
-    RecurringDisabled,
-    RecurringDiscarded,
-    RecurringEnqueued,
-    RecurringFailed,
-    RecurringSkipped,
-    RecurringUnavailable,
-    UnknownLane,
-)
-from steady_queue.events.processes import (
-    ChildDied,
-    ChildExited,
-    ChildPruned,
-    ChildrenQuitting,
-    ChildrenStopping,
-    ChildReplaced,
-    ChildStarted,
-    ChildUnresponsive,
-    OrphansFailed,
-    ProcessDeregistered,
-    ProcessDeregistrationFailed,
-    ProcessPruned,
-    ProcessQuitting,
-    ProcessRecycling,
-    ProcessRegistered,
-    ProcessRegisteredAgain,
-    ProcessRegistrationFailed,
-    ProcessStarted,
-    ProcessStopped,
-    ProcessStopping,
-    SupervisorStarted,
-    SupervisorStopped,
-    UnhandledSignal,
-)
-from steady_queue.events.subscriptions import Events, Subscription, emit, log, subscribe, unsubscribe
+from steady_queue.events import base, faults, jobs, processes, subscriptions
+from steady_queue.events.base import *
+from steady_queue.events.faults import *
+from steady_queue.events.jobs import *
+from steady_queue.events.processes import *
+from steady_queue.events.subscriptions import *
 
-__all__ = [
-    "POLLING",
-    "ChildDied",
-    "ChildExited",
-    "ChildPruned",
-    "ChildReplaced",
-    "ChildStarted",
-    "ChildUnresponsive",
-    "ChildrenQuitting",
-    "ChildrenStopping",
-    "ClaimsLost",
-    "ClaimsReconciled",
-    "DatabaseLost",
-    "DatabaseRecovered",
-    "Event",
-    "Events",
-    "Fault",
-    "JobFailed",
-    "JobFailedUnlogged",
-    "JobFenced",
-    "JobOverran",
-    "JobRefused",
-    "JobReleased",
-    "JobSetAside",
-    "JobUnrunnable",
-    "JobsClaimed",
-    "JobsCleared",
-    "JobsDiscarded",
-    "JobsDispatched",
-    "JobsFailed",
-    "JobsPromoted",
-    "JobsRetried",
-    "JobsRunNow",
-    "JobsSettled",
-    "LeaseLost",
-    "ListenerLost",
-    "LoopBlocked",
-    "MaintenanceStepFailed",
-    "MaintenanceStepRecovered",
-    "OrmCallsWaiting",
-    "OrphansFailed",
-    "OutcomesNotWritten",
-    "Polled",
-    "ProcessDeregistered",
-    "ProcessDeregistrationFailed",
-    "ProcessPruned",
-    "ProcessQuitting",
-    "ProcessRecycling",
-    "ProcessRegistered",
-    "ProcessRegisteredAgain",
-    "ProcessRegistrationFailed",
-    "ProcessStarted",
-    "ProcessStopped",
-    "ProcessStopping",
-    "QueueNotServed",
-    "QueuePaused",
-    "QueueResumed",
-    "RecurringDisabled",
-    "RecurringDiscarded",
-    "RecurringEnqueued",
-    "RecurringFailed",
-    "RecurringSkipped",
-    "RecurringUnavailable",
-    "RuntimeFault",
-    "SlotsRepaired",
-    "Subscription",
-    "SupervisorStarted",
-    "SupervisorStopped",
-    "TransactionRolledBack",
-    "UnhandledSignal",
-    "UnknownLane",
-    "emit",
-    "log",
-    "subscribe",
-    "unsubscribe",
-]
+__all__ = [*base.__all__, *faults.__all__, *jobs.__all__, *processes.__all__, *subscriptions.__all__]

@@ -1,31 +1,22 @@
-"""What an event is.
-
-What a hook, a subscriber or a receiver is called where it is told of.
-"""
+"""The base classes of events, and the names of callables in them."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any, ClassVar, NoReturn, dataclass_transform
 
+__all__ = ["POLLING", "Event", "Fault"]
 
-def name_of(call: object) -> str:
-    """Its name, or how it shows itself; whatever it is, this must not fail."""
-    try:
-        return str(getattr(call, "__qualname__", None) or repr(call))
-    except BaseException:
-        return f"a {type(call).__qualname__} that cannot be shown"
-
-
-#: The level of what happens many times a second, below DEBUG: it is logged only if the logger is set to it.
+#: The level of events that occur many times a second. It is below DEBUG: the logger must be set to it explicitly.
 POLLING = 5
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Event:
-    """Something that happened, with what its class annotates as fields; `level` is that of its log line.
+    """Something that happened. Its fields are the annotations of its class; `level` is the level of its log line.
 
-    Dataclasses to those who check types. Real ones would take longer to make than all else that a process imports.
+    Type checkers see dataclasses. Real dataclasses would take longer to create than everything else that a process
+    imports.
     """
 
     level: ClassVar[int] = logging.DEBUG
@@ -43,12 +34,20 @@ class Event:
 
 
 class Fault(Event):
-    """An error inside the runtime, survived: what `hooks.on_error` is told of."""
+    """An error in the runtime that the runtime survived. `hooks.on_error` receives these events."""
 
     level: ClassVar[int] = logging.ERROR
     exception: BaseException
 
     @property
     def origin(self) -> str:
-        """Which part of the runtime it comes from."""
+        """The part of the runtime in which the error occurred."""
         raise NotImplementedError
+
+
+def name_of(call: object) -> str:
+    """The name of a hook, subscriber or receiver, or its repr. Never raises, because `call` may be any object."""
+    try:
+        return str(getattr(call, "__qualname__", None) or repr(call))
+    except BaseException:
+        return f"a {type(call).__qualname__} that cannot be shown"

@@ -10,6 +10,23 @@ from steady_queue.events.base import Event, Fault
 if TYPE_CHECKING:
     from uuid import UUID
 
+__all__ = [
+    "ClaimsLost",
+    "DatabaseLost",
+    "DatabaseRecovered",
+    "JobSetAside",
+    "LeaseLost",
+    "ListenerLost",
+    "LoopBlocked",
+    "MaintenanceStepFailed",
+    "MaintenanceStepRecovered",
+    "OrmCallsWaiting",
+    "OutcomesNotWritten",
+    "RuntimeFault",
+    "SlotsRepaired",
+    "TransactionRolledBack",
+]
+
 
 class RuntimeFault(Fault):
     """An error in the runtime, a hook, a subscriber or a signal receiver."""

@@ -12,6 +12,37 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+__all__ = [
+    "ClaimsReconciled",
+    "JobFailed",
+    "JobFailedUnlogged",
+    "JobFenced",
+    "JobOverran",
+    "JobRefused",
+    "JobReleased",
+    "JobUnrunnable",
+    "JobsClaimed",
+    "JobsCleared",
+    "JobsDiscarded",
+    "JobsDispatched",
+    "JobsFailed",
+    "JobsPromoted",
+    "JobsRetried",
+    "JobsRunNow",
+    "JobsSettled",
+    "Polled",
+    "QueueNotServed",
+    "QueuePaused",
+    "QueueResumed",
+    "RecurringDisabled",
+    "RecurringDiscarded",
+    "RecurringEnqueued",
+    "RecurringFailed",
+    "RecurringSkipped",
+    "RecurringUnavailable",
+    "UnknownLane",
+]
+
 
 class Polled(Event):
     """A worker, dispatcher or scheduler polled for work. Created only if a subscriber wants it."""

@@ -1,4 +1,4 @@
-"""Bounds what goes into a log line: an exception of 50 MB is cut in the rows, and must not go whole to the log."""
+"""Bounds the length of log lines: an exception of 50 MB is truncated in the rows, and must not be longer in the log."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from steady_queue.events.tracebacks import TRACEBACK_LENGTH, cut, is_oversized, 
 
 
 class LengthLimit(logging.Filter):
-    """A filter of a logger: its lines show oversized texts cut, and stand-ins for oversized exceptions."""
+    """A logging filter that truncates oversized strings and replaces oversized exceptions by stand-ins."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
         if error is not None and (stand := self.stand_in(error)) is not None:
             record.exc_info = (type(stand), stand, stand.__traceback__)
         if isinstance(record.args, dict):
-            record.args = {name: self._bounded(value) for name, value in record.args.items()}
+            record.args = {name: self._truncate(value) for name, value in record.args.items()}
         elif record.args:
-            record.args = tuple(map(self._bounded, record.args))
+            record.args = tuple(map(self._truncate, record.args))
         return True
 
     def stand_in(self, error: BaseException) -> BaseException | None:
-        """What is logged instead of the exception; None if it is logged itself."""
+        """The exception to log instead of `error`; None to log `error` itself."""
         return stand_in(error) if is_oversized(error) else None
 
-    def _bounded(self, value: Any) -> Any:
+    def _truncate(self, value: Any) -> Any:
         if isinstance(value, str):
             return cut(value, TRACEBACK_LENGTH)
         if isinstance(value, BaseException):
@@ -34,7 +34,7 @@ class LengthLimit(logging.Filter):
 
 
 class SelectedLengthLimit(LengthLimit):
-    """The same for the framework's logger: only exceptions registered in `stand_ins` are replaced."""
+    """The filter for Django's logger of tasks: replaces only exceptions that are registered in `stand_ins`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,5 +43,5 @@ class SelectedLengthLimit(LengthLimit):
     def stand_in(self, error: BaseException) -> BaseException | None:
         return self.stand_ins.get(id(error))
 
-    def _bounded(self, value: Any) -> Any:
+    def _truncate(self, value: Any) -> Any:
         return value

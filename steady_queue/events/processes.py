@@ -11,6 +11,32 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
+__all__ = [
+    "ChildDied",
+    "ChildExited",
+    "ChildPruned",
+    "ChildReplaced",
+    "ChildStarted",
+    "ChildUnresponsive",
+    "ChildrenQuitting",
+    "ChildrenStopping",
+    "OrphansFailed",
+    "ProcessDeregistered",
+    "ProcessDeregistrationFailed",
+    "ProcessPruned",
+    "ProcessQuitting",
+    "ProcessRecycling",
+    "ProcessRegistered",
+    "ProcessRegisteredAgain",
+    "ProcessRegistrationFailed",
+    "ProcessStarted",
+    "ProcessStopped",
+    "ProcessStopping",
+    "SupervisorStarted",
+    "SupervisorStopped",
+    "UnhandledSignal",
+]
+
 
 class ProcessStarted(Event):
     level: ClassVar[int] = logging.INFO

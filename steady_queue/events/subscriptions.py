@@ -1,4 +1,7 @@
-"""Who hears events. `subscribe` is for everybody: code of users, in whichever process it is imported."""
+"""Subscribers of events, and how events reach them.
+
+`subscribe` is for application code, and works in every process that imports that code.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,14 @@ if TYPE_CHECKING:
     Kinds = Sequence[type[Event]] | type[Event]
     R = TypeVar("R", bound=Receiver)
 
+__all__ = ["Events", "Subscription", "emit", "log", "subscribe", "unsubscribe"]
+
 logger = logging.getLogger("steady_queue")
 logger.addFilter(LengthLimit())
 
 
 class Subscription(NamedTuple):
-    """Somebody who hears events of some kinds, and of those that come from them; of all, if none is named."""
+    """A subscriber, and the event classes it wants with their subclasses; an empty tuple means all events."""
 
     receiver: Receiver
     only: tuple[type[Event], ...] = ()
@@ -35,7 +40,7 @@ class Subscription(NamedTuple):
         return not self.only or issubclass(kind, self.only)
 
 
-#: Replaced, never changed: it may be read in any thread.
+#: The tuple is replaced and never modified, because any thread may read it.
 _subscriptions: tuple[Subscription, ...] = ()
 
 
@@ -48,10 +53,10 @@ def subscribe(receiver: None = None, *, only: Kinds = ()) -> Callable[[R], R]: .
 
 
 def subscribe(receiver: R | None = None, *, only: Kinds = ()) -> R | Callable[[R], R]:
-    """Call it with every event of this process, or only with some kinds; also as a decorator.
+    """Call `receiver` with every event of this process, or only with events of the classes `only`; also a decorator.
 
-    It is called where the event happens, mostly in the event loop: it must be quick, and must not be async. One that
-    raises is reported and does no harm. Once more only changes the kinds.
+    The receiver is called where the event is emitted, usually in the event loop: it must be quick, and not async.
+    An exception in a receiver is reported and affects nothing else. Subscribing a receiver again replaces its `only`.
     """
     kinds = (only,) if isinstance(only, type) else tuple(only)
 
@@ -59,7 +64,7 @@ def subscribe(receiver: R | None = None, *, only: Kinds = ()) -> R | Callable[[R
         if not callable(receiver) or _is_async(receiver):
             raise TypeError(f"a subscriber must be a function that is not async, not {receiver!r}")
         if wrong := [kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, Event))]:
-            raise TypeError(f"these are no kinds of events: {', '.join(map(repr, wrong))}")
+            raise TypeError(f"only must contain event classes, not {', '.join(map(repr, wrong))}")
         global _subscriptions
         others = [known for known in _subscriptions if known.receiver != receiver]
         _subscriptions = (*others, Subscription(receiver, kinds))
@@ -73,23 +78,23 @@ def _is_async(receiver: Receiver) -> bool:
 
 
 def unsubscribe(receiver: Receiver) -> None:
-    """Tell it no more; nothing happens if it was told nothing."""
+    """Stop calling `receiver`. Does nothing if it was not subscribed."""
     global _subscriptions
     _subscriptions = tuple(known for known in _subscriptions if known.receiver != receiver)
 
 
 class Events:
-    """Where services tell what happened. Hears it: who is named here, or else the log; and who has subscribed."""
+    """Emits the events of a process to its own subscribers (by default the log) and to those of `subscribe`."""
 
     def __init__(self, subscribers: Sequence[Receiver | Subscription] = ()) -> None:
         self._own = [s if isinstance(s, Subscription) else Subscription(s) for s in subscribers or [log]]
 
     def add(self, receiver: Receiver) -> None:
-        """Let one more hear it."""
+        """Add a subscriber of this process."""
         self._own.append(Subscription(receiver))
 
-    def hears(self, kind: type[Event]) -> bool:
-        """Whether anybody does: asked before what is dear to make or told very often."""
+    def is_wanted(self, kind: type[Event]) -> bool:
+        """Whether a subscriber wants events of this class; for events that are expensive to create or frequent."""
         return any(known.wants(kind) for known in (*self._own, *_subscriptions))
 
     def emit(self, event: Event) -> None:
@@ -98,22 +103,24 @@ class Events:
             if known.wants(kind):
                 try:
                     known.receiver(event)
-                except BaseException as error:  # a cancellation that is made up would end the service that tells this
+                except (
+                    BaseException
+                ) as error:  # a receiver may raise CancelledError, which would end the service that emits
                     self._report(event, known, error)
 
     def _report(self, event: Event, failed: Subscription, error: BaseException) -> None:
         where = f"the subscriber {name_of(failed.receiver)} failed on {type(event).__name__}"
         fault = RuntimeFault(where=where, error=traceback_of(error), exception=error)
-        with suppress(BaseException):  # the log itself may be what fails: a filter that raises, say
+        with suppress(BaseException):  # logging itself may fail: a filter that raises, for example
             logger.error(fault.text, vars(fault), extra={"event": "RuntimeFault"})
         for known in (*self._own, *_subscriptions):
-            # The one that fails is not told of its failure, and whoever fails on this is not told of at all.
+            # The failed subscriber does not receive its own failure. A failure in this call is logged and not emitted.
             if known.receiver not in (failed.receiver, log) and known.wants(RuntimeFault):
                 try:
                     known.receiver(fault)
                 except BaseException:
                     with suppress(BaseException):
-                        logger.exception("a subscriber of events failed on the failure of another")
+                        logger.exception("a subscriber failed while it received the failure of another subscriber")
 
 
 def log(event: Event) -> None:
@@ -123,7 +130,7 @@ def log(event: Event) -> None:
 
 
 def emit(event: Event) -> None:
-    """Tell what happened outside of any process of ours: in a web request, say."""
+    """Emit an event outside of a Steady Queue process: in a web request, for example."""
     _outside.emit(event)
 
 

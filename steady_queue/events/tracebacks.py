@@ -1,4 +1,4 @@
-"""Exceptions as text of a bounded length, for rows and for log lines: whatever an exception is, this must not fail."""
+"""Formats exceptions with a bounded length, for rows and log lines. Must never raise: an exception can be anything."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 MESSAGE_LENGTH = 2_000
 TRACEBACK_LENGTH = 50_000
-#: Exceptions of one chain or group whose texts are measured, and those of a chain that a stand-in keeps.
-MEASURED, KEPT = 1_000, 5
-#: Parts of a group that a stand-in keeps, of a group in a group, and so on.
-PARTS = (15, 5)
+#: The exceptions of one chain or group whose messages are measured, and those of a chain that a stand-in keeps.
+MAX_MEASURED, MAX_CHAIN = 1_000, 5
+#: The sub-exceptions of a group that a stand-in keeps, by level of nesting.
+MAX_SUB_EXCEPTIONS = (15, 5)
 
 
 def message_of(error: BaseException) -> str:
-    """What the exception says of itself, whole."""
+    """The complete message of the exception."""
     try:
         return str(error)
     except BaseException:
@@ -25,7 +25,7 @@ def message_of(error: BaseException) -> str:
 
 
 def traceback_of(error: BaseException) -> str:
-    """The traceback with everything that belongs to it, cut in the middle."""
+    """The traceback with causes, notes and sub-exceptions, truncated in the middle."""
     try:
         text = "".join(traceback.format_exception(error))
     except BaseException:
@@ -34,7 +34,7 @@ def traceback_of(error: BaseException) -> str:
 
 
 def cut(text: str, length: int) -> str:
-    """The text, its middle left out when it is too long: the end tells most."""
+    """Truncate a string in the middle, because the end of a traceback is the most useful part."""
     if len(text) <= length:
         return text
     head = length // 3
@@ -42,12 +42,12 @@ def cut(text: str, length: int) -> str:
 
 
 def is_oversized(error: BaseException) -> bool:
-    """Whether its text, with those of its causes, notes and parts, is longer than a log line may be."""
+    """Whether the messages of an exception, its causes, notes and sub-exceptions are too long for a log line."""
     length = 0
     try:
-        for number, one in enumerate(_together(error)):
+        for number, one in enumerate(_related_exceptions(error)):
             length += len(message_of(one)) + sum(map(len, _notes(one)))
-            if length > TRACEBACK_LENGTH or number >= MEASURED:
+            if length > TRACEBACK_LENGTH or number >= MAX_MEASURED:
                 return True
     except BaseException:  # attributes of an exception may be anything
         return False
@@ -55,17 +55,17 @@ def is_oversized(error: BaseException) -> bool:
 
 
 def stand_in(error: BaseException, depth: int = 0) -> Exception:
-    """An exception to log instead of an oversized one.
+    """Build an exception to log instead of an oversized one.
 
-    Same name and traceback; text, chain and parts of a group cut.
+    It has the same name and traceback, with message, chain and sub-exceptions truncated.
     """
     kind = type(error)
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    stand = _named(error, names, depth)
+    stand = _build_stand_in(error, names, depth)
     stand.__traceback__ = error.__traceback__
     if notes := "\n".join(_notes(error)):
         stand.add_note(cut(notes, MESSAGE_LENGTH))
-    if depth < KEPT:
+    if depth < MAX_CHAIN:
         if error.__cause__ is not None:
             stand.__cause__ = stand_in(error.__cause__, depth + 1)
         elif error.__context__ is not None and not error.__suppress_context__:
@@ -73,11 +73,11 @@ def stand_in(error: BaseException, depth: int = 0) -> Exception:
     return stand
 
 
-def _named(error: BaseException, names: dict[str, str], depth: int) -> Exception:
-    """An exception of the same name, with its text cut; a group with some of its parts."""
+def _build_stand_in(error: BaseException, names: dict[str, str], depth: int) -> Exception:
+    """An exception of the same name with a truncated message; a group keeps some of its sub-exceptions."""
     kind = type(error)
-    if isinstance(error, BaseExceptionGroup) and depth < len(PARTS):
-        kept = [stand_in(part, depth + 1) for part in error.exceptions[: PARTS[depth]]]
+    if isinstance(error, BaseExceptionGroup) and depth < len(MAX_SUB_EXCEPTIONS):
+        kept = [stand_in(part, depth + 1) for part in error.exceptions[: MAX_SUB_EXCEPTIONS[depth]]]
         group: type[ExceptionGroup[Exception]] = type(kind.__name__, (ExceptionGroup,), names)
         stand = group(cut(error.message, MESSAGE_LENGTH), kept)
         if left_out := len(error.exceptions) - len(kept):
@@ -87,8 +87,8 @@ def _named(error: BaseException, names: dict[str, str], depth: int) -> Exception
     return single(cut(message_of(error), MESSAGE_LENGTH))
 
 
-def _together(error: BaseException) -> Iterator[BaseException]:
-    """The exception, and all that its traceback would show with it."""
+def _related_exceptions(error: BaseException) -> Iterator[BaseException]:
+    """The exception, and every exception that its traceback includes."""
     waiting, seen = [error], {id(error)}
     while waiting:
         one = waiting.pop()
@@ -108,5 +108,5 @@ def _notes(error: BaseException) -> list[str]:
         return []
     if not isinstance(notes, list):
         return []
-    # The text of another object may be anything, and making it may fail.
+    # A note may be any object, and converting it to a string may raise.
     return [note if isinstance(note, str) else "<note>" for note in notes]

@@ -1,0 +1,9 @@
+"""The management commands and their parts.
+
+options.py         options from the command line and the environment
+banner.py          the lines that the command prints when it starts
+log_output.py      log handlers for projects that have not configured logging
+progress_bar.py    the progress bar of `steady_queue_clear`
+reloader.py        `--reload`: restarts the command when the code changes
+commands/          `manage.py steady_queue` and `manage.py steady_queue_clear`
+"""

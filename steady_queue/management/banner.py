@@ -1,4 +1,4 @@
-"""Banner: what starts, in a few lines."""
+"""The lines that `manage.py steady_queue` prints when it starts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import steady_queue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steady_queue.management.options import Resolved
+    from steady_queue.management.options import ResolvedOptions
 
-#: Django would ask the server for the name of its kind, which may be away.
+#: Django would query the server to tell MySQL from MariaDB, and the server may be unavailable.
 NAMES = {"postgresql": "PostgreSQL", "mysql": "MySQL or MariaDB", "sqlite": "SQLite"}
 
 
-def banner(resolved: Resolved) -> Iterator[str]:
-    """Version, database, what runs in how many processes, and how to end it."""
+def banner(resolved: ResolvedOptions) -> Iterator[str]:
+    """The version, the database, what runs in how many processes, and how to stop it."""
     options, alias = resolved.options, steady_queue.database
     yield f"Steady Queue {steady_queue.__version__} on {NAMES[connections[alias].vendor]} ({alias})"
     for worker in options.workers:
@@ -28,14 +28,15 @@ def banner(resolved: Resolved) -> Iterator[str]:
         yield f"  worker      {', '.join(worker.queues)}: {lanes}"
     for dispatcher in [] if options.only_work else options.dispatchers:
         seconds = dispatcher.polling_interval.total_seconds()
-        yield f"  dispatcher  at least every {seconds:g} s, {dispatcher.batch_size} tasks at a time"
-    for name, value in (("tasks", options.max_tasks), ("MiB", options.max_rss)):
-        if value is not None:
-            yield f"  a process is replaced after {value:,} {name}"
+        yield f"  dispatcher  at least every {seconds:g} s, in batches of {dispatcher.batch_size}"
+    if options.max_tasks is not None:
+        yield f"  a process is replaced after {options.max_tasks:,} tasks"
+    if options.max_rss is not None:
+        yield f"  a process is replaced when it uses {options.max_rss:,} MiB"
     if resolved.in_one_loop:
-        more = len(options.beside_one_loop())
-        processes = f"one event loop, process {os.getpid()}" + (f", and {more} more" if more else "")
+        more = len(options.additional_processes())
+        processes = f"one event loop in process {os.getpid()}" + (f", and {more} more processes" if more else "")
     else:
-        processes = f"{len(options.per_process())} processes, kept by process {os.getpid()}"
+        processes = f"{len(options.per_process())} processes, supervised by process {os.getpid()}"
     until = "until the queues are empty" if resolved.drain else "until TERM or Ctrl-C"
     yield f"  {processes}, {until}"

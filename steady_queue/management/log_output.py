@@ -1,4 +1,4 @@
-"""Logs: how the command shows its log lines where the project has not said where they go."""
+"""Log handlers of the command, for projects that have not configured logging."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from django.conf import settings
 from steady_queue.jobs.compat import FRAMEWORK, NATIVE
 
 LEVELS = {0: logging.WARNING, 1: logging.INFO}
-#: Back to the start of the line, and empty it: there may be a status.
+#: Returns to the start of the line and clears it, because it may show the status.
 CLEAR = "\r\x1b[K"
 
 
-def show(verbosity: int, log_format: str, stream: IO[str] | None = None) -> None:
-    """Let the log of the runtime be seen, unless the project has configured it."""
+def configure_logging(verbosity: int, log_format: str, stream: IO[str] | None = None) -> None:
+    """Write the log of the runtime to `stream`, unless the project has configured that logger."""
     logger = logging.getLogger("steady_queue")
     if logger.hasHandlers():
         return
     stream = stream or sys.stderr
     logger.addHandler(_handler(stream, log_format))
     logger.setLevel(LEVELS.get(verbosity, logging.DEBUG))
-    # What loggers that nobody has configured would print bare, such as the framework's with a failed task's traceback.
+    # Formats what unconfigured loggers write, such as Django's with the traceback of a failed task.
     logging.lastResort = _handler(stream, log_format)
     logging.lastResort.setLevel(logging.WARNING)
     if NATIVE and not settings.DEBUG:
-        # Django shows this log, where failed tasks are told of, only while debugging.
+        # Django writes this log, which has the failed tasks, only while DEBUG is True.
         tasks = logging.getLogger(FRAMEWORK)
         if not tasks.handlers:
             tasks.addHandler(logging.lastResort)
@@ -44,14 +44,14 @@ def _handler(stream: IO[str], log_format: str) -> logging.StreamHandler[IO[str]]
 
 
 class TerminalHandler(logging.StreamHandler[IO[str]]):
-    """Removes a status line before it writes."""
+    """Clears the status line before it writes."""
 
     def format(self, record: logging.LogRecord) -> str:
         return CLEAR + super().format(record)
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and the event with its fields where it is one."""
+    """One JSON object per line: time, level, logger, message, and the name and fields of the event, if it is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""A progress bar: one line of a terminal, drawn anew as it grows."""
+"""A progress bar: one line of a terminal, redrawn in place."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 WIDTH = 30
-#: Seconds between two drawings.
-PACE = 0.1
+#: The minimum time between two drawings.
+REDRAW_SECONDS = 0.1
 
 
-class Bar:
-    """Counts up to a total that may turn out to be wrong: others delete and add at the same time."""
+class ProgressBar:
+    """Counts up to a total that may be wrong, because other processes delete and add rows at the same time."""
 
     def __init__(self, out: TextIO, label: str, total: int) -> None:
         self._out = out
@@ -25,11 +25,11 @@ class Bar:
 
     def advance(self, count: int) -> None:
         self._done += count
-        if time.monotonic() - self._drawn_at >= PACE:
+        if time.monotonic() - self._drawn_at >= REDRAW_SECONDS:
             self._draw()
 
     def end(self) -> None:
-        """Leave an empty line for what is said next."""
+        """Clear the line for the output that follows."""
         self._out.write("\r\x1b[K")
         self._out.flush()
 

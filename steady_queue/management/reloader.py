@@ -1,6 +1,6 @@
-"""Reloader: `--reload`. Runs the command in a process of its own, and starts it again when the code has changed.
+"""`--reload`: runs the command in a child process, and restarts it when the code changes.
 
-Running tasks get their time to finish before that, unlike with Django's own reloader, which ends a process where it is.
+Running tasks may finish before the restart. Django's own reloader ends a process immediately.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
     from types import FrameType
 
-#: Says that this is the process that is started again, and by which descriptor it notices that its reloader is gone.
+#: The environment variable of the child: the file descriptor by which it detects that the reloader has exited.
 VARIABLE = "STEADY_QUEUE_RELOADED"
-#: How often files are looked at, in seconds.
-LOOK_EVERY = 0.5
+#: The interval at which the files are checked for changes.
+POLL_SECONDS = 0.5
 
 
 class Reloader:
-    """Ends with the status of the command, when that has ended well or was told to stop."""
+    """Returns the exit status of the command when it has succeeded or was asked to stop."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -45,41 +45,41 @@ class Reloader:
         self._watch_apps()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores HUP
-                signal.signal(number, self._pass_on)
-        # The end that we keep is closed with this process, whatever ends it, and the other notices.
-        theirs, _ours = os.pipe()
+                signal.signal(number, self._forward_signal)
+        # The kernel closes our end when this process ends for any reason, and the child detects that.
+        child_end, _our_end = os.pipe()
         while True:
             before = self._snapshot()
-            self._process = self._started(theirs)
-            if self._is_stopping:  # told so when there was nobody to pass it on to
+            self._process = self._start(child_end)
+            if self._is_stopping:  # a signal arrived before there was a process to forward it to
                 self._process.terminate()
-            changed = self._changed(before)
-            if changed is None and (self._is_stopping or self._status() == 0):
-                return self._status()
+            changed = self._wait_for_change(before)
+            if changed is None and (self._is_stopping or self._exit_status() == 0):
+                return self._exit_status()
             if changed is None:
-                self._say(f"it ended with status {self._status()}; it starts again when the code changes")
-                changed = self._changed(before, until_end=False)
+                self._say(f"the command exited with status {self._exit_status()}; it restarts when the code changes")
+                changed = self._wait_for_change(before, until_exit=False)
                 if changed is None:
-                    return self._status()
-            self._say(f"{changed} has changed: starting again")
+                    return self._exit_status()
+            self._say(f"{changed} changed: restarting")
             self._process.terminate()
-            status = self._status()
+            status = self._exit_status()
             if self._is_stopping:
                 return status
 
-    def _started(self, line: int) -> subprocess.Popen[bytes]:
-        # In a session of its own: the terminal's Ctrl-C is passed on as well, and must not reach it twice.
-        return subprocess.Popen(  # noqa: S603, the line that started this process itself
+    def _start(self, descriptor: int) -> subprocess.Popen[bytes]:
+        # In its own session: this process forwards Ctrl-C, which must not reach the child twice.
+        return subprocess.Popen(  # noqa: S603, the command line of this process
             command_line(),
             cwd=steady_queue.STARTED_IN or None,
-            env={**os.environ, VARIABLE: str(line)},
-            pass_fds=[line],
+            env={**os.environ, VARIABLE: str(descriptor)},
+            pass_fds=[descriptor],
             start_new_session=True,
         )
 
     def _watch_apps(self) -> None:
-        """Also files that this process has not imported: what is new, and what could not be imported."""
-        with suppress(Exception):  # whatever is wrong with the code, the process that is started tells it
+        """Also watch files that this process has not imported: new files, and files that could not be imported."""
+        with suppress(Exception):  # the child reports errors in the code
             autodiscover_modules("tasks")
         installed = tuple(Path(path) for path in sys.path if path.endswith(("site-packages", "dist-packages")))
         for app in apps.get_app_configs():
@@ -90,24 +90,24 @@ class Reloader:
     def _snapshot(self) -> Mapping[Path, float]:
         return dict(self._files.snapshot_files())
 
-    def _changed(self, before: Mapping[Path, float], *, until_end: bool = True) -> Path | None:
-        """The first file that differs, or is new; None when the process ends before that, or is told to stop."""
+    def _wait_for_change(self, before: Mapping[Path, float], *, until_exit: bool = True) -> Path | None:
+        """The first file that is changed or new; None if the child exits before that, or after a signal to stop."""
         while not self._is_stopping:
-            if until_end and self._process is not None and self._process.poll() is not None:
+            if until_exit and self._process is not None and self._process.poll() is not None:
                 return None
             for path, changed_at in self._snapshot().items():
                 if before.get(path) != changed_at:
                     return path
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_SECONDS)
         return None
 
-    def _pass_on(self, number: int, _: FrameType | None) -> None:
+    def _forward_signal(self, number: int, _: FrameType | None) -> None:
         self._is_stopping = True
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
 
-    def _status(self) -> int:
-        """How the process ended, as a shell would tell it."""
+    def _exit_status(self) -> int:
+        """The exit status of the child, as a shell reports it."""
         assert self._process is not None
         status = self._process.wait()
         return status if status >= 0 else 128 - status
@@ -117,16 +117,18 @@ class Reloader:
         self._out.flush()
 
 
-def follow(environ: MutableMapping[str, str]) -> bool:
-    """Whether a reloader has started this process, which then stops when that is gone."""
-    line = environ.pop(VARIABLE, None)
-    if line is None:
+def follow_reloader(environ: MutableMapping[str, str]) -> bool:
+    """Whether a reloader has started this process. If so, this process stops when the reloader exits."""
+    descriptor = environ.pop(VARIABLE, None)
+    if descriptor is None:
         return False
-    os.set_inheritable(int(line), False)
-    threading.Thread(target=_stop_without, args=(int(line),), name="steady-queue-reloader", daemon=True).start()
+    os.set_inheritable(int(descriptor), False)
+    threading.Thread(
+        target=_stop_after_reloader, args=(int(descriptor),), name="steady-queue-reloader", daemon=True
+    ).start()
     return True
 
 
-def _stop_without(line: int) -> None:
-    os.read(line, 1)
+def _stop_after_reloader(descriptor: int) -> None:
+    os.read(descriptor, 1)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -178,7 +178,7 @@ def test_on_a_terminal_a_bar_grows(store: SyncStore, monkeypatch: pytest.MonkeyP
     everything(store)
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr("steady_queue.management.progress_bar.PACE", 0)
+    monkeypatch.setattr("steady_queue.management.progress_bar.REDRAW_SECONDS", 0)
     clear("--finished-before", "2d", "--batch", "5")
     assert f"finished [{'#' * 15}{'.' * 15}] 5 of 10" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")

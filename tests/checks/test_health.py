@@ -14,7 +14,7 @@ from django.test import override_settings
 
 import steady_queue
 from steady_queue.aio.identity import describe, hostname
-from steady_queue.checks.health import default_max_age, judge
+from steady_queue.checks.health import check_health, default_max_age
 from steady_queue.configuration import Options, Worker
 from steady_queue.store.operations.processes import NewProcess, heartbeat, register
 from tests.support.databases.aliases import extra_database, twin_settings
@@ -45,35 +45,35 @@ def described(**changes: str) -> str:
 
 
 def test_a_machine_without_processes_is_unhealthy(database: str) -> None:
-    found = judge()
+    found = check_health()
     assert (found.healthy, found.lines) == (False, NONE_HERE)
 
 
 def test_a_process_that_polled_lately_is_healthy(database: str) -> None:
     registered(database, polled_ago=3.4)
-    found = judge()
+    found = check_health()
     assert found.healthy
     assert found.lines in (["me: polled 3 s ago"], ["me: polled 4 s ago"])
 
 
 def test_a_process_that_has_not_polled_yet_is_starting(database: str) -> None:
     registered(database)
-    found = judge()
+    found = check_health()
     assert (found.healthy, found.lines) == (False, ["me: starting"])
 
 
 def test_a_process_that_polled_too_long_ago_is_unhealthy(database: str) -> None:
     registered(database, polled_ago=1000)
-    found = judge()
+    found = check_health()
     assert (found.healthy, found.lines) == (False, ["me: polled 1000 s ago, longer than 131 s"])
-    assert judge(max_age=timedelta(seconds=2000)).healthy
-    assert not judge(max_age=timedelta(0)).healthy
+    assert check_health(max_age=timedelta(seconds=2000)).healthy
+    assert not check_health(max_age=timedelta(0)).healthy
 
 
 def test_a_process_whose_heart_does_not_beat_is_unhealthy(database: str) -> None:
     registered(database, polled_ago=1)
     query(database, "UPDATE steady_queue_process SET last_heartbeat_at = '2001-01-01 00:00:00'")
-    found = judge()
+    found = check_health()
     assert not found.healthy
     assert found.lines[0].startswith("me: no heartbeat for ")
 
@@ -81,7 +81,7 @@ def test_a_process_whose_heart_does_not_beat_is_unhealthy(database: str) -> None
 def test_one_that_is_not_well_makes_the_machine_unhealthy(database: str) -> None:
     registered(database, polled_ago=1, name="one")
     registered(database, polled_ago=1000, name="two")
-    found = judge()
+    found = check_health()
     assert not found.healthy
     assert [line.partition(":")[0] for line in found.lines] == ["one", "two"]
 
@@ -91,11 +91,11 @@ def test_a_supervisor_with_a_vacant_post_makes_the_machine_unhealthy_until_it_is
     supervisor = registered(database, kind="supervisor", name="chief", metadata=metadata)
     registered(database, polled_ago=1, supervisor_id=supervisor)
     registered(database, polled_ago=1, name="of another")
-    found = judge()
+    found = check_health()
     assert not found.healthy
     assert found.lines[-1] == "chief: 1 of its 2 processes are missing"
     registered(database, polled_ago=1, supervisor_id=supervisor)
-    found = judge()
+    found = check_health()
     assert found.healthy
     assert len(found.lines) == 3
 
@@ -114,24 +114,24 @@ def test_a_supervisor_with_a_vacant_post_makes_the_machine_unhealthy_until_it_is
 )
 def test_others_do_not_count(database: str, changes: dict[str, Any]) -> None:
     registered(database, **changes)
-    assert judge().lines == NONE_HERE
+    assert check_health().lines == NONE_HERE
     registered(database, polled_ago=1)
-    assert judge().healthy
+    assert check_health().healthy
 
 
 @pytest.mark.parametrize("metadata", ["", "{}", "[]", "null", "nonsense"])
 def test_a_process_that_says_nothing_of_its_machine_is_taken_by_its_host_name(database: str, metadata: str) -> None:
     registered(database, polled_ago=1, metadata=metadata)
-    assert judge().healthy
+    assert check_health().healthy
 
 
 @pytest.mark.only_on("postgres", "mariadb")
 def test_a_database_that_is_away_is_a_reason(database: str) -> None:
     settings = twin_settings(database, HOST="127.0.0.1", PORT=free_port())
     with extra_database(f"{database}_nowhere", settings) as alias:
-        found = judge(alias=alias)
+        found = check_health(alias=alias)
     assert not found.healthy
-    assert found.lines[0].startswith(f"the database '{alias}' cannot be asked: ")
+    assert found.lines[0].startswith(f"the database '{alias}' cannot be queried: ")
     assert str(settings["PASSWORD"] or "xyzzy") not in found.lines[0]
 
 
@@ -140,21 +140,21 @@ def test_a_database_that_does_not_answer_is_a_reason_in_bounded_time(database: s
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings = twin_settings(database, HOST="127.0.0.1", PORT=silent.getsockname()[1])
         with extra_database(f"{database}_silent", settings) as alias:
-            found = judge(alias=alias, answer_within=0.3)
+            found = check_health(alias=alias, timeout_seconds=0.3)
     assert (found.healthy, found.lines) == (
         False,
-        [f"the database '{alias}' cannot be asked: no answer within 0.3 s"],
+        [f"the database '{alias}' cannot be queried: no answer within 0.3 s"],
     )
 
 
 def test_a_database_without_the_tables_is_a_reason(fresh: str) -> None:
-    found = judge(alias=fresh)
+    found = check_health(alias=fresh)
     assert not found.healthy
     assert "steady_queue_process" in found.lines[0]
 
 
 def test_a_database_that_is_not_configured_is_a_reason() -> None:
-    found = judge(alias="nowhere")
+    found = check_health(alias="nowhere")
     assert not found.healthy
     assert "nowhere" in found.lines[0]
 

@@ -56,7 +56,7 @@ def test_where_all_is_well_that_is_said_of_what_was_looked_at(database: str) -> 
     server = {"postgres": r"PostgreSQL \d+\.\d+", "mariadb": r"MariaDB \d+\.\d+\.\d+", "sqlite": r"SQLite 3\.\d+\.\d+"}
     expected = (
         rf"Steady Queue {re.escape(steady_queue.__version__)}: "
-        rf"configuration, database {database} \({server[database]}\), schema \d{{4}}: all well"
+        rf"configuration, database {database} \({server[database]}\), schema \d{{4}}: no errors"
     )
     assert len(out) == 1
     assert re.fullmatch(expected, out[0])
@@ -87,7 +87,7 @@ def test_warnings_are_told_and_do_not_fail(database: str) -> None:
     with with_tasks(default={"BACKEND": f"{FRAMEWORK}.backends.dummy.DummyBackend"}):
         status, out, err = report()
     assert (status, len(out)) == (0, 1)
-    assert err == ["warning: no entry of TASKS has steady_queue.backend.SteadyQueueBackend as its BACKEND"]
+    assert err == ["warning: no entry in TASKS has steady_queue.backend.SteadyQueueBackend as its BACKEND"]
 
 
 # -- the configuration ------------------------------------------------------------------------------------------------
@@ -103,8 +103,11 @@ def test_options_of_the_wrong_kind_are_one_problem_among_others(database: str) -
 ANY: Any = None
 WRONG = [
     (Options(dispatchers=[Dispatcher(concurrency_maintenance=ANY)]), "dispatchers[0]: concurrency_maintenance must be"),
-    (Options(recurring_tasks=[RecurringTask(key="a", class_name=ANY, schedule="@daily")]), "class_name must be a text"),
-    (Options(recurring_tasks=[RecurringTask(key="a", class_name="a.b", schedule=ANY)]), "schedule must be a text"),
+    (
+        Options(recurring_tasks=[RecurringTask(key="a", class_name=ANY, schedule="@daily")]),
+        "class_name must be a string",
+    ),
+    (Options(recurring_tasks=[RecurringTask(key="a", class_name="a.b", schedule=ANY)]), "schedule must be a string"),
     ({}, "STEADY_QUEUE must be Configuration.Options(...), not {}"),
     ([], "STEADY_QUEUE must be Configuration.Options(...), not []"),
 ]
@@ -123,11 +126,11 @@ def test_an_option_of_the_wrong_type_is_one_plain_problem(database: str, options
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"OPTIONS": {"commit_with": []}}, "['commit_with'] names no database: []"),
+        ({"OPTIONS": {"commit_with": []}}, "['commit_with'] must be an alias in DATABASES, not []"),
         ({"OPTIONS": None}, "['OPTIONS'] must be a dictionary, not None"),
         ({"OPTIONS": ["x"]}, "['OPTIONS'] must be a dictionary, not ['x']"),
-        ({"QUEUES": None}, "['QUEUES'] must be a list of names, not None"),
-        ({"QUEUES": [["a"]]}, "['QUEUES'] has a name that cannot be one: ['a']"),
+        ({"QUEUES": None}, "['QUEUES'] must be a list of queue names, not None"),
+        ({"QUEUES": [["a"]]}, "['QUEUES'] contains an invalid queue name: ['a']"),
     ],
     ids=str,
 )
@@ -146,7 +149,7 @@ def test_a_name_of_the_database_that_is_none_is_named_by_both_checks(
     monkeypatch.setattr(steady_queue, "database", [database])
     (error,) = examine().errors
     (message,) = (m for m in check_project() if m.level >= ERROR)
-    assert f"steady_queue.database names no database: ['{database}']" in error
+    assert f"steady_queue.database must be an alias in DATABASES, not ['{database}']" in error
     assert message.msg in error
     assert check_schema(databases=[database]) == []
 
@@ -194,12 +197,12 @@ def test_queues_that_are_known_are_well(database: str, queues: list[str]) -> Non
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("mial", "no backend in TASKS has a queue 'mial' in its QUEUES; did you mean 'mail'?"),
-        ("report", "no backend in TASKS has a queue 'report' in its QUEUES; did you mean 'reports'"),
-        ("Mail", "no backend in TASKS has a queue 'Mail' in its QUEUES; did you mean 'mail'?"),
-        ("mails*", "no backend in TASKS has a queue 'mails*' in its QUEUES; did you mean 'mail'?"),
-        ("xyzzy", f"no backend in TASKS has a queue 'xyzzy' in its QUEUES; there are {QUEUES}"),
-        ("ma*il", "the star in 'ma*il' means nothing; it may only end a prefix"),
+        ("mial", "no backend in TASKS has a queue 'mial' in its QUEUES. Did you mean 'mail'?"),
+        ("report", "no backend in TASKS has a queue 'report' in its QUEUES. Did you mean 'reports'"),
+        ("Mail", "no backend in TASKS has a queue 'Mail' in its QUEUES. Did you mean 'mail'?"),
+        ("mails*", "no backend in TASKS has a queue 'mails*' in its QUEUES. Did you mean 'mail'?"),
+        ("xyzzy", f"no backend in TASKS has a queue 'xyzzy' in its QUEUES. The queues are {QUEUES}."),
+        ("ma*il", "'ma*il' is ignored, because its asterisk is not at the end. Use a name, "),
     ],
 )
 def test_a_queue_that_nobody_can_fill_is_named_with_what_was_meant(database: str, name: str, said: str) -> None:
@@ -251,7 +254,7 @@ def test_a_database_whose_transactions_tasks_wait_for_must_be_reached_as_well(da
         with_tasks(default={"BACKEND": OURS, "OPTIONS": {"commit_with": alias}}),
     ):
         (error,) = examine().errors
-    assert error.startswith(f"Django cannot reach the database '{alias}': ")
+    assert error.startswith(f"Django cannot connect to the database '{alias}': ")
 
 
 @pytest.mark.only_on("sqlite")
@@ -276,7 +279,9 @@ def test_the_warnings_of_the_system_checks_stay_warnings_and_come_once(database:
 def test_a_database_that_is_not_configured_is_named_once() -> None:
     with pointed_at("nowhere"):
         (error,) = examine().errors
-    assert error.startswith("steady_queue.database names no database: 'nowhere'. There are 'default', ")
+    assert error.startswith(
+        "steady_queue.database must be an alias in DATABASES, not 'nowhere'. The aliases are 'default', "
+    )
 
 
 @pytest.mark.only_on("sqlite")

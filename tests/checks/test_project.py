@@ -129,8 +129,8 @@ def test_options_of_the_wrong_kind_and_a_wrong_setting_are_told(monkeypatch: pyt
         (["mail", "*"], []),
         (["ma*"], []),
         (["mial"], ["Did you mean 'mail'?"]),
-        (["xyzzy*"], ["There are ['default', 'mail']"]),
-        (["*_some_queue", "mail"], ["It may only end a prefix"]),
+        (["xyzzy*"], ["The queues are ['default', 'mail']."]),
+        (["*_some_queue", "mail"], ["Use a name, a prefix such as 'mail*', or '*'."]),
     ],
     ids=str,
 )

@@ -12,7 +12,7 @@ from django.test import override_settings
 import steady_queue
 from steady_queue.aio import running
 from steady_queue.checks.preflight import at_start, examine
-from steady_queue.configuration import Configuration, alive_threshold, configured
+from steady_queue.configuration import Configuration, alive_threshold, read_options
 from steady_queue.models import Job
 from steady_queue.testing import run_pending
 from tests.contract.examples import greet, note
@@ -35,8 +35,8 @@ STEADY_QUEUE = Configuration.Options(
 def test_configuration_the_example_is_what_runs_without_one() -> None:
     """`STEADY_QUEUE = Configuration.Options(...)`, and "If no configuration is provided"."""
     with override_settings(STEADY_QUEUE=STEADY_QUEUE):
-        assert configured() is STEADY_QUEUE
-    default = configured()
+        assert read_options() is STEADY_QUEUE
+    default = read_options()
     assert list(default.workers[0].queues) == ["*"]
     assert [default.dispatchers, default.workers[0].threads] == [STEADY_QUEUE.dispatchers, 3]
     assert default.workers[0].polling_interval == timedelta(seconds=0.1)

@@ -68,7 +68,7 @@ class Project:
         if self.process.poll() is None:
             return True
         self.ended()
-        assert re.search("is taken|in use", self.printed), f"it ended by itself: {self.printed}"
+        assert re.search("in use", self.printed), f"it ended by itself: {self.printed}"
         return False
 
     def get(self, path: str) -> str:

@@ -98,7 +98,7 @@ def test_the_demo_runs_every_task_once_and_leaves_nothing_behind(tmp_path: Path)
     progress = re.findall(r"^\S+ +([\d,]+) of 1,000 +\d+ running +[\d.]+ s$", demo.stdout, re.MULTILINE)
     assert 2 <= len(progress) <= 10
     assert progress[-1] == "1,000"
-    assert "the most at once: brick 2, deck 2, steam 2" in demo.stdout
+    assert "2 loaves per oven; maximum: brick 2, deck 2, steam 2" in demo.stdout
     assert "Connections  1 of the runtime, 1 of aenqueue();" in demo.stdout
     assert "A failure    taste(10): kitchen.tasks.BurntError" in demo.stdout
     assert "Proved: each of 1,000 tasks ran exactly once, and no limit was exceeded." in demo.stdout

@@ -124,7 +124,7 @@ def test_when_one_of_the_shops_programs_dies_the_other_ends_as_well(tmp_path: Pa
         subprocess.run(["kill", "-KILL", str(server)], check=True)
 
         assert shop.ended() == 1
-        assert "The web server has ended by itself, with status -9." in shop.printed
+        assert "The web server exited unexpectedly with status -9." in shop.printed
         assert_nothing_is_left(shop)
 
 
@@ -199,7 +199,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path, name: str) -> None:
         done = python(EXAMPLES / "start.py", name, directory=tmp_path, PORT=str(port))
 
     assert done.returncode == 1
-    assert done.stderr == f"Port {port} is taken. Name another one: make {TARGETS[name]} PORT=8765\n"
+    assert done.stderr == f"Port {port} is already in use. Choose another one: make {TARGETS[name]} PORT=8765\n"
 
 
 def test_the_tests_start_a_project_on_another_port_if_the_first_is_taken(

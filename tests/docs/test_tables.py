@@ -18,7 +18,7 @@ from steady_queue import errors, events, hooks, processes, signals, testing
 from steady_queue.checks.installation import _OPTIONS
 from steady_queue.concurrency import limits_concurrency
 from steady_queue.configuration import Dispatcher, Options, RecurringTask, Worker
-from steady_queue.management.options import NUMBERS, PREFIX, SWITCHES, TEXTS
+from steady_queue.management.options import BOOLEANS, NUMBERS, PREFIX, STRINGS
 from steady_queue.recurring_task import recurring
 from tests.docs.pages import ROOT, first_names, names, page, tables
 
@@ -142,7 +142,7 @@ def options_of(command: BaseCommand) -> set[str]:
 def test_every_environment_variable_is_listed() -> None:
     listed = [name for row in tables(COMMAND.section("steady_queue"), "option") for name in names(row[1])]
 
-    assert sorted(listed) == sorted(f"{PREFIX}{name.upper()}" for name in (*NUMBERS, *SWITCHES, *TEXTS))
+    assert sorted(listed) == sorted(f"{PREFIX}{name.upper()}" for name in (*NUMBERS, *BOOLEANS, *STRINGS))
 
 
 def test_every_action_of_the_command_is_shown() -> None:

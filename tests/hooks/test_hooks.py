@@ -386,5 +386,5 @@ async def test_the_hooks_of_a_web_server_are_called_by_its_lifespan(database: st
 
 @pytest.mark.parametrize("register", [hooks.worker.on_start, hooks.on_error])
 def test_what_cannot_be_called_is_refused(register: Any) -> None:
-    with pytest.raises(TypeError, match="needs a function, not 7"):
+    with pytest.raises(TypeError, match="requires a function, not 7"):
         register(7)

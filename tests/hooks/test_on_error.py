@@ -123,13 +123,13 @@ async def test_the_same_error_from_the_same_place_is_told_once_in_a_while(monkey
     events.emit(fault(KeyError("another")))
     events.emit(fault(ValueError("elsewhere"), "there"))
     await until(lambda: len(told) == 3)
-    monkeypatch.setattr("steady_queue.hooks.AGAIN", 0.0)
+    monkeypatch.setattr("steady_queue.hooks.REPEAT_SECONDS", 0.0)
     events.emit(fault(ValueError("later")))
     await until(lambda: len(told) == 4)
 
 
 async def test_a_hook_that_hangs_holds_up_nobody_and_errors_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steady_queue.hooks.WAITING", 5)
+    monkeypatch.setattr("steady_queue.hooks.MAX_WAITING", 5)
     begun, go_on = threading.Event(), threading.Event()
     told: list[str] = []
 

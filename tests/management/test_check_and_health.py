@@ -116,7 +116,7 @@ async def test_a_check_tells_that_all_is_well_and_starts_nothing(database: str) 
     status, out, err = await aside(run, database, "check", "--queues", "mail", "--async")
     assert (status, err) == (0, "")
     assert out.startswith("Steady Queue ")
-    assert out.endswith(": all well\n")
+    assert out.endswith(": no errors\n")
     assert await aside(count, database, "process") == 0
 
 
@@ -125,7 +125,7 @@ async def test_a_check_tells_every_problem_and_fails(database: str) -> None:
     status, out, err = await aside(lambda: run(database, "check", "--threads=x", "--max-tasks=0", setup=no_such_app))
     assert (status, out) == (1, "")
     assert all(line.startswith("error: ") for line in err.splitlines())
-    for words in ("--threads must be a whole number, not 'x'", "max_tasks must be", "no.such"):
+    for words in ("--threads must be an integer, not 'x'", "max_tasks must be", "no.such"):
         assert words in err
 
 

@@ -20,7 +20,7 @@ from steady_queue.management.options import resolve
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steady_queue.management.options import Resolved
+    from steady_queue.management.options import ResolvedOptions
 
 OURS = "steady_queue.backend.SteadyQueueBackend"
 QUEUES = ["default", "mail", "reports"]
@@ -39,13 +39,13 @@ CONFIGURED = Options(
 )
 
 
-def from_line(*arguments: str, environ: dict[str, str] | None = None, options: Options = CONFIGURED) -> Resolved:
+def from_line(*arguments: str, environ: dict[str, str] | None = None, options: Options = CONFIGURED) -> ResolvedOptions:
     """What comes of a command line, read as the command reads it."""
     parser = Command().create_parser("manage.py", "steady_queue")
     return resolve(options, vars(parser.parse_args(list(arguments))), environ or {})
 
 
-def facts(found: Resolved) -> dict[str, Any]:
+def facts(found: ResolvedOptions) -> dict[str, Any]:
     """Everything that can be overridden."""
     options, first = found.options, found.options.workers[0]
     return {
@@ -134,11 +134,11 @@ def test_code_may_give_values_instead_of_texts() -> None:
 @pytest.mark.parametrize("value", ["many", "1.5", "1e3", "٣x"])
 def test_what_is_no_whole_number_is_named_where_it_stands(name: str, value: str) -> None:
     found = from_line(environ={f"STEADY_QUEUE_{name.upper()}": value})
-    assert found.problems == [f"STEADY_QUEUE_{name.upper()} must be a whole number, not {value!r}"]
+    assert found.problems == [f"STEADY_QUEUE_{name.upper()} must be an integer, not {value!r}"]
     assert found.options == CONFIGURED
     option = f"--{name.replace('_', '-')}"
-    assert from_line(f"{option}={value}").problems == [f"{option} must be a whole number, not {value!r}"]
-    assert from_line(f"{option}=").problems == [f"{option} must be a whole number, not ''"]
+    assert from_line(f"{option}={value}").problems == [f"{option} must be an integer, not {value!r}"]
+    assert from_line(f"{option}=").problems == [f"{option} must be an integer, not ''"]
 
 
 @pytest.mark.parametrize("name", ["async", "drain", "only_work", "skip_recurring"])
@@ -149,8 +149,10 @@ def test_a_switch_that_is_neither_on_nor_off_is_named(name: str) -> None:
 
 
 def test_queues_without_a_name_are_named() -> None:
-    assert from_line(environ={"STEADY_QUEUE_QUEUES": " , "}).problems == ["STEADY_QUEUE_QUEUES names no queue: ' , '"]
-    assert from_line("--queues", "").problems == ["--queues names no queue: ''"]
+    assert from_line(environ={"STEADY_QUEUE_QUEUES": " , "}).problems == [
+        "STEADY_QUEUE_QUEUES must name at least one queue, not ' , '"
+    ]
+    assert from_line("--queues", "").problems == ["--queues must name at least one queue, not ''"]
 
 
 # -- the options themselves -------------------------------------------------------------------------------------------
@@ -204,7 +206,7 @@ def test_each_process_has_one_part() -> None:
     assert [[list(worker.queues) for worker in part.workers] for part in parts] == [[["a"]], [["a"]], [["b"]], []]
     assert [part.only_work for part in parts] == [True, True, True, False]
     assert [worker.processes for part in parts for worker in part.workers] == [1, 1, 1]
-    (beside,) = options.beside_one_loop()
+    (beside,) = options.additional_processes()
     assert [list(worker.queues) for worker in beside.workers] == [["a"]]
     assert Options(only_work=True).per_process()[0].only_work
     assert len(Options(only_work=True).per_process()) == 1
@@ -243,12 +245,12 @@ def test_everything_that_is_wrong_is_told_at_once(database: str) -> None:
         environ={"STEADY_QUEUE_MAX_RSS": "0", "STEADY_QUEUE_DRAIN": "maybe", "STEADY_QUEUE_PROCESSES": "0"},
     )
     assert told == [
-        "--coroutines must be a whole number, not 'many'",
+        "--coroutines must be an integer, not 'many'",
         "STEADY_QUEUE_DRAIN must be 1 or 0, not 'maybe'",
         "workers[0]: threads must be at most 1,000, not 99,999,999,999,999,999,999",
-        "workers[0]: processes must be a whole number of at least 1, not 0",
-        "max_tasks must be a whole number of at least 1, not 0",
-        "max_rss must be a whole number of at least 1, not 0",
+        "workers[0]: processes must be an integer of at least 1, not 0",
+        "max_tasks must be an integer of at least 1, not 0",
+        "max_rss must be an integer of at least 1, not 0",
         "log_format must be 'text' or 'json', not 'xml'",
     ]
 
@@ -257,10 +259,10 @@ def test_everything_that_is_wrong_is_told_at_once(database: str) -> None:
 @pytest.mark.usefixtures("_restricted")
 def test_a_queue_that_nobody_fills_is_named_with_what_was_meant(database: str) -> None:
     assert refusal("--async", "--queues", "mial,default") == [
-        "workers[0]: no backend in TASKS has a queue 'mial' in its QUEUES; did you mean 'mail'?"
+        "workers[0]: no backend in TASKS has a queue 'mial' in its QUEUES. Did you mean 'mail'?"
     ]
     (told,) = refusal("--async", environ={"STEADY_QUEUE_QUEUES": "xyzzy"})
-    assert told.endswith(f"no backend in TASKS has a queue 'xyzzy' in its QUEUES; there are {QUEUES}")
+    assert told.endswith(f"no backend in TASKS has a queue 'xyzzy' in its QUEUES. The queues are {QUEUES}.")
 
 
 @pytest.mark.only_on("sqlite")
@@ -270,18 +272,18 @@ def test_where_there_is_nothing_to_run_that_is_said(database: str) -> None:
     with override_settings(STEADY_QUEUE={"workers": []}):
         assert refusal("--async") == ["STEADY_QUEUE must be Configuration.Options(...), not {'workers': []}"]
     assert refusal("--async", "--threads=0", "--coroutines=0") == [
-        "workers[0]: coroutines and threads are both 0: it could run nothing"
+        "workers[0]: coroutines and threads are both 0: the worker could not run any task"
     ]
 
 
 @pytest.mark.only_on("sqlite")
 def test_code_that_calls_the_command_may_start_no_processes(database: str) -> None:
     assert refusal() == [
-        "call_command can run everything in one loop only: call_command('steady_queue', '--async')",
+        "call_command requires '--async': call_command('steady_queue', '--async')",
     ]
-    assert refusal("--async", "--processes", "2") == ["call_command can start no other processes: processes must be 1"]
+    assert refusal("--async", "--processes", "2") == ["call_command cannot start child processes: processes must be 1"]
     with override_settings(STEADY_QUEUE=Options(workers=[Worker(processes=2)])):
-        assert refusal("--async") == ["call_command can start no other processes: processes must be 1"]
+        assert refusal("--async") == ["call_command cannot start child processes: processes must be 1"]
 
 
 def test_an_unknown_option_is_named() -> None:
@@ -319,8 +321,8 @@ def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, va
         (Options(workers=Worker()), "workers must be a list, not Worker("),  # type: ignore[arg-type]
         (Options(workers=[{"threads": 3}]), "workers[0] must be Configuration.Worker(...), not {"),  # type: ignore[list-item]
         (Options(dispatchers=[Worker()]), "dispatchers[0] must be Configuration.Dispatcher(...), not Worker("),  # type: ignore[list-item]
-        (Options(workers=[Worker(queues={"a"})]), "workers[0]: queues must be a list of names, not {'a'}"),  # type: ignore[arg-type]
-        (Options(workers=[Worker(queues=["a", " "])]), "workers[0]: queues has a name that cannot be one: ' '"),
+        (Options(workers=[Worker(queues={"a"})]), "workers[0]: queues must be a list of queue names, not {'a'}"),  # type: ignore[arg-type]
+        (Options(workers=[Worker(queues=["a", " "])]), "workers[0]: queues contains an invalid queue name: ' '"),
         (Options(workers=[Worker(processes=1001)]), "workers[0]: processes must be at most 1,000, not 1,001"),
         (Options(only_work="no"), "only_work must be True or False, not 'no'"),  # type: ignore[arg-type]
     ],

@@ -60,9 +60,9 @@ async def test_the_banner_tells_what_starts_and_without_a_terminal_there_is_no_s
     assert printed.splitlines()[:5] == [
         f"Steady Queue {steady_queue.__version__} on SQLite (sqlite)",
         "  worker      mail, default: 100 coroutines, 4 threads, 2 processes",
-        "  dispatcher  at least every 1 s, 500 tasks at a time",
+        "  dispatcher  at least every 1 s, in batches of 500",
         "  a process is replaced after 1,000 tasks",
-        f"  3 processes, kept by process {process.pid}, until TERM or Ctrl-C",
+        f"  3 processes, supervised by process {process.pid}, until TERM or Ctrl-C",
     ]
     assert "\x1b" not in printed
     assert "\r" not in printed

@@ -27,7 +27,7 @@ async def test_a_change_lets_tasks_finish_and_a_broken_file_waits_for_the_next(d
         await project.enqueue("repair")
         await prints(process, "began")
         project.write("version 2")
-        assert str(project.app / "tasks.py") in await prints(process, "has changed: starting again")
+        assert str(project.app / "tasks.py") in await prints(process, "changed: restarting")
         await prints(process, "is stopping: 1 tasks still running")
         project.done.touch()
         await prints(process, "repaired by version 1")
@@ -37,7 +37,7 @@ async def test_a_change_lets_tasks_finish_and_a_broken_file_waits_for_the_next(d
 
         (project.app / "tasks.py").write_text("def broken(:\n")
         await prints(process, "SyntaxError")
-        await prints(process, "it ended with status 1; it starts again when the code changes")
+        await prints(process, "the command exited with status 1; it restarts when the code changes")
         project.write("version 3")
         await project.enqueue("wash")
         await prints(process, "washed by version 3")
@@ -91,7 +91,7 @@ async def test_what_it_has_started_stops_when_it_is_killed(database: str, tmp_pa
 async def test_its_status_is_that_of_the_command(database: str, tmp_path: Path) -> None:
     Project(tmp_path, database)
     with program("manage.py", "steady_queue", "--threads=many", "--reload", cwd=tmp_path) as process:
-        await prints(process, "--threads must be a whole number, not 'many'")
-        await prints(process, "it ended with status 1")
+        await prints(process, "--threads must be an integer, not 'many'")
+        await prints(process, "the command exited with status 1")
         process.send_signal(signal.SIGTERM)
         await printed_by(process, code=1)

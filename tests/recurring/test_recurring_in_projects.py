@@ -125,8 +125,8 @@ async def test_a_command_in_settings_is_refused_before_anything_starts(database:
     write(tmp_path, "wrong", database, "", options)
     with started(tmp_path, "wrong") as process:
         printed = await printed_by(process, code=1)
-    assert "recurring_tasks[0]: a command cannot recur" in printed
-    assert "recurring_tasks[0]: arguments has 'a'" in printed
+    assert "recurring_tasks[0]: command is not supported" in printed
+    assert "recurring_tasks[0]: arguments may only have the keys" in printed
 
 
 @pytest.mark.only_on("sqlite")
@@ -142,7 +142,7 @@ async def test_problems_of_the_settings_and_of_the_tasks_are_told_at_once(
     write(tmp_path, "wrong", database, GOOD.format(key="unused", name="right"), options)
     with started(tmp_path, "wrong", *arguments) as process:
         printed = await printed_by(process, code=1)
-    for words in ("max_tasks must be", "a command cannot recur", "'wrong.tasks.gone' is not a task", "out of range"):
+    for words in ("max_tasks must be", "command is not supported", "'wrong.tasks.gone' is not a task", "out of range"):
         assert printed.count(words) == 1, printed
 
 

@@ -1,4 +1,4 @@
-"""A day at the bakery: each way to enqueue tasks. Both halves return the ids of the results."""
+"""A day at the bakery: every way to enqueue tasks. `morning` and `afternoon` return the ids of the results."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from kitchen.ovens import ovens
 from kitchen.tasks import bake, deliver, knead, let_rise, print_label, send_receipt, taste
 from steady_queue import aenqueue_all, enqueue_all
 
-# The morning: before the runtime has started.
+# The morning: before the runtime starts.
 ORDERS, EXPRESS, DOUGHS = 120, 20, 40
-# The afternoon: while it runs, customers come in waves.
+# The afternoon: while the runtime runs, customers arrive in waves.
 WAVES, PAUSE_SECONDS = 10, 0.3
 LOAVES = DELIVERIES = ORDERS // WAVES
 RISING = RECEIPTS = 2 * LOAVES
@@ -27,12 +27,12 @@ BURNT = WAVES * LOAVES // 10
 
 
 class OutOfFlourError(Exception):
-    """The order cannot be taken after all."""
+    """The order cannot be accepted."""
 
 
 def morning() -> list[str]:
-    """From sync code: the task of an order is stored with it, in the same transaction."""
-    # Many calls, of one task or of several, in one transaction.
+    """Enqueue from sync code: an order and its task are stored in one transaction."""
+    # Many calls, of one or several tasks, in one transaction.
     ids = enqueue_all(knead.bind(grams=500 + 10 * number) for number in range(DOUGHS)).ids
 
     for number in range(1, ORDERS + 1):
@@ -50,7 +50,7 @@ def morning() -> list[str]:
 
 
 async def afternoon() -> list[str]:
-    """From async code, while tasks are running."""
+    """Enqueue from async code, while tasks run."""
     ids = []
     for wave in range(WAVES):
         ids += await serve(range(wave * LOAVES + 1, (wave + 1) * LOAVES + 1))
@@ -59,7 +59,7 @@ async def afternoon() -> list[str]:
 
 
 async def serve(numbers: Sequence[int]) -> list[str]:
-    """One wave of customers: for each number a loaf to bake and to taste, an order to deliver, and more."""
+    """One wave of customers: for each number, a loaf to bake and to taste, an order to deliver, and more."""
     calls = [taste.bind(number) for number in numbers]
     calls += [let_rise.bind(dough) for dough in range(RISING)]
     calls += [send_receipt.bind(number, total=Decimal("3.80")) for number in range(RECEIPTS)]

@@ -1,13 +1,13 @@
-"""The ovens: each knows how many loaves it holds, and the most it ever held."""
+"""The ovens: each counts the loaves it holds, and the maximum it has held."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class Oven:
-    """Has no door that is locked: whoever puts loaves in must see to it that there are not too many."""
+    """Does not enforce its capacity: the task that bakes has a concurrency limit."""
 
-    #: How many loaves it bakes well at a time.
+    #: The number of loaves that it can bake at a time.
     ROOM = 2
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from django.db import models
 
 
 class Answer(models.Model):
-    """An answer as far as it is written. Its id is that of its task's result, so the page needs no other."""
+    """An answer, possibly incomplete. Its id is the id of its task's result, so the page needs only one id."""
 
     id = models.UUIDField(primary_key=True)
     prompt = models.TextField()

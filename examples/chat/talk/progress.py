@@ -1,4 +1,4 @@
-"""How far an answer is: its row tells what is written, its task whether there will be more."""
+"""The progress of an answer: its row has the text so far, its task the state."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from uuid import UUID
 
-LOOK_EVERY_SECONDS = 0.1
-#: Any other task is writing, or has just ended: then the row will tell.
+POLL_SECONDS = 0.1
+#: With any other status, the task is writing, or has just finished: then the row is complete soon.
 STATES = {TaskResultStatus.READY: "waiting", TaskResultStatus.FAILED: "failed"}
 
 
@@ -35,7 +35,7 @@ class Progress:
 
 
 async def progress_of(answer_id: UUID) -> Progress:
-    """Raises `TaskResultDoesNotExist` if nobody has asked for this answer."""
+    """Raises `TaskResultDoesNotExist` if there is no such answer."""
     answer = await Answer.objects.filter(pk=answer_id).afirst()
     if answer is not None and answer.is_complete:
         return Progress("done", answer.prompt, answer.text, answer.tokens)
@@ -45,15 +45,15 @@ async def progress_of(answer_id: UUID) -> Progress:
 
 
 async def event_stream(answer_id: UUID) -> AsyncIterator[str]:
-    """Server-Sent Events: each change of the answer, until it is over.
+    """Server-Sent Events: one event for each change of the answer, until it is done or failed.
 
-    An event has the whole text, so that a browser that connects again needs none that it has missed.
+    An event has the complete text, so that a browser that reconnects has missed nothing.
     """
-    told = None
-    while told is None or not told.is_over:
+    sent = None
+    while sent is None or not sent.is_over:
         progress = await progress_of(answer_id)
-        if progress != told:
-            told = progress
+        if progress != sent:
+            sent = progress
             yield f"data: {json.dumps(asdict(progress))}\n\n"
         else:
-            await asyncio.sleep(LOOK_EVERY_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""A stand-in for the stream of a language model's provider: no model, no network, the same answer every time."""
+"""Simulates the stream of a language model: no model, no network, the same answer every time."""
 
 from __future__ import annotations
 
@@ -12,17 +12,24 @@ if TYPE_CHECKING:
 SECONDS_PER_TOKEN = 0.05
 SENTENCES = 8
 
-SUBJECTS = ("A queue", "The event loop", "Every worker", "A patient reader", "The database", "A small task")
-VERBS = ("waits for", "remembers", "quietly follows", "hands over", "never forgets", "asks about")
-OBJECTS = ("the next row", "an open connection", "its last promise", "a slow answer", "the other coroutines", "nobody")
+SUBJECTS = ("A queue", "The event loop", "Every worker", "A careful reader", "The database", "A small task")
+VERBS = ("waits for", "remembers", "quietly follows", "releases", "never forgets", "asks about")
+OBJECTS = (
+    "the next row",
+    "an open connection",
+    "its last promise",
+    "a slow answer",
+    "the other coroutines",
+    "an index",
+)
 
 
 class ProviderError(Exception):
-    """The stream broke off."""
+    """The stream was interrupted."""
 
 
 async def stream(prompt: str) -> AsyncIterator[str]:
-    """The answer, token by token. The prompt `fail` breaks it off halfway."""
+    """Yields the answer, token by token. The prompt `fail` raises an exception halfway."""
     tokens = _words(prompt)
     for number, token in enumerate(tokens):
         if prompt.strip().lower() == "fail" and number == len(tokens) // 2:
@@ -32,10 +39,10 @@ async def stream(prompt: str) -> AsyncIterator[str]:
 
 
 def _words(prompt: str) -> list[str]:
-    """Words that sound like an answer, chosen by the prompt."""
+    """Random words, with the prompt as the seed."""
     chance = random.Random(prompt)
     sentences = [
         f"{chance.choice(SUBJECTS)} {chance.choice(VERBS)} {chance.choice(OBJECTS)}." for _ in range(SENTENCES)
     ]
-    text = f"You asked: {prompt} I am no language model, but I can talk. {' '.join(sentences)}"
+    text = f"You asked: {prompt} I am not a language model, but I can talk. {' '.join(sentences)}"
     return [f"{word} " for word in text.split()]

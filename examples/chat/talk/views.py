@@ -1,4 +1,4 @@
-"""Async views: none of them ever waits for an answer to be written."""
+"""Async views. None of them waits for an answer."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SHOWN = 10
 
 
 class PromptForm(forms.Form):
-    """What to ask."""
+    """The question."""
 
     prompt = forms.CharField(max_length=500, widget=forms.Textarea(attrs={"rows": 3}))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 async def ask(request: HttpRequest) -> HttpResponse:
-    """The form; a prompt becomes a task, and the browser is sent to the page of its answer."""
+    """Show the form; enqueue a task for a prompt, and redirect to the page of its answer."""
     form = PromptForm(request.POST or None)
     if form.is_valid():
         result = await write_answer.aenqueue(form.cleaned_data["prompt"])
@@ -41,14 +41,14 @@ async def ask(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 async def show(request: HttpRequest, answer_id: UUID) -> HttpResponse:
-    """The answer as far as it is; a script on the page keeps it up to date."""
+    """Show the answer so far; a script on the page updates it."""
     progress = await _progress_or_404(answer_id)
     return render(request, "talk/show.html", {"answer_id": answer_id, "progress": progress})
 
 
 @require_safe
 async def events(request: HttpRequest, answer_id: UUID) -> StreamingHttpResponse:
-    """The answer as it grows."""
+    """Stream the answer."""
     await _progress_or_404(answer_id)
     return StreamingHttpResponse(
         event_stream(answer_id), content_type="text/event-stream", headers={"Cache-Control": "no-cache"}
@@ -59,4 +59,4 @@ async def _progress_or_404(answer_id: UUID) -> Progress:
     try:
         return await progress_of(answer_id)
     except TaskResultDoesNotExist:
-        raise Http404("nobody has asked for this answer") from None
+        raise Http404("there is no such answer") from None

@@ -1,4 +1,4 @@
-"""The heart of the shop: an order and its tasks are stored in one transaction."""
+"""Stores an order and its tasks in one transaction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REVIEW_AFTER = timedelta(seconds=5)
 
 
 def place(order: Order) -> None:
-    """Store the order with all its tasks. If anything fails here, neither the order nor any of its tasks exists."""
+    """Store the order with all its tasks. If anything fails here, neither the order nor its tasks are stored."""
     needed = (confirm, charge, pack, ask_for_review.using(run_after=REVIEW_AFTER))
     with transaction.atomic():
         order.save()

@@ -4,12 +4,12 @@ from django.db import models
 
 
 class Order(models.Model):
-    """What somebody wants to have."""
+    """An item that a customer has ordered."""
 
     class Item(models.TextChoices):
         TEAPOT = "teapot", "A teapot"
         LAMP = "lamp", "A lamp"
-        UNICORN = "unicorn", "A unicorn (there is none: packing it fails)"
+        UNICORN = "unicorn", "A unicorn (not in stock: packing it fails)"
 
     item = models.CharField(max_length=20, choices=Item.choices)
     email = models.EmailField("your e-mail address")
@@ -20,7 +20,7 @@ class Order(models.Model):
 
 
 class Step(models.Model):
-    """A task that an order needs; the id of its result is how the page finds out what became of it."""
+    """A task of an order. The page reads its state by the id of its result."""
 
     order = models.ForeignKey(Order, on_delete=models.CASCADE, related_name="steps")
     task_name = models.CharField(max_length=50)

@@ -1,4 +1,4 @@
-"""What became of an order's tasks, for people."""
+"""The states of an order's tasks, for display."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class State:
-    """One task: its name, a word for where it stands, and what else there is to tell."""
+    """The state of one task: its name, a word for its status, and details."""
 
     task: str
     word: str

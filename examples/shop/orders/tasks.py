@@ -1,4 +1,4 @@
-"""What the shop does in the background. Each task gets its order by reference, and fetches it when it runs."""
+"""The background tasks of the shop. An order is stored by reference and fetched when its task runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OutOfStockError(Exception):
-    """There is none of it."""
+    """The item is not in stock."""
 
 
 @task(queue_name="mail")
@@ -29,22 +29,22 @@ def confirm(order: Order) -> str:
 @limits_concurrency(key="payment provider", to=1)
 @task(queue_name="payments")
 async def charge(order: Order) -> str:
-    """One at a time, as the payment provider wants it; the others wait in the database, not in a worker."""
-    await asyncio.sleep(1)  # stands for a call to the provider
+    """One runs at a time, as the payment provider requires; the others wait in the database, not in a worker."""
+    await asyncio.sleep(1)  # simulates a call to the provider
     return f"payment {order.pk:06}"
 
 
 @task(queue_name="warehouse")
 def pack(order: Order) -> str:
-    """Fails for what is not in stock."""
+    """Fails for an item that is not in stock."""
     if order.item == "unicorn":
         raise OutOfStockError("no unicorn is left")
-    time.sleep(0.2)  # stands for slow work; in a thread it holds nobody up
+    time.sleep(0.2)  # simulates slow work; in a thread it delays no other task
     return "one parcel"
 
 
 @task(queue_name="mail")
 def ask_for_review(order: Order) -> str:
-    """Enqueued for later, with `run_after`."""
+    """Enqueued with a delay, by `run_after`."""
     send_mail(f"How do you like it? ({order})", "Please tell us.", None, [order.email])
     return f"mail sent to {order.email}"

@@ -20,7 +20,7 @@ OrderForm = modelform_factory(Order, fields=["item", "email"])
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def order_form(request: HttpRequest) -> HttpResponse:
-    """The form; what it sends is stored together with its tasks."""
+    """Show the form; store an order together with its tasks."""
     form = OrderForm(request.POST or None)
     if form.is_valid():
         place(form.instance)
@@ -30,7 +30,7 @@ def order_form(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def order_list(request: HttpRequest) -> HttpResponse:
-    """The newest orders, each with the state of its tasks at this moment."""
+    """Show the newest orders with the current states of their tasks."""
     newest = Order.objects.order_by("-pk").prefetch_related("steps")[:SHOWN]
     orders = [(order, [state_of(step) for step in order.steps.all()]) for order in newest]
     return render(request, "orders/list.html", {"orders": orders})

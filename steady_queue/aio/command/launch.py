@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.supervisor.child import ChildOrders
     from steady_queue.aio.supervisor.supervisor import Supervisor
     from steady_queue.configuration import Options
-    from steady_queue.management.options import Resolved
+    from steady_queue.management.options import ResolvedOptions
     from steady_queue.store.drivers.pool import AsyncDriver
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 # -- the three kinds --------------------------------------------------------------------------------------------------
 
 
-def run_in_one_loop(resolved: Resolved, *, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
+def run_in_one_loop(resolved: ResolvedOptions, *, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
     """Run everything in this process; workers with more than one process have their other copies as children.
 
     `before_exit` is called if the process has to exit while tasks still run; None if it must not exit by itself,
@@ -84,7 +84,7 @@ def run_in_one_loop(resolved: Resolved, *, shows_status: bool, before_exit: Call
     run(_run_in_one_loop(resolved, shows_status, before_exit))
 
 
-def run_supervisor(resolved: Resolved, *, shows_status: bool, before_exit: Callable[[], None]) -> None:
+def run_supervisor(resolved: ResolvedOptions, *, shows_status: bool, before_exit: Callable[[], None]) -> None:
     """Run a child for each worker and dispatcher, and supervise them."""
     run(_run_supervisor(resolved, shows_status, before_exit), use_uvloop=False)
 
@@ -94,13 +94,15 @@ def run_child(orders: ChildOrders) -> None:
     run(_run_child(orders))
 
 
-async def _run_in_one_loop(resolved: Resolved, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
+async def _run_in_one_loop(
+    resolved: ResolvedOptions, shows_status: bool, before_exit: Callable[[], None] | None
+) -> None:
     from steady_queue.aio.embedding import prepare
 
     options = resolved.options
     counter, executor = TaskCounter(options.max_tasks), _set_default_executor()
     host = EmbeddedHost() if before_exit is None else CommandHost(executor, before_exit)
-    positions = options.beside_one_loop()
+    positions = options.additional_processes()
     # The program ends with the supervisor, if there is one, and not with the process in its event loop.
     process = prepare(options, events=_counted_events(counter), host=EmbeddedHost() if positions else host)
     supervisor = _build_supervisor(positions, shows_status, host, process) if positions else None
@@ -117,7 +119,7 @@ async def _run_in_one_loop(resolved: Resolved, shows_status: bool, before_exit: 
         raise refusal
 
 
-async def _run_supervisor(resolved: Resolved, shows_status: bool, before_exit: Callable[[], None]) -> None:
+async def _run_supervisor(resolved: ResolvedOptions, shows_status: bool, before_exit: Callable[[], None]) -> None:
     host = CommandHost(before_exit=before_exit)
     supervisor = _build_supervisor(resolved.options.per_process(), shows_status, host)
     companions: list[Companion] = []
@@ -212,7 +214,7 @@ def _build_recycling(process: Process, counter: TaskCounter) -> Recycling | None
     )
 
 
-def _build_drain(resolved: Resolved, main: Process | Supervisor, driver: AsyncDriver) -> Drain:
+def _build_drain(resolved: ResolvedOptions, main: Process | Supervisor, driver: AsyncDriver) -> Drain:
     patterns = [name for worker in resolved.options.workers for name in worker.queues]
     has_dispatcher = bool(resolved.options.dispatchers) and not resolved.options.only_work
     return Drain(

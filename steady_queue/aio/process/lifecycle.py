@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.process.deadlines import Deadlines, Limit
     from steady_queue.configuration import Options
     from steady_queue.events import Events
-    from steady_queue.hooks import Kind, Moment
+    from steady_queue.hooks import HookPoint, Kind
     from steady_queue.store.operations.processes import NewProcess
 
 
@@ -103,7 +103,7 @@ class Lifecycle:
     ) -> Iterator[tuple[str, Callable[[], Any]]]:
         if moment is not None:
             for actor in self.actors:
-                registered: Moment = getattr(hooks.by_kind[actor.kind], moment)
+                registered: HookPoint = getattr(hooks.by_kind[actor.kind], moment)
                 for hook in registered.hooks:
                     yield f"the {registered.name} hook {name_of(hook)}", partial(hook, actor)
         if signal is not None and signal.has_listeners(signals.ProcessLifecycle):
@@ -120,7 +120,7 @@ class Lifecycle:
             metadata=dict(actor.metadata),
             **fields,
         )
-        for fault in signals.faults(signal, answers):
+        for fault in signals.receiver_faults(signal, answers):
             self._events.emit(fault)
 
     async def _call_one(self, where: str, call: Callable[[], Any], threads: OrmThreads) -> None:

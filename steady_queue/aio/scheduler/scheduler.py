@@ -92,7 +92,7 @@ class Scheduler:
                 if self._persisted_at is None:
                     await self._persist()
                 pause = await self.turn()
-                if self._events.hears(events.Polled):
+                if self._events.is_wanted(events.Polled):
                     milliseconds = self._turn_seconds() * 1000
                     self._events.emit(events.Polled(actor=self.name, found=self._due_count, milliseconds=milliseconds))
             except Exception as error:

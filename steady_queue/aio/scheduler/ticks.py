@@ -123,10 +123,10 @@ class TickEnqueuer:
     def _emit(self, ticks: Sequence[Tick], done: Ticked) -> None:
         ours = set(done.ids)
         stored = len(ours) - len(done.discarded)
-        if stored and self._events.hears(events.RecurringEnqueued):
+        if stored and self._events.is_wanted(events.RecurringEnqueued):
             enqueued = [(one.task_key, one.run_at, one.id) for one in ticks if one.id in ours - done.discarded]
             self._events.emit(events.RecurringEnqueued(ticks=enqueued, count=stored, discarded=len(done.discarded)))
-        if len(ours) < len(ticks) and self._events.hears(events.RecurringSkipped):
+        if len(ours) < len(ticks) and self._events.is_wanted(events.RecurringSkipped):
             others = [(one.task_key, one.run_at) for one in ticks if one.id not in ours]
             self._events.emit(events.RecurringSkipped(ticks=others, count=len(others)))
         for one in ticks if done.discarded else ():

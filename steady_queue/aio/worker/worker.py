@@ -140,9 +140,9 @@ class Worker:
 
     def _emit(self, claims: Sequence[Claim]) -> None:
         milliseconds = self._round_trip_seconds * 1000
-        if self._events.hears(events.Polled):
+        if self._events.is_wanted(events.Polled):
             self._events.emit(events.Polled(actor=self.name, found=len(claims), milliseconds=milliseconds))
-        if claims and self._events.hears(events.JobsClaimed):
+        if claims and self._events.is_wanted(events.JobsClaimed):
             ids = [claim.job_id for claim in claims]
             self._events.emit(
                 events.JobsClaimed(process_id=self.process_id, job_ids=ids, count=len(ids), milliseconds=milliseconds)

@@ -1,4 +1,4 @@
-"""`manage.py steady_queue`: runs background tasks, checks that it could, or tells whether it does."""
+"""`manage.py steady_queue`: runs background tasks, checks the project, or reports the health of the processes."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from django.core.management.base import BaseCommand, CommandError
 
 import steady_queue
 from steady_queue.aio.supervisor.child import read_orders
-from steady_queue.configuration import configured
+from steady_queue.configuration import read_options
 from steady_queue.errors import ConfigurationError
 from steady_queue.management import log_output
 from steady_queue.management.options import resolve
 
-# The rest is imported where it is needed: a child, a probe and a supervisor each need little of it, and must be quick.
+# Other modules are imported where they are used: a child, a probe and a supervisor each need few, and start quickly.
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-    from steady_queue.management.options import Resolved
+    from steady_queue.management.options import ResolvedOptions
 
 DESCRIPTION = """\
-Runs background tasks: the workers and dispatchers of settings.STEADY_QUEUE.
+Runs background tasks with the workers and dispatchers of settings.STEADY_QUEUE.
 
-  manage.py steady_queue            a process for each of them, kept alive by this one
-  manage.py steady_queue --async    all of them in one event loop of this process
-  manage.py steady_queue check      look for every problem of settings, database and schema, and start nothing
-  manage.py steady_queue health     exit with 0 if the workers of this machine look for tasks, with 1 if not
+  manage.py steady_queue            run each of them in a child process; this process supervises them
+  manage.py steady_queue --async    run all of them in one event loop in this process
+  manage.py steady_queue check      report all problems of settings, database and schema; start nothing
+  manage.py steady_queue health     exit with 0 if the processes of this machine poll for tasks, else with 1
 """
 EPILOG = """\
-What runs, when it ends and the format of the log can also be set in the environment, as STEADY_QUEUE_THREADS=5 or
-STEADY_QUEUE_ASYNC=1, and all but --async, --drain and --reload in settings.py:
-STEADY_QUEUE = Configuration.Options(...). The command line wins over the environment, and that over the settings.
+All options but --reload and --max-age can also be set in the environment, for example STEADY_QUEUE_THREADS=5 or
+STEADY_QUEUE_ASYNC=1. All of these but --async and --drain can also be set in settings.py:
+STEADY_QUEUE = Configuration.Options(...). The command line overrides the environment, which overrides the settings.
 
-Stopping: TERM, or Ctrl-C, lets running tasks finish for steady_queue.shutdown_timeout; async tasks that take longer are
-cancelled and run again later, others are given back when their process has ended. QUIT, or Ctrl-C twice, does not wait.
+Stopping: TERM, or Ctrl-C, gives running tasks steady_queue.shutdown_timeout to finish. Async tasks that take longer
+are cancelled and run again later; sync tasks are released when their process ends. QUIT, or Ctrl-C twice, is immediate.
 """
 
 
 class Command(BaseCommand):
     help = DESCRIPTION
-    # What Django would check is checked with everything else, and all told at once.
+    # The command runs these checks itself, to report all problems at once.
     requires_system_checks = ()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # Where they are closed, Python has none, and a file opened later would get their number.
+        # If stdout or stderr is closed, Python sets it to None, and a file opened later would get its descriptor.
         for name in ("stdout", "stderr"):
             if getattr(sys, name) is None:
                 setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, it stays open
@@ -65,39 +65,43 @@ class Command(BaseCommand):
         what.add_argument(
             "--async",
             action=BooleanOptionalAction,
-            help="everything in one event loop; workers with processes=N have N-1 more",
+            help="run everything in one event loop; a worker with processes=N gets N-1 child processes",
         )
         what.add_argument(
             "--queues",
             metavar="A,B*",
-            help="one worker for these queues, in this order, instead of the configured ones",
+            help="run one worker for these queues, in this order, instead of the read_options workers",
         )
-        what.add_argument("--coroutines", metavar="N", help="async tasks that each worker runs at once")
-        what.add_argument("--threads", metavar="N", help="sync tasks that each worker runs at once")
-        what.add_argument("--processes", metavar="N", help="processes of each worker")
         what.add_argument(
-            "--only-work", action=BooleanOptionalAction, help="no dispatchers: others must move scheduled tasks"
+            "--coroutines", metavar="N", help="number of async tasks that each worker runs at the same time"
         )
-        what.add_argument("--skip-recurring", action=BooleanOptionalAction, help="no recurring tasks")
-        ends = parser.add_argument_group("when it ends")
-        ends.add_argument(
+        what.add_argument("--threads", metavar="N", help="number of sync tasks that each worker runs at the same time")
+        what.add_argument("--processes", metavar="N", help="number of processes of each worker")
+        what.add_argument(
+            "--only-work",
+            action=BooleanOptionalAction,
+            help="run no dispatchers and no recurring tasks; scheduled tasks need a dispatcher elsewhere",
+        )
+        what.add_argument("--skip-recurring", action=BooleanOptionalAction, help="do not enqueue recurring tasks")
+        stops = parser.add_argument_group("when it stops")
+        stops.add_argument(
             "--drain",
             action=BooleanOptionalAction,
-            help="stop when nothing is ready, blocked or running in its queues and nothing is due within 5 s",
+            help="stop when its queues have no ready, blocked or running task, and none that is due within 5 s",
         )
-        ends.add_argument("--max-tasks", metavar="N", help="replace a process when it has ended N tasks")
-        ends.add_argument("--max-rss", metavar="MIB", help="replace a process when it has so much memory")
-        ends.add_argument("--reload", action="store_true", help="start again when the code changes; for development")
+        stops.add_argument("--max-tasks", metavar="N", help="replace a process after N tasks")
+        stops.add_argument("--max-rss", metavar="MIB", help="replace a process when it uses MIB of memory")
+        stops.add_argument("--reload", action="store_true", help="restart when the code changes; for development")
         output = parser.add_argument_group("output")
         output.add_argument(
-            "--log-format", metavar="text|json", help="of log lines, unless LOGGING configures 'steady_queue'"
+            "--log-format", metavar="text|json", help="format of log lines, unless LOGGING configures 'steady_queue'"
         )
         health = parser.add_argument_group("health")
-        health.add_argument("--max-age", metavar="S", help="how long ago the last successful poll may be, in seconds")
+        health.add_argument("--max-age", metavar="S", help="maximum age of the last successful poll, in seconds")
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the process's own command, not one that other code called."""
+        """Whether the command line started this command, and not `call_command`."""
         return bool(getattr(self, "_called_from_command_line", False))
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -106,29 +110,29 @@ class Command(BaseCommand):
             if orders is not None:
                 from steady_queue.aio.command import launch
 
-                log_output.show(options["verbosity"], orders.options.log_format)
+                log_output.configure_logging(options["verbosity"], orders.options.log_format)
                 launch.run_child(orders)
             else:
                 {"run": self.run, "check": self.check_all, "health": self.health}[options["action"]](options)
         except ConfigurationError as error:
             raise CommandError(str(error)) from error
-        except KeyboardInterrupt:  # before anything runs that could be stopped
+        except KeyboardInterrupt:  # before the signal handlers are installed
             sys.exit(130)
 
     def run(self, options: dict[str, Any]) -> None:
-        """Run until told to stop."""
+        """Run until a signal, or with --drain until the queues are empty."""
         if options["reload"]:
             from steady_queue.management import reloader
 
-            if not reloader.follow(os.environ):
+            if not reloader.follow_reloader(os.environ):
                 sys.exit(reloader.Reloader(sys.stderr).run())
-        resolved = self._resolved(options)
+        resolved = self._resolve(options)
         from steady_queue.aio.command import launch
         from steady_queue.aio.command.pidfile import hold_pidfile
         from steady_queue.management.banner import banner
 
         is_text = resolved.options.log_format == "text"
-        log_output.show(options["verbosity"], resolved.options.log_format)
+        log_output.configure_logging(options["verbosity"], resolved.options.log_format)
         shows_status = is_text and options["verbosity"] >= 1 and sys.stderr.isatty()
         with hold_pidfile(steady_queue.supervisor_pidfile) as release:
             if is_text and options["verbosity"] >= 1:
@@ -141,51 +145,51 @@ class Command(BaseCommand):
                 launch.run_supervisor(resolved, shows_status=shows_status, before_exit=release)
 
     def check_all(self, options: dict[str, Any]) -> None:
-        """Tell every problem at once, and start nothing."""
+        """Report all problems at once, and start nothing."""
         from steady_queue.checks import preflight
 
         try:
-            resolved = resolve(configured(), options, os.environ)
+            resolved = resolve(read_options(), options, os.environ)
         except ConfigurationError:
-            status, lines, complaints = preflight.report()
+            status, lines, problems = preflight.report()
         else:
-            status, lines, complaints = preflight.report(
+            status, lines, problems = preflight.report(
                 resolved.options, resolved.problems, resolved.named_queues, in_one_loop=resolved.in_one_loop
             )
         for line in lines:
             self.stdout.write(line)
-        for line in complaints:
+        for line in problems:
             self.stderr.write(line)
         if status:
             sys.exit(status)
 
     def health(self, options: dict[str, Any]) -> None:
-        """Whether the workers of this machine look for tasks."""
-        from steady_queue.checks.health import judge
+        """Report whether the processes of this machine poll for tasks."""
+        from steady_queue.checks.health import check_health
 
         try:
             max_age = None if options["max_age"] is None else timedelta(seconds=float(options["max_age"]))
         except (ValueError, OverflowError):
             raise CommandError(f"--max-age must be a number of seconds, not {options['max_age']!r}") from None
-        found = judge(max_age=max_age)
+        found = check_health(max_age=max_age)
         for line in found.lines:
             self.stdout.write(line)
         if not found.healthy:
             sys.exit(1)
 
-    def _resolved(self, options: dict[str, Any]) -> Resolved:
-        """What is to run; refused with every problem that can be found without the database."""
+    def _resolve(self, options: dict[str, Any]) -> ResolvedOptions:
+        """The options to run with; raises ConfigurationError with all problems that are found without the database."""
         from steady_queue.checks import preflight
 
-        resolved = resolve(configured(), options, os.environ)
+        resolved = resolve(read_options(), options, os.environ)
         found = preflight.at_start(
             resolved.options, resolved.problems, resolved.named_queues, in_one_loop=resolved.in_one_loop
         )
         problems = list(found.errors)
         if not self.is_main and not resolved.in_one_loop:
-            problems.append("call_command can run everything in one loop only: call_command('steady_queue', '--async')")
-        elif not self.is_main and not problems and resolved.options.beside_one_loop():
-            problems.append("call_command can start no other processes: processes must be 1")
+            problems.append("call_command requires '--async': call_command('steady_queue', '--async')")
+        elif not self.is_main and not problems and resolved.options.additional_processes():
+            problems.append("call_command cannot start child processes: processes must be 1")
         if problems:
             raise ConfigurationError("\n".join(problems))
         for warning in found.warnings:

@@ -1,4 +1,4 @@
-"""`manage.py steady_queue_clear`: deletes tasks that finished or failed long ago."""
+"""`manage.py steady_queue_clear`: deletes old finished and failed tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from steady_queue.actions import cleanup
 from steady_queue.actions.filters import before
 from steady_queue.errors import SteadyQueueError
-from steady_queue.management.progress_bar import Bar
+from steady_queue.management.progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from steady_queue.store.operations.cleanup import Old
 
 DESCRIPTION = """\
-Deletes tasks that ended long ago. Tasks that wait or run are never touched.
+Deletes old finished and failed tasks. Never deletes waiting or running tasks.
 
   manage.py steady_queue_clear --finished-before 7d
   manage.py steady_queue_clear --failed-before 2026-01-31 --queue mail --dry-run
@@ -28,10 +28,10 @@ Deletes tasks that ended long ago. Tasks that wait or run are never touched.
 
 
 class Part(NamedTuple):
-    """One of the two kinds of tasks, and which of them are to go."""
+    """Finished or failed tasks, and the filter that selects those to delete."""
 
     name: str
-    which: Old
+    filter: Old
     count: Callable[[Old], int]
     clear: Callable[..., int]
 
@@ -43,13 +43,15 @@ class Command(BaseCommand):
         return super().create_parser(prog_name, subcommand, formatter_class=RawDescriptionHelpFormatter, **kwargs)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        when = "a date, a time, or a span such as 7d, 12h, 30m"
-        parser.add_argument("--finished-before", metavar="WHEN", help=f"delete what finished before: {when}")
-        parser.add_argument("--failed-before", metavar="WHEN", help="delete what failed before; the same")
-        parser.add_argument("--queue", metavar="NAME", help="only tasks of this queue")
-        parser.add_argument("--task", metavar="PATH", help="only this task: shop.tasks.send_mail")
-        parser.add_argument("--dry-run", action="store_true", help="only say how many there are")
-        parser.add_argument("--batch", metavar="N", default="500", help="rows in one transaction (default: 500)")
+        when = "a date, a time, or an age such as 7d, 12h or 30m"
+        parser.add_argument("--finished-before", metavar="WHEN", help=f"delete tasks that finished before WHEN: {when}")
+        parser.add_argument("--failed-before", metavar="WHEN", help="delete tasks that failed before WHEN")
+        parser.add_argument("--queue", metavar="NAME", help="delete only tasks of this queue")
+        parser.add_argument("--task", metavar="PATH", help="delete only this task, for example shop.tasks.send_mail")
+        parser.add_argument("--dry-run", action="store_true", help="only print how many tasks would be deleted")
+        parser.add_argument(
+            "--batch", metavar="N", default="500", help="number of tasks per transaction (default: 500)"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         problems: list[str] = []
@@ -60,34 +62,34 @@ class Command(BaseCommand):
         try:
             for part in parts:
                 if options["dry_run"]:
-                    self.stdout.write(f"{_tasks(part.count(part.which), part.name)} would be deleted")
+                    self.stdout.write(f"{_count_text(part.count(part.filter), part.name)} would be deleted")
                 else:
-                    self.stdout.write(f"{_tasks(self._clear(part, batch, options), part.name)} deleted")
+                    self.stdout.write(f"{_count_text(self._clear(part, batch, options), part.name)} deleted")
         except SteadyQueueError as error:
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:
-            self.stderr.write("stopped; what was deleted stays deleted")
+            self.stderr.write("stopped; tasks that were already deleted stay deleted")
             sys.exit(130)
 
     def _clear(self, part: Part, batch: int, options: Mapping[str, Any]) -> int:
         if options["verbosity"] < 1 or not self.stderr.isatty():
-            return part.clear(part.which, batch=batch)
-        bar = Bar(sys.stderr, part.name, part.count(part.which))
+            return part.clear(part.filter, batch=batch)
+        bar = ProgressBar(sys.stderr, part.name, part.count(part.filter))
         try:
-            return part.clear(part.which, batch=batch, progress=bar.advance)
+            return part.clear(part.filter, batch=batch, progress=bar.advance)
         finally:
             bar.end()
 
 
 def _parts(options: Mapping[str, Any], problems: list[str]) -> list[Part]:
-    """What is to be deleted; whatever is wrong with it is added to `problems`."""
+    """The tasks to delete; adds to `problems` what is wrong with the options."""
     parts = []
     kinds = {
         "finished": (cleanup.count_finished, cleanup.clear_finished),
         "failed": (cleanup.count_failed, cleanup.clear_failed),
     }
     if not any(options[f"{name}_before"] is not None for name in kinds):
-        problems.append("nothing to delete: give --finished-before, --failed-before or both")
+        problems.append("nothing to delete: set --finished-before, --failed-before or both")
     for what in ("queue", "task"):
         try:
             cleanup.old(before("0s"), **{what: options[what]})
@@ -112,9 +114,9 @@ def _batch(text: str, problems: list[str]) -> int:
     except ValueError:
         batch = 0
     if batch < 1:
-        problems.append(f"--batch must be a whole number of at least 1, not {text!r}")
+        problems.append(f"--batch must be an integer of at least 1, not {text!r}")
     return batch
 
 
-def _tasks(count: int, name: str) -> str:
+def _count_text(count: int, name: str) -> str:
     return f"{count:,} {name} task{'' if count == 1 else 's'}"

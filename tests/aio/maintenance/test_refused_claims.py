@@ -14,7 +14,7 @@ import steady_queue
 from steady_queue.aio import running
 from steady_queue.aio.maintenance import steps
 from steady_queue.aio.maintenance.splitting import ClaimSplitter
-from steady_queue.checks.health import judge
+from steady_queue.checks.health import check_health
 from steady_queue.db.aliases import open_async
 from steady_queue.events import (
     ClaimsReconciled,
@@ -384,7 +384,7 @@ async def test_a_step_that_fails_is_shown_as_what_it_is_and_keeps_no_other_from_
             assert (failure.step, failure.times) == (step, 1)
             assert "refused by a test" in failure.error
             # Another process sees it, by the rows alone.
-            lines = [line for line in (await aside(judge)).lines if "maintenance" in line]
+            lines = [line for line in (await aside(check_health)).lines if "maintenance" in line]
             assert len(lines) == 1
             assert f"{process.name}: maintenance: {step} has failed 2 times since 20" in lines[0]
             assert "refused by a test" in lines[0]
@@ -395,7 +395,7 @@ async def test_a_step_that_fails_is_shown_as_what_it_is_and_keeps_no_other_from_
         assert await aside(world.left, database) == set()
         (recovery,) = heard.of(MaintenanceStepRecovered)
         assert (recovery.step, recovery.times) == (step, 3)
-        assert not [line for line in (await aside(judge)).lines if "maintenance" in line]
+        assert not [line for line in (await aside(check_health)).lines if "maintenance" in line]
     assert heard.of(DatabaseLost) == []
 
 
@@ -432,7 +432,7 @@ async def test_a_step_that_is_skipped_has_not_recovered(database: str, monkeypat
                 patch.setattr(process.services.heartbeat, "_steady_since", math.inf)
                 await process.services.maintenance.turn()
             assert heard.of(MaintenanceStepRecovered) == []
-            assert [line for line in (await aside(judge)).lines if "maintenance: pruning has failed" in line]
+            assert [line for line in (await aside(check_health)).lines if "maintenance: pruning has failed" in line]
         await turn(process)
         assert [event.step for event in heard.of(MaintenanceStepRecovered)] == ["pruning"]
 
@@ -445,7 +445,7 @@ async def test_a_failing_step_changes_no_judgement_of_health(database: str) -> N
             raise RuntimeError("on\npurpose")
 
         await process.services.maintenance._steps.run("a step", fails)
-        found = await aside(judge)
+        found = await aside(check_health)
         assert found.healthy
         assert found.lines[-1].endswith(": builtins.RuntimeError: on purpose")
         row_ = await aside(row, database, "process", process.id, "id")
@@ -457,7 +457,7 @@ async def test_what_another_wrote_about_maintenance_harms_no_probe(database: str
     async with running(worker()) as process:
         await until(lambda: process.services.heartbeat._has_written_poll)
         await aside(query, database, "UPDATE steady_queue_process SET metadata = %s", metadata)
-        assert len((await aside(judge)).lines) == 1
+        assert len((await aside(check_health)).lines) == 1
 
 
 async def test_a_number_that_no_time_can_be_made_of_keeps_maintenance_from_nothing(database: str) -> None:

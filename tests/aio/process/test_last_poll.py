@@ -41,7 +41,7 @@ def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def judged(max_age: timedelta | None = None) -> Health:
-    return await aside(lambda: health.judge(max_age=max_age))
+    return await aside(lambda: health.check_health(max_age=max_age))
 
 
 async def is_healthy(max_age: timedelta | None = None) -> bool:

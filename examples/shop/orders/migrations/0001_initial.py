@@ -5,7 +5,7 @@ from django.db import migrations, models
 ITEMS = [
     ("teapot", "A teapot"),
     ("lamp", "A lamp"),
-    ("unicorn", "A unicorn (there is none: packing it fails)"),
+    ("unicorn", "A unicorn (not in stock: packing it fails)"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""What is seen from outside the queue: when tasks start and end, and which connections are opened."""
+"""Records when tasks start and end, and which connections are opened, independently of the queue."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskResult
 
 
-class Witness:
-    """Counts runs by the framework's own signals, which come from many threads."""
+class Recorder:
+    """Records runs by the signals of Django's task framework, which are sent in many threads."""
 
     def __init__(self) -> None:
         self.runs: Counter[str] = Counter()
@@ -43,9 +43,9 @@ class Witness:
 
 
 class Connections:
-    """Who opens connections from now on: the interpreter tells of all, Django of its own.
+    """Counts connections that are opened: an audit hook sees all of them, a signal those of Django.
 
-    The rest are the queue's, each opened in a thread that was made for it.
+    The others belong to the queue, each opened in its own thread.
     """
 
     def __init__(self) -> None:
@@ -57,11 +57,11 @@ class Connections:
         sys.addaudithook(self._audit)
 
     def runtime_started(self) -> None:
-        """Whatever the queue opens from now on is for enqueueing."""
+        """Connections that the queue opens from now on are for enqueueing."""
         self._when_started = set(self._opened)
 
     def runtime_stops(self) -> None:
-        """What is opened from now on, in place of a connection whose query was cancelled, does not count."""
+        """Connections that are opened from now on replace those of cancelled queries, and are not counted."""
         self._before_stopping = set(self._opened)
 
     @property

@@ -13,7 +13,7 @@ from uuid import uuid4
 from steady_queue import events
 from steady_queue.aio.timing import WakeEvent
 from steady_queue.errors import StoreUnavailable
-from steady_queue.store.operations.notify import CHANNEL, notify
+from steady_queue.store.operations.notify import NOTIFY_CHANNEL, notify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -62,7 +62,7 @@ class Listener:
         broken = WakeEvent()
         from steady_queue.store.drivers import postgres  # only where it is the database
 
-        connection = await postgres.listen(self._parameters, CHANNEL, self._hear, broken.ring)
+        connection = await postgres.listen(self._parameters, NOTIFY_CHANNEL, self._hear, broken.ring)
         try:
             while await self._is_heard():
                 self._outage.over(self.name)

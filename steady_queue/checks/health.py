@@ -23,12 +23,12 @@ from steady_queue.aio.identity import hostname, is_gone, is_here
 from steady_queue.configuration import Options, alive_threshold
 from steady_queue.errors import StoreUnavailable
 from steady_queue.store.drivers.django import DjangoDriver
-from steady_queue.store.operations.processes import find_vitals
+from steady_queue.store.operations.processes import find_process_health
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steady_queue.store.operations.processes import Vitals
+    from steady_queue.store.operations.processes import ProcessHealth
 
 #: How long the database may take to answer, in seconds.
 ANSWER_WITHIN = 5.0
@@ -71,7 +71,7 @@ def default_max_age() -> timedelta:
     return 2 * steady_queue.process_heartbeat_interval + max(polls, default=timedelta(0)) + timedelta(seconds=10)
 
 
-def _verdict(process: Vitals, max_age: timedelta) -> tuple[bool, str]:
+def _verdict(process: ProcessHealth, max_age: timedelta) -> tuple[bool, str]:
     silence = process.now - process.last_heartbeat_at
     if silence > alive_threshold():
         return False, f"no heartbeat for {_seconds(silence)}"
@@ -87,18 +87,18 @@ def _seconds(span: timedelta) -> str:
     return f"{max(0.0, span.total_seconds()):.0f} s"
 
 
-def _here(alias: str) -> list[Vitals]:
+def _here(alias: str) -> list[ProcessHealth]:
     """The processes of this machine."""
     try:
         driver = DjangoDriver(alias)
-        found = driver.run(find_vitals(driver.sql, hostname()))
+        found = driver.run(find_process_health(driver.sql, hostname()))
     finally:
         if alias in connections:
             connections[alias].close()
     return [process for process in found if is_here(process) and not is_gone(process)]
 
 
-def _failing_steps(process: Vitals) -> list[str]:
+def _failing_steps(process: ProcessHealth) -> list[str]:
     """What to say of the steps of its maintenance that keep failing."""
     try:
         steps = json.loads(process.metadata)["maintenance"].items()
@@ -110,7 +110,7 @@ def _failing_steps(process: Vitals) -> list[str]:
         return []
 
 
-def _vacancies(supervisor: Vitals, here: list[Vitals]) -> str | None:
+def _vacancies(supervisor: ProcessHealth, here: list[ProcessHealth]) -> str | None:
     """What to say of a supervisor some of whose processes are missing: they do not start, or die as soon as they do."""
     try:
         posts = int(json.loads(supervisor.metadata)["actors"][0]["posts"])

@@ -23,7 +23,7 @@ from steady_queue.db.aliases import is_in_memory, open_async, queue_alias
 from steady_queue.errors import ConfigurationError
 from steady_queue.recurring.definitions import wanted
 from steady_queue.store.operations import charset
-from steady_queue.store.operations.server import describe
+from steady_queue.store.operations.server import describe_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -185,17 +185,17 @@ class _Database:
         if names := startup.known_migrations():
             self.subjects.append(f"schema {names[-1].partition('_')[0]}")
         if text is not None:
-            yield Problem("; ".join(charset.describe(self._alias, text)), is_warning=True)
+            yield Problem("; ".join(charset.describe_problem(self._alias, text)), is_warning=True)
         yield from _reach(self._alias)
 
 
-async def _admission(alias: str) -> tuple[str, str | None, charset.UnfitText | None]:
+async def _admission(alias: str) -> tuple[str, str | None, charset.TextColumnProblem | None]:
     """What the server is, why no process may work on it, and the columns that lose texts."""
     driver = DeadlineDriver(open_async(alias, size=1), ANSWER_WITHIN)
     try:
         refusal = await startup.refusal(driver, alias)
-        text = None if refusal else await driver.run(charset.unfit_text(driver.sql))
-        return await driver.run(describe(driver.sql)), refusal, text
+        text = None if refusal else await driver.run(charset.find_text_column_problem(driver.sql))
+        return await driver.run(describe_server(driver.sql)), refusal, text
     finally:
         await driver.close()
 

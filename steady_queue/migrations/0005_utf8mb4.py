@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from steady_queue.store.operations.charset import unfit_text
+from steady_queue.store.operations.charset import find_text_column_problem
 from steady_queue.store.drivers.django import DjangoDriver
 
 
@@ -10,7 +10,7 @@ def convert(apps, schema_editor):
     A table without a text column keeps that default: a later migration that adds a text column does this again.
     """
     driver = DjangoDriver(schema_editor.connection.alias)
-    unfit = driver.run(unfit_text(driver.sql))
+    unfit = driver.run(find_text_column_problem(driver.sql))
     for statement in unfit.statements if unfit else ():
         schema_editor.execute(statement)
 

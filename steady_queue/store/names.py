@@ -9,10 +9,10 @@ NAME_LENGTH = 255
 #: Concurrency keys and uniqueness keys, group included.
 KEY_LENGTH = 512
 #: So long before now there still is a date on every database.
-LONGEST = timedelta(days=36_500)
+LONGEST_TIMEDELTA = timedelta(days=36_500)
 
 
-def unstorable(text: str, length: int) -> str | None:
+def explain_unstorable(text: str, length: int) -> str | None:
     """Why a name cannot be stored, or None."""
     if len(text) > length:
         return f"has {len(text)} characters, at most {length} can be stored"
@@ -25,7 +25,7 @@ def unstorable(text: str, length: int) -> str | None:
     return None
 
 
-def no_queue(name: str) -> str | None:
+def explain_bad_queue_name(name: str) -> str | None:
     """Why no worker could be told to serve a queue of this name, or None."""
     if not name.strip():
         return "has an empty name, which no worker can serve"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from steady_queue.store.job import Claim
 
 #: Attempts are counted up to this number, the largest that the column holds on every database.
-MOST_ATTEMPTS = 2_147_483_647
+MAX_ATTEMPTS = 2_147_483_647
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from steady_queue.errors import JobIsRunning
 from steady_queue.jobs.compat import TaskResultDoesNotExist
 from steady_queue.store.operations import actions as revision
 from steady_queue.store.operations import bulk_actions
-from steady_queue.store.operations.cleanup import Old, Place, failed_cleared
+from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter, failed_cleared
 from steady_queue.store.outcome import ErrorReport, Failed, Finished
 from steady_queue.store.statement import Operation
 from tests.actions.conftest import broken
@@ -258,7 +258,7 @@ def test_a_failure_of_this_moment_is_not_cleared_as_an_old_one(store: SyncStore,
     one = job()
     broken(store, one)
     query(store.alias, "UPDATE steady_queue_failedexecution SET failed_at = '2020-01-01 00:00:00.000000'")
-    clear = failed_cleared(store.sql, Old(timedelta(days=30)), Place(), 500)
+    clear = failed_cleared(store.sql, EndedFilter(timedelta(days=30)), CleanupPosition(), 500)
     flow = interrupted(clear, "FOR UPDATE", lambda: other.do(lambda theirs: fails_again(theirs, one)))
     cleared = store.run(Operation("clear failed", lambda: flow))
     assert (cleared.jobs, count(store.alias, "failedexecution")) == (0, 1)
@@ -268,11 +268,11 @@ def test_a_failure_of_this_moment_is_not_cleared_as_an_old_one(store: SyncStore,
 def test_a_task_that_meanwhile_failed_in_another_way_is_not_retried(store: SyncStore, other: Session) -> None:
     one = job()
     broken(store, one)
-    some = bulk_actions.retry_some(
-        store.sql, bulk_actions.Which(exception_class="builtins.ValueError"), bulk_actions.Place()
+    some = bulk_actions.retry_window(
+        store.sql, bulk_actions.JobFilter(exception_class="builtins.ValueError"), bulk_actions.Position()
     )
     flow = interrupted(some.flow(), "FOR UPDATE", lambda: other.do(lambda theirs: fails_again(theirs, one)))
-    assert store.run(replace(some, flow=lambda: flow)).revised.ids == []
+    assert store.run(replace(some, flow=lambda: flow)).result.ids == []
     assert store.status(one) == ["failed"]
 
 

@@ -27,8 +27,8 @@ from steady_queue.jobs.registry import durations_in_force, limits_in_force
 from steady_queue.store.job import SERVED_LANES, Lane
 from steady_queue.store.operations import maintenance as store
 from steady_queue.store.operations import prune
-from steady_queue.store.operations.maintenance import let_go
-from steady_queue.store.operations.set_aside import Owner
+from steady_queue.store.operations.maintenance import release_overrun_slots
+from steady_queue.store.operations.set_aside import ClaimOwner
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.operations.processes import NewProcess
-    from steady_queue.store.operations.prune import Registered
+    from steady_queue.store.operations.prune import RegisteredProcess
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Operation
 
@@ -125,7 +125,7 @@ class Maintenance:
         alive = alive_threshold()
         keep = steady_queue.clear_finished_jobs_after if steady_queue.preserve_finished_jobs else timedelta(0)
         keep_failed = steady_queue.clear_failed_jobs_after
-        look = store.look(self._sql, alive=alive, keep=keep, keep_failed=keep_failed)
+        look = store.find_work(self._sql, alive=alive, keep=keep, keep_failed=keep_failed)
         work = await self._steps.run("looking for work", partial(self._run, look)) or ANYTHING
         due: list[tuple[str, bool, Callable[[], Awaitable[int | None]]]] = [
             ("pruning", work.dead, partial(self._prune_silent, alive)),
@@ -162,10 +162,10 @@ class Maintenance:
 
         Only while no claim is on its way: its reply may still come. `buried`: others took this process for dead.
         """
-        me = Owner(self._process.name, self._process.id)
+        me = ClaimOwner(self._process.name, self._process.id)
         async with self._claiming:
             known, running = self._known_claims(), self._running_claims()
-            claims = await self._run(prune.own_claims(self._sql, self._process.id))
+            claims = await self._run(prune.find_process_claims(self._sql, self._process.id))
             unknown = {claim_id: job_id for claim_id, job_id in claims.items() if claim_id not in known}
             count, refusal = await self._splitter.release_claims(me, unknown) if unknown else (0, None)
         # What ran before and still runs has not been settled by us.
@@ -193,7 +193,7 @@ class Maintenance:
 
     async def _let_go(self) -> int:
         overran = await self._promoting_if_possible(
-            lambda promoting: let_go(self._sql, limits_in_force, promoting=promoting)
+            lambda promoting: release_overrun_slots(self._sql, limits_in_force, promoting=promoting)
         )
         for job_id, path, key in overran:
             self._events.emit(events.JobOverran(job_id=job_id, task_path=path, concurrency_key=key))
@@ -231,7 +231,7 @@ class Maintenance:
 
     async def look_around(self) -> None:
         """Warn of ready jobs in queues or lanes that no live process serves, or no process of this version could."""
-        waiting = await self._run(store.find_waiting(self._sql))
+        waiting = await self._run(store.find_waiting_lanes(self._sql))
         if not waiting:
             return
         processes = await self._run(prune.find_processes(self._sql))
@@ -257,7 +257,7 @@ class Maintenance:
             raise StoreUnavailable(f"{operation.name} took longer than {DEADLINE:.0f} s") from None
 
 
-def _actors(process: Registered) -> list[Mapping[str, Any]]:
+def _actors(process: RegisteredProcess) -> list[Mapping[str, Any]]:
     """What runs in a process, as far as its row tells it in our own way."""
     try:
         actors = json.loads(process.metadata)["actors"]
@@ -266,7 +266,7 @@ def _actors(process: Registered) -> list[Mapping[str, Any]]:
     return [actor for actor in actors if isinstance(actor, dict)] if isinstance(actors, list) else []
 
 
-def _is_served(queue: str, lane: Lane, processes: list[Registered]) -> bool:
+def _is_served(queue: str, lane: Lane, processes: list[RegisteredProcess]) -> bool:
     for process in processes:
         actors = _actors(process)
         if any(_serves(actor, queue, lane) for actor in actors):

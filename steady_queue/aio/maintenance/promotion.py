@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from steady_queue.aio.maintenance.splitting import REFUSED, split
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.operations.maintenance import promote_stranded as stranded_promoted
-from steady_queue.store.operations.promote import blocked_keys, next_blocked_job, promote_one, promotion
-from steady_queue.store.operations.prune import BATCH
+from steady_queue.store.operations.promote import blocked_keys, find_next_blocked_job, promote_one, promotion
+from steady_queue.store.operations.prune import BATCH_ROWS
 from steady_queue.store.operations.set_aside import set_blocked_aside
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ async def promote_stranded(run: Run, sql: Dialect, splitter: ClaimSplitter) -> t
         try:
             count, next_key = await run(stranded_promoted(sql, after, limits_in_force))
         except REFUSED:
-            keys = await run(blocked_keys(sql, after, BATCH))
+            keys = await run(blocked_keys(sql, after, BATCH_ROWS))
             count, refused = await _promote_in_parts(run, sql, splitter, keys)
             refusal = refused or refusal
-            next_key = keys[-1] if len(keys) == BATCH else None
+            next_key = keys[-1] if len(keys) == BATCH_ROWS else None
         total += count
         if next_key is None:
             return total, refusal
@@ -68,7 +68,7 @@ async def _promote_in_parts(
 
 async def _promote_next(run: Run, sql: Dialect, splitter: ClaimSplitter, key: str) -> int | None:
     """How many jobs were made ready; None if the key is full or has no blocked job."""
-    job_id = await run(next_blocked_job(sql, key))
+    job_id = await run(find_next_blocked_job(sql, key))
     if job_id is None:
         return None
     try:

@@ -104,7 +104,7 @@ class Scheduler:
         """Store the entries of the code: once, so that an old version does not undo what a newer one has stored."""
         static = await asyncio.to_thread(self._static)
         taken = await self._driver.run(recurring.persist(self._driver.sql, static, may_be_ours))
-        self._persisted_at = await self._driver.run(recurring.clock(self._driver.sql))
+        self._persisted_at = await self._driver.run(recurring.read_database_time(self._driver.sql))
         for key, path in taken.items():
             error = ConfigurationError(f"another project has an entry with this key, of {path}")
             self._events.emit(events.RecurringFailed(key=key, error=str(error), exception=error))
@@ -133,12 +133,12 @@ class Scheduler:
         """The database's time; now and then, what has changed as well."""
         self._asked = asked = self._clock.monotonic()
         if self._last_look is not None and asked - self._last_look < LOOK:
-            return await self._driver.run(recurring.clock(self._driver.sql))
-        listed = await self._driver.run(recurring.listing(self._driver.sql))
+            return await self._driver.run(recurring.read_database_time(self._driver.sql))
+        listed = await self._driver.run(recurring.list_entries(self._driver.sql))
         self._timetable.keep_only(listed.changed)
         changed = self._timetable.changed(listed.changed)
         if changed:
-            found = await self._driver.run(recurring.entries(self._driver.sql, changed))
+            found = await self._driver.run(recurring.read_entries(self._driver.sql, changed))
             for entry in found:
                 await self._breath.take()
                 try:
@@ -166,7 +166,7 @@ class Scheduler:
         reason = reason.encode("utf-8", "backslashreplace").decode()
         self._timetable.drop(key)
         # As it was read: what somebody has mended meanwhile stays on.
-        if await self._driver.run(recurring.give_up(self._driver.sql, key, entry.updated_at, reason)):
+        if await self._driver.run(recurring.disable_broken(self._driver.sql, key, entry.updated_at, reason)):
             self._events.emit(events.RecurringDisabled(key=key, reason=reason))
 
     async def _clear(self, now: datetime) -> None:

@@ -19,7 +19,7 @@ from steady_queue.jobs.task_signals import asend, is_heard
 from steady_queue.recurring.catch_up import LATE, chosen
 from steady_queue.recurring.definitions import is_elsewhere
 from steady_queue.store.ids import new_job_ids
-from steady_queue.store.operations.ticks import Tick, tick
+from steady_queue.store.operations.ticks import Tick, enqueue_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.operations.recurring import Entry
-    from steady_queue.store.operations.ticks import Ticked
+    from steady_queue.store.operations.ticks import EnqueuedTicks
 
     #: The entries of ticks, by the ids of these.
     Origins = Mapping[UUID, Planned]
@@ -105,7 +105,7 @@ class TickEnqueuer:
     async def _enqueue(self, ticks: Sequence[Tick], origins: Origins) -> set[UUID]:
         """Store them, or hand them to their backends; returns those whose jobs are there now."""
         try:
-            done = await self._driver.run(tick(self._driver.sql, ticks, limits_in_force))
+            done = await self._driver.run(enqueue_ticks(self._driver.sql, ticks, limits_in_force))
         except StoreDataError as error:
             # Something in them cannot be stored: find it, so that the others fire.
             if len(ticks) == 1:
@@ -122,7 +122,7 @@ class TickEnqueuer:
             await self._made_ready()
         return won.difference(foreign, done.discarded)
 
-    def _tell(self, ticks: Sequence[Tick], done: Ticked) -> None:
+    def _tell(self, ticks: Sequence[Tick], done: EnqueuedTicks) -> None:
         ours = set(done.ids)
         stayed = len(ours) - len(done.discarded)
         if stayed and self._events.hears(events.RecurringEnqueued):

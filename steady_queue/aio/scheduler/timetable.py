@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from steady_queue.jobs.compat import Task
     from steady_queue.recurring.schedule import Schedule
-    from steady_queue.store.operations.recurring import Entry, Moment
+    from steady_queue.store.operations.recurring import Entry, StoredTime
 
 #: So many lines of plans that are no longer known may lie beside the others.
 STALE = 100
@@ -42,7 +42,7 @@ class Timetable:
     def __init__(self) -> None:
         self._known: dict[str, Planned] = {}
         #: Entries that are left to others, as they were when that was found.
-        self._left: dict[str, Moment] = {}
+        self._left: dict[str, StoredTime] = {}
         #: Lines of plans that are no longer known stay until they are met, or are too many. The number keeps plans from
         #: being compared.
         self._lines: list[tuple[datetime, int, Planned]] = []
@@ -55,15 +55,15 @@ class Timetable:
             heappop(self._lines)
         return self._lines[0][0] if self._lines else None
 
-    def changed(self, listed: Mapping[str, Moment]) -> list[str]:
+    def changed(self, listed: Mapping[str, StoredTime]) -> list[str]:
         """The keys of entries that are not known as they are listed."""
         return [key for key, updated_at in listed.items() if self._seen(key) != updated_at]
 
-    def _seen(self, key: str) -> Moment | None:
+    def _seen(self, key: str) -> StoredTime | None:
         planned = self._known.get(key)
         return self._left.get(key) if planned is None else planned.entry.updated_at
 
-    def keep_only(self, listed: Mapping[str, Moment]) -> None:
+    def keep_only(self, listed: Mapping[str, StoredTime]) -> None:
         """Forget the entries that are not listed."""
         for key in (self._known.keys() | self._left.keys()) - listed.keys():
             self.drop(key)
@@ -120,7 +120,7 @@ class Timetable:
         return self._known.get(planned.entry.new.task_key) is planned
 
 
-def _instant(what: str, moment: Moment) -> datetime:
+def _instant(what: str, moment: StoredTime) -> datetime:
     if not isinstance(moment, datetime):
         raise ConfigurationError(f"its {what} cannot be read: {moment!r}")
     return moment

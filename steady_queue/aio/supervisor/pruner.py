@@ -71,8 +71,8 @@ class Pruner:
                 await self._outage.wait(self.name, failure)
         self._outage.over(self.name)
         if any(fates):
-            failed, given_back = len(fates.failed), len(fates.given_back)
-            self._events.emit(events.ChildPruned(pid=child.pid, failed=failed, released=given_back))
+            failed, released = len(fates.failed), len(fates.released)
+            self._events.emit(events.ChildPruned(pid=child.pid, failed=failed, released=released))
             if failed:
                 self._events.emit(
                     events.JobsFailed(process_id=child.id, job_ids=fates.failed, count=failed, error=error.message)

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from steady_queue.store.operations.queues import waiting
+from steady_queue.store.operations.queues import find_waiting_queues
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -128,7 +128,7 @@ class QueuePlan:
 
     async def _learn(self) -> None:
         began = self._clock.monotonic()
-        found = await self._driver.run(waiting(self._driver.sql))
+        found = await self._driver.run(find_waiting_queues(self._driver.sql))
         now = self._clock.monotonic()
         self._known_until = now + min(NAMES_LAST_AT_MOST, max(NAMES_LAST, NAMES_ARE_WORTH * (now - began)))
         self._line.learn(found.names)

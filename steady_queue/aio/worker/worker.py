@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from anyio import CancelScope, current_time
 
 from steady_queue import events
-from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
-from steady_queue.store.operations.queues import change_marker
+from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
+from steady_queue.store.operations.queues import read_change_marker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -158,13 +158,13 @@ class Worker:
         # not answer cannot hold up the stop for ever, though: then the claims are found by their process id.
         with CancelScope(shield=True, deadline=self._deadline) as self._scope:
             if queues is None:
-                wanted = [Wanted(self.process_id, lane, room) for lane, room in free.items()]
+                wanted = [ClaimRequest(self.process_id, lane, room) for lane, room in free.items()]
                 taken = await self._driver.run(claim_from_all(self._driver.sql, *wanted))
                 self._is_more_left = taken.is_paused
                 if taken.is_paused:
                     self.plan.name_them()
                 return taken.claims
-            wanted = [Wanted(self.process_id, lane, free[lane], names) for lane, names in queues.items() if names]
+            wanted = [ClaimRequest(self.process_id, lane, free[lane], names) for lane, names in queues.items() if names]
             claims = await self._driver.run(claim(self._driver.sql, *wanted)) if wanted else []
             self._is_more_left = self.plan.took(queues, claims, free)
             return claims
@@ -178,7 +178,7 @@ class Worker:
         """Whether a claim could find anything: asked only where the answer is cheaper than the claim."""
         if not self._driver.sql.change_marker:
             return True
-        marker = await self._driver.run(change_marker(self._driver.sql))
+        marker = await self._driver.run(read_change_marker(self._driver.sql))
         changed, self._marker = marker != self._marker, marker
         now = self._clock.monotonic()
         # The marker does not tell of this process's own writes: whatever was missed is found before long.

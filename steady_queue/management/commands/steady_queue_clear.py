@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Callable, Mapping
 
-    from steady_queue.store.operations.cleanup import Old
+    from steady_queue.store.operations.cleanup import EndedFilter
 
 DESCRIPTION = """\
 Deletes tasks that ended long ago. Tasks that wait or run are never touched.
@@ -31,8 +31,8 @@ class Part(NamedTuple):
     """One of the two kinds of tasks, and which of them are to go."""
 
     name: str
-    which: Old
-    count: Callable[[Old], int]
+    which: EndedFilter
+    count: Callable[[EndedFilter], int]
     clear: Callable[..., int]
 
 

@@ -14,10 +14,16 @@ from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.utils import timezone
 
 from steady_queue.errors import ConfigurationError, StoreConflict, StoreDataError, StoreError, StoreUnavailable
-from steady_queue.store.drivers.error_codes import answer_is_lost, made, mysql_error, postgres_error, sqlite_error
-from steady_queue.store.drivers.pool import TRIES, should_retry
+from steady_queue.store.drivers.error_codes import (
+    build_error,
+    is_answer_lost,
+    mysql_error,
+    postgres_error,
+    sqlite_error,
+)
+from steady_queue.store.drivers.pool import MAX_TRIES, should_retry
 from steady_queue.store.sql import MySQL, Postgres, SQLite
-from steady_queue.store.sql.mysql import IDLE_LIMIT, check_size
+from steady_queue.store.sql.mysql import IDLE_TRANSACTION_SECONDS, check_size
 from steady_queue.store.statement import drive
 
 if TYPE_CHECKING:
@@ -31,8 +37,8 @@ T = TypeVar("T")
 _DIALECTS: dict[str, Dialect] = {"postgresql": Postgres(), "mysql": MySQL(), "sqlite": SQLite()}
 #: MariaDB ends a frozen holder of keys, as on our own connections; the caller's setting comes back afterwards.
 _HOLD_BRIEFLY = (
-    "SET @steady_queue_idle = @@SESSION.idle_transaction_timeout, SESSION idle_transaction_timeout ="
-    f" LEAST(COALESCE(NULLIF(@@SESSION.idle_transaction_timeout, 0), {IDLE_LIMIT}), {IDLE_LIMIT})"
+    "SET @steady_queue_idle = @@SESSION.idle_transaction_timeout, SESSION idle_transaction_timeout = LEAST("
+    f"COALESCE(NULLIF(@@SESSION.idle_transaction_timeout, 0), {IDLE_TRANSACTION_SECONDS}), {IDLE_TRANSACTION_SECONDS})"
 )
 _HOLD_AS_BEFORE = "SET SESSION idle_transaction_timeout = @steady_queue_idle"
 _NUMBERED = re.compile(r"\$(\d+)")
@@ -74,10 +80,10 @@ class DjangoDriver:
             # Here, not with the first statement: what fails before anything is sent has certainly not been applied.
             self.connection.ensure_connection()
         except (DatabaseError, InterfaceError) as error:
-            raise named(error, self.connection, lost_means_unknown=False) from error
+            raise classify_error(error, self.connection, lost_means_unknown=False) from error
         if self.in_transaction:
             return self._join(operation)
-        for attempt in range(1, TRIES + 1):
+        for attempt in range(1, MAX_TRIES + 1):
             try:
                 return self._own(operation)
             except StoreUnavailable:
@@ -85,7 +91,7 @@ class DjangoDriver:
                 self.connection.close()
                 raise
             except StoreConflict as error:
-                if attempt == TRIES or not should_retry(operation, error):
+                if attempt == MAX_TRIES or not should_retry(operation, error):
                     raise
                 time.sleep(random.uniform(0, 0.005 * 2**attempt))
         raise AssertionError("unreachable")
@@ -111,7 +117,7 @@ class DjangoDriver:
                 connection.needs_rollback = True
             raise
         except (DatabaseError, InterfaceError) as error:
-            raise named(error, connection, lost_means_unknown=False) from error
+            raise classify_error(error, connection, lost_means_unknown=False) from error
 
     def _own(self, operation: Operation[T]) -> T:
         """In a transaction of our own, or in none when one statement is all."""
@@ -138,7 +144,7 @@ class DjangoDriver:
             error.applied = "no"
             raise
         except (DatabaseError, InterfaceError) as error:
-            raise named(error, connection, lost_means_unknown=committing) from error
+            raise classify_error(error, connection, lost_means_unknown=committing) from error
         finally:
             if is_bounded and connection.connection is not None:
                 with suppress(StoreError):  # a connection that is lost has nothing to be put back
@@ -157,7 +163,7 @@ class DjangoDriver:
             with self.connection.cursor() as cursor:
                 cursor.execute(text)
         except (DatabaseError, InterfaceError) as error:
-            raise named(error, self.connection, lost_means_unknown=False) from error
+            raise classify_error(error, self.connection, lost_means_unknown=False) from error
 
     def _execute(self, statement: Statement) -> list[Row]:
         connection = self.connection
@@ -175,7 +181,7 @@ class DjangoDriver:
                 cursor.execute(text, _bound(params, connection.vendor))
                 rows = cursor.fetchall() if statement.returns else []
         except (DatabaseError, InterfaceError, ValueError, OverflowError) as error:
-            raise named(error, connection, lost_means_unknown=True) from error
+            raise classify_error(error, connection, lost_means_unknown=True) from error
         rows = self.sql.rows(statement, rows)
         if connection.vendor == "postgresql" and not settings.USE_TZ:
             return [_aware(row, statement.returns) for row in rows]
@@ -211,10 +217,10 @@ def _bound(params: Any, vendor: str) -> Any:
     return {f"p{at}": value for at, value in enumerate(params, 1)} if vendor == "postgresql" else params
 
 
-def named(error: BaseException, connection: BaseDatabaseWrapper, *, lost_means_unknown: bool) -> StoreError:
+def classify_error(error: BaseException, connection: BaseDatabaseWrapper, *, lost_means_unknown: bool) -> StoreError:
     """The kind of an error raised by Django's connection, told by the code in the driver's own error below it."""
     if not isinstance(error, (DatabaseError, InterfaceError)):
-        return made(StoreDataError, error, None)
+        return build_error(StoreDataError, error, None)
     cause = error.__cause__ or error
     code: Any
     if connection.vendor == "postgresql":
@@ -225,9 +231,9 @@ def named(error: BaseException, connection: BaseDatabaseWrapper, *, lost_means_u
             and isinstance(error, DatabaseError)
             and type(cause).__name__ in ("DataError", "NotSupportedError")
         ):
-            return made(StoreDataError, error, None)
+            return build_error(StoreDataError, error, None)
         kind = postgres_error(code)
-        unknown = kind is StoreUnavailable and answer_is_lost(code)
+        unknown = kind is StoreUnavailable and is_answer_lost(code)
     elif connection.vendor == "mysql":
         code = cause.args[0] if cause.args and isinstance(cause.args[0], int) else None
         kind = mysql_error(code)
@@ -236,4 +242,4 @@ def named(error: BaseException, connection: BaseDatabaseWrapper, *, lost_means_u
         code = getattr(cause, "sqlite_errorcode", None)
         kind = sqlite_error(code)
         unknown = False
-    return made(kind, error, code, applied="unknown" if unknown and lost_means_unknown else "no")
+    return build_error(kind, error, code, applied="unknown" if unknown and lost_means_unknown else "no")

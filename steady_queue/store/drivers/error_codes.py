@@ -7,7 +7,7 @@ from typing import Literal
 from steady_queue.errors import StoreBug, StoreConflict, StoreDataError, StoreError, StoreUnavailable
 
 #: How much of a driver's words is told: some quote all the values of a statement, and so a task's arguments.
-WORDS = 500
+MESSAGE_CHARACTERS = 500
 
 #: Deadlock, serialization failure, lock not available.
 _POSTGRES_CONFLICT = {"40001", "40P01", "55P03"}
@@ -49,7 +49,7 @@ def postgres_error(code: str | None) -> type[StoreError]:
     return StoreDataError if code[:2] in _POSTGRES_DATA_CLASSES else StoreBug
 
 
-def answer_is_lost(code: str | None) -> bool:
+def is_answer_lost(code: str | None) -> bool:
     """Whether an unavailable PostgreSQL may have applied the statement all the same.
 
     Codes of class 08 are made by the client when the answer did not come; a server that shuts down may have committed
@@ -82,8 +82,12 @@ def sqlite_error(code: int | None) -> type[StoreError]:
     return StoreDataError if primary in _SQLITE_DATA else StoreBug
 
 
-def made(
+def build_error(
     kind: type[StoreError], error: BaseException, code: object, *, applied: Literal["no", "unknown"] = "no"
 ) -> StoreError:
     """A StoreError that tells the driver's own words, but not the whole statement with its values."""
-    return kind(f"{type(error).__name__}: {error}"[:WORDS], code=None if code is None else str(code), applied=applied)
+    return kind(
+        f"{type(error).__name__}: {error}"[:MESSAGE_CHARACTERS],
+        code=None if code is None else str(code),
+        applied=applied,
+    )

@@ -9,10 +9,10 @@ import aiomysql
 import pymysql
 
 from steady_queue.errors import StoreConflict, StoreDataError, StoreError, StoreUnavailable
-from steady_queue.store.drivers.error_codes import made, mysql_error
+from steady_queue.store.drivers.error_codes import build_error, mysql_error
 from steady_queue.store.drivers.pool import Pool
-from steady_queue.store.operations.charset import UTF8
-from steady_queue.store.sql.mysql import IDLE_LIMIT, MySQL, check_size
+from steady_queue.store.operations.charset import CHARSET
+from steady_queue.store.sql.mysql import IDLE_TRANSACTION_SECONDS, MySQL, check_size
 from steady_queue.store.statement import drive_async
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: How long a statement of ours may wait for another's lock before it is begun anew, in seconds.
-LOCK_LIMIT = 5
+LOCK_WAIT_SECONDS = 5
 
 
 class MySQLLink:
@@ -77,14 +77,14 @@ class MySQLLink:
                 await cursor.execute(statement.text, params)
                 rows = await cursor.fetchall() if statement.returns else ()
         except (*_ERRORS, TypeError) as error:
-            raise _named(error, lost_means_unknown=True) from error
+            raise _classify_error(error, lost_means_unknown=True) from error
         return self.sql.rows(statement, rows)
 
     async def _command(self, text: str, *, applied_if_lost: bool = False) -> None:
         try:
             await self.connection.query(text)
         except _ERRORS as error:
-            raise _named(error, lost_means_unknown=applied_if_lost) from error
+            raise _classify_error(error, lost_means_unknown=applied_if_lost) from error
 
     async def _roll_back(self) -> None:
         if self.is_open:
@@ -97,15 +97,15 @@ class MySQLLink:
 _ERRORS = (pymysql.Error, OSError, asyncio.IncompleteReadError, asyncio.TimeoutError, RuntimeError, ValueError)
 
 
-def _named(error: BaseException, *, lost_means_unknown: bool) -> StoreError:
+def _classify_error(error: BaseException, *, lost_means_unknown: bool) -> StoreError:
     """The error's kind, and whether the statement may have taken effect all the same."""
     # PyMySQL raises a TypeError for a parameter of a type that it does not take: a list, and with aiomysql also bytes.
     if isinstance(error, (ValueError, TypeError)) and not isinstance(error, pymysql.Error):
-        return made(StoreDataError, error, None)
+        return build_error(StoreDataError, error, None)
     code = error.args[0] if isinstance(error, pymysql.Error) and error.args else None
     kind = mysql_error(code if isinstance(code, int) else None)
     unknown = lost_means_unknown and kind is StoreUnavailable
-    return made(kind, error, code, applied="unknown" if unknown else "no")
+    return build_error(kind, error, code, applied="unknown" if unknown else "no")
 
 
 def open_pool(parameters: Mapping[str, Any], *, size: int) -> Pool[MySQLLink]:
@@ -116,20 +116,20 @@ def open_pool(parameters: Mapping[str, Any], *, size: int) -> Pool[MySQLLink]:
         connection: aiomysql.Connection | None = None
         try:
             connection = await aiomysql.connect(**{**parameters, "autocommit": True})
-            if connection.charset != UTF8 or "init_command" in parameters:
+            if connection.charset != CHARSET or "init_command" in parameters:
                 # An option file, or the project's own command, has chosen another.
-                await connection.set_charset(UTF8)
+                await connection.set_charset(CHARSET)
             await connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-            await connection.query(f"SET SESSION innodb_lock_wait_timeout = {LOCK_LIMIT}")
+            await connection.query(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}")
             if "mariadb" in connection.get_server_info().lower():
-                await connection.query(f"SET SESSION idle_transaction_timeout = {IDLE_LIMIT}")
+                await connection.query(f"SET SESSION idle_transaction_timeout = {IDLE_TRANSACTION_SECONDS}")
             async with connection.cursor() as cursor:
                 await cursor.execute("SELECT @@max_allowed_packet")
                 (packet,) = await cursor.fetchone()
         except _ERRORS as error:
             if connection is not None:
                 connection.close()
-            raise _named(error, lost_means_unknown=False) from error
+            raise _classify_error(error, lost_means_unknown=False) from error
         return MySQLLink(connection, sql, packet)
 
     return Pool(sql, connect, size)

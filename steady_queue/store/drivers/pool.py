@@ -24,7 +24,7 @@ T = TypeVar("T")
 C = TypeVar("C", bound="Link")
 
 #: How often an operation is begun anew after a conflict before the conflict is reported.
-TRIES = 5
+MAX_TRIES = 5
 
 
 def should_retry(operation: Operation[T], error: StoreConflict) -> bool:
@@ -65,12 +65,12 @@ class Pool(Generic[C]):
         self._closed = False
 
     async def run(self, operation: Operation[T]) -> T:
-        for attempt in range(1, TRIES + 1):
+        for attempt in range(1, MAX_TRIES + 1):
             try:
                 async with self._connection() as connection:
                     return await connection.run(operation)
             except StoreConflict as error:
-                if attempt == TRIES or not should_retry(operation, error):
+                if attempt == MAX_TRIES or not should_retry(operation, error):
                     raise
                 await asyncio.sleep(random.uniform(0, 0.005 * 2**attempt))
         raise AssertionError("unreachable")

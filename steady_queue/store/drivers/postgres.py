@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import asyncpg
 
 from steady_queue.errors import StoreConflict, StoreDataError, StoreError, StoreUnavailable
-from steady_queue.store.drivers.error_codes import answer_is_lost, made, postgres_error
+from steady_queue.store.drivers.error_codes import build_error, is_answer_lost, postgres_error
 from steady_queue.store.drivers.pool import Pool
 from steady_queue.store.drivers.tls_upgrade import retrieve_upgrade_errors
 from steady_queue.store.sql.postgres import BEGIN, BEGIN_BEHIND_POOLER, SETTINGS, Postgres
@@ -68,14 +68,14 @@ class PostgresLink:
                 return []
             rows: list[Row] = await self.connection.fetch(statement.text, *statement.params)
         except _ERRORS as error:
-            raise _named(error, lost_means_unknown=True) from error
+            raise _classify_error(error, lost_means_unknown=True) from error
         return rows
 
     async def _command(self, text: str, *, applied_if_lost: bool = False) -> None:
         try:
             await self.connection.execute(text)
         except _ERRORS as error:
-            raise _named(error, lost_means_unknown=applied_if_lost) from error
+            raise _classify_error(error, lost_means_unknown=applied_if_lost) from error
 
     async def _roll_back(self) -> None:
         if self.is_open:
@@ -97,16 +97,16 @@ _ERRORS = (
 )
 
 
-def _named(error: BaseException, *, lost_means_unknown: bool) -> StoreError:
+def _classify_error(error: BaseException, *, lost_means_unknown: bool) -> StoreError:
     """The error's kind, and whether the statement may have taken effect all the same."""
     if isinstance(error, asyncpg.PostgresError):
         code = error.sqlstate
         kind = postgres_error(code)
-        unknown = lost_means_unknown and answer_is_lost(code)
-        return made(kind, error, code, applied="unknown" if unknown else "no")
+        unknown = lost_means_unknown and is_answer_lost(code)
+        return build_error(kind, error, code, applied="unknown" if unknown else "no")
     if isinstance(error, (asyncpg.exceptions.DataError, ValueError, OverflowError)):
-        return made(StoreDataError, error, None)
-    return made(StoreUnavailable, error, None, applied="unknown" if lost_means_unknown else "no")
+        return build_error(StoreDataError, error, None)
+    return build_error(StoreUnavailable, error, None, applied="unknown" if lost_means_unknown else "no")
 
 
 def open_pool(parameters: Mapping[str, Any], *, size: int, pooled_by_server: bool = False) -> Pool[PostgresLink]:
@@ -125,7 +125,7 @@ def open_pool(parameters: Mapping[str, Any], *, size: int, pooled_by_server: boo
         try:
             connection = await asyncpg.connect(**options)
         except _ERRORS as error:
-            raise _named(error, lost_means_unknown=False) from error
+            raise _classify_error(error, lost_means_unknown=False) from error
         if pooled_by_server:
             # Else asyncpg switches jit off and on around its own lookups, on whichever connection the pooler gives it.
             connection._server_caps = connection._server_caps._replace(jit=False)
@@ -146,13 +146,13 @@ async def listen(
     try:
         connection = await asyncpg.connect(**parameters)
     except _ERRORS as error:
-        raise _named(error, lost_means_unknown=False) from error
+        raise _classify_error(error, lost_means_unknown=False) from error
     try:
         connection.add_termination_listener(lambda _: lost())
         await connection.add_listener(channel, hear)
     except BaseException as error:
         connection.terminate()
         if isinstance(error, _ERRORS):
-            raise _named(error, lost_means_unknown=False) from error
+            raise _classify_error(error, lost_means_unknown=False) from error
         raise
     return PostgresLink(connection)

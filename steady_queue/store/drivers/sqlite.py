@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import aiosqlite
 
 from steady_queue.errors import StoreDataError, StoreError
-from steady_queue.store.drivers.error_codes import made, sqlite_error
+from steady_queue.store.drivers.error_codes import build_error, sqlite_error
 from steady_queue.store.drivers.pool import Pool
 from steady_queue.store.sql.sqlite import SQLite
 from steady_queue.store.statement import drive
@@ -81,7 +81,7 @@ class SQLiteLink:
             database.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()
-            raise named(error) from error
+            raise classify_error(error) from error
         except BaseException:
             self._roll_back()
             raise
@@ -96,7 +96,7 @@ class SQLiteLink:
                 return []
             rows = database.execute(statement.text, params).fetchall()
         except (sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
-            raise named(error) from error
+            raise classify_error(error) from error
         return self.sql.rows(statement, rows)
 
     def _roll_back(self) -> None:
@@ -105,12 +105,12 @@ class SQLiteLink:
             self.connection._conn.execute("ROLLBACK")
 
 
-def named(error: BaseException) -> StoreError:
+def classify_error(error: BaseException) -> StoreError:
     """The error's kind. Nothing is ever unknown here: the database is in this very process."""
     if not isinstance(error, sqlite3.Error):
-        return made(StoreDataError, error, None)
+        return build_error(StoreDataError, error, None)
     code: int | None = getattr(error, "sqlite_errorcode", None)
-    return made(sqlite_error(code), error, code)
+    return build_error(sqlite_error(code), error, code)
 
 
 def open_pool(parameters: Mapping[str, Any], *, size: int = 1) -> Pool[SQLiteLink]:
@@ -135,7 +135,7 @@ def open_pool(parameters: Mapping[str, Any], *, size: int = 1) -> Pool[SQLiteLin
             with CancelScope(shield=True):  # one that is cancelled would not wait at all
                 await _ended(connection._thread)
             if isinstance(error, sqlite3.Error):
-                raise named(error) from error
+                raise classify_error(error) from error
             raise
         return link
 

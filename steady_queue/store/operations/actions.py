@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steady_queue.store.operations.promote import (
     Grant,
-    expected,
-    give,
+    grant_slots,
     insert_blocked,
+    limit_in_force,
     lock_id,
     make_ready,
     promote,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 DISCARDABLE = ("scheduledexecution", "blockedexecution", "readyexecution", "failedexecution")
 
 
-class Revised(NamedTuple):
+class ActionResult(NamedTuple):
     """Which jobs were changed, which others that made ready, and what is left to do.
 
     `afterwards` is there when the caller owns the transaction: slots are given out after its commit.
@@ -45,18 +45,18 @@ class Revised(NamedTuple):
     ids: list[UUID]
     promoted: Sequence[UUID] = ()
     #: Whether there may be something to claim now.
-    wakes: bool = False
-    afterwards: Operation[Any] | None = None
+    wakes_workers: bool = False
+    after_commit: Operation[Any] | None = None
     #: Where the discarded jobs stood, by the name of their table.
-    stood: Mapping[str, Sequence[UUID]] = MappingProxyType({})
+    discarded_from: Mapping[str, Sequence[UUID]] = MappingProxyType({})
 
 
-UNCHANGED = Revised([])
+UNCHANGED = ActionResult([])
 
 
 def retry(
     sql: Dialect, ids: Sequence[UUID], limits: Limits | None = None, *, promoting: bool = True
-) -> Operation[Revised]:
+) -> Operation[ActionResult]:
     """Run failed jobs again as if they were new: limited ones queue for a slot. Tells those that had failed.
 
     `promoting` belongs to callers that own the transaction, here and below.
@@ -66,12 +66,12 @@ def retry(
 
 def discard(
     sql: Dialect, ids: Sequence[UUID], limits: Limits | None = None, *, promoting: bool = True
-) -> Operation[Revised]:
+) -> Operation[ActionResult]:
     """Delete jobs that neither run nor have finished, with their slots. Tells those deleted."""
     return Operation("discard", partial(discarded, sql, list(dict.fromkeys(ids)), limits or {}, promoting))
 
 
-def retried(sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool) -> Flow[Revised]:
+def retried(sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool) -> Flow[ActionResult]:
     failed = yield from taken(sql, "failedexecution", ids)
     if not failed:
         return UNCHANGED
@@ -79,7 +79,7 @@ def retried(sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool) 
     yield sql.say("UPDATE steady_queue_job SET retries = 0 WHERE id IN ?*", failed)
     keys = yield from made_new(sql, failed, limits)
     promoted, afterwards = yield from passed_on(sql, keys, limits, promoting)
-    return Revised(failed, promoted, True, afterwards)
+    return ActionResult(failed, promoted, True, afterwards)
 
 
 def made_new(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[dict[str, int]]:
@@ -95,7 +95,7 @@ def made_new(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[dict[str
     limited = [row for row in rows if row[1] is not None]
     if limited:
         yield insert_blocked(sql, [(job_id, key, priority) for job_id, key, _, priority, _ in limited])
-    return {key: expected(limits, path, stored) for _, key, stored, _, path in limited}
+    return {key: limit_in_force(limits, path, stored) for _, key, stored, _, path in limited}
 
 
 def passed_on(
@@ -109,7 +109,7 @@ def passed_on(
 
 def discarded(
     sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool, tables: Sequence[str] = DISCARDABLE
-) -> Flow[Revised]:
+) -> Flow[ActionResult]:
     gone: set[UUID] = set()
     stood: dict[str, Sequence[UUID]] = {}
     for table in tables:
@@ -124,7 +124,7 @@ def discarded(
     keys = yield from _slots_freed(sql, those, limits)
     yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", those)
     promoted, afterwards = yield from passed_on(sql, keys, limits, promoting)
-    return Revised(those, promoted, bool(promoted) or afterwards is not None, afterwards, stood)
+    return ActionResult(those, promoted, bool(promoted) or afterwards is not None, afterwards, stood)
 
 
 def _slots_freed(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[dict[str, int]]:
@@ -139,7 +139,7 @@ def _slots_freed(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[dict
     rows = yield sql.say(
         "SELECT id, concurrency_limit, task_path FROM steady_queue_job WHERE id IN ?*", holders, returns="u.."
     )
-    limit_of = {job_id: expected(limits, path, stored) for job_id, stored, path in rows}
+    limit_of = {job_id: limit_in_force(limits, path, stored) for job_id, stored, path in rows}
     return {key: limit_of.get(job_id, 1) for job_id, key in held}
 
 
@@ -160,7 +160,7 @@ def taken(sql: Dialect, table: str, ids: Sequence[UUID]) -> Flow[list[UUID]]:
 
 
 #: Capacity given by hand have larger numbers: above every limit there is, so that they can be told from the others.
-BY_HAND = 2**30
+MANUAL_SLOT_BASE = 2**30
 
 
 def run_now(
@@ -170,7 +170,7 @@ def run_now(
     *,
     promoting: bool = True,
     blocked_too: bool = True,
-) -> Operation[Revised]:
+) -> Operation[ActionResult]:
     """Let scheduled and blocked jobs run now. Tells those that were either.
 
     In somebody else's transaction no slot is taken: there the blocked ones follow after its commit. Who cannot know
@@ -180,7 +180,9 @@ def run_now(
     return Operation("run now", flow)
 
 
-def _run_now(sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool, blocked_too: bool) -> Flow[Revised]:
+def _run_now(
+    sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool, blocked_too: bool
+) -> Flow[ActionResult]:
     scheduled = yield from taken(sql, "scheduledexecution", ids)
     keys: dict[str, int] = {}
     if scheduled:
@@ -193,9 +195,9 @@ def _run_now(sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool,
         return UNCHANGED
     if not promoting:
         afterwards = Operation("run now after commit", partial(_give_out, sql, blocked, keys, limits))
-        return Revised([*scheduled, *blocked], (), True, afterwards if blocked or keys else None)
+        return ActionResult([*scheduled, *blocked], (), True, afterwards if blocked or keys else None)
     given, promoted = yield from _give_out(sql, blocked, keys, limits)
-    return Revised([*scheduled, *given], promoted, True)
+    return ActionResult([*scheduled, *given], promoted, True)
 
 
 def _blocked(sql: Dialect, ids: Sequence[UUID]) -> Flow[dict[UUID, str]]:
@@ -241,11 +243,11 @@ def _give_by_hand(sql: Dialect, blocked: Mapping[UUID, str]) -> Flow[list[UUID]]
     )
     highest: dict[str, int] = {}
     for key, slot in rows:
-        highest[key] = max(slot, highest.get(key, BY_HAND))
+        highest[key] = max(slot, highest.get(key, MANUAL_SLOT_BASE))
     grants = []
     for id_ in waiting:
         key = blocked[id_]
-        highest[key] = highest.get(key, BY_HAND) + 1
+        highest[key] = highest.get(key, MANUAL_SLOT_BASE) + 1
         grants.append(Grant(id_, key, highest[key]))
-    yield from give(sql, grants)
+    yield from grant_slots(sql, grants)
     return waiting

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from steady_queue.store.job import Lane
-from steady_queue.store.operations.actions import UNCHANGED, Revised, discarded, retried, taken
-from steady_queue.store.operations.queues import HIGHEST, next_priority
+from steady_queue.store.operations.actions import UNCHANGED, ActionResult, discarded, retried, taken
+from steady_queue.store.operations.queues import HIGHEST_PRIORITY, next_priority
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Flow
 
 #: Rows in one window.
-WINDOW = 500
+WINDOW_ROWS = 500
 _LEAST = UUID(int=0)
 
 
-class Which(NamedTuple):
+class JobFilter(NamedTuple):
     """A description of jobs; what is left out may be anything. The last three are about failures."""
 
     queue: str | None = None
@@ -39,67 +39,69 @@ class Which(NamedTuple):
     failed_after: datetime | None = None
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Where a window ended; the lane and priority count where the ready jobs of one queue are walked."""
 
     job_id: UUID = _LEAST
     lane: int = 0
-    priority: int = HIGHEST
+    priority: int = HIGHEST_PRIORITY
 
 
-class Swept(NamedTuple):
+class WindowResult(NamedTuple):
     """What became of a window, and where the next one begins; None at the end."""
 
-    revised: Revised
-    next: Place | None
+    result: ActionResult
+    next: Position | None
 
 
-def retry_some(
+def retry_window(
     sql: Dialect,
-    which: Which,
-    place: Place,
+    which: JobFilter,
+    place: Position,
     limits: Limits | None = None,
     *,
-    size: int = WINDOW,
+    size: int = WINDOW_ROWS,
     promoting: bool = True,
-) -> Operation[Swept]:
+) -> Operation[WindowResult]:
     """Retry those of the next failed jobs that answer the description."""
     return Operation("retry some", partial(_retry_some, sql, which, place, limits or {}, size, promoting))
 
 
-def discard_some(
+def discard_window(
     sql: Dialect,
     status: Status,
-    which: Which,
-    place: Place,
+    which: JobFilter,
+    place: Position,
     limits: Limits | None = None,
     *,
     spare: Collection[UUID] = (),
-    size: int = WINDOW,
+    size: int = WINDOW_ROWS,
     promoting: bool = True,
-) -> Operation[Swept]:
+) -> Operation[WindowResult]:
     """Discard those of the next jobs with this status that answer the description, but for some."""
     flow = partial(_discard_some, sql, status, which, place, limits or {}, spare, size, promoting)
     return Operation("discard some", flow)
 
 
-def _retry_some(sql: Dialect, which: Which, place: Place, limits: Limits, size: int, promoting: bool) -> Flow[Swept]:
+def _retry_some(
+    sql: Dialect, which: JobFilter, place: Position, limits: Limits, size: int, promoting: bool
+) -> Flow[WindowResult]:
     ids, after = yield from _by_id(sql, "failedexecution", place, size)
     chosen = yield from _chosen(sql, "failedexecution", ids, which)
     revised = (yield from retried(sql, chosen, limits, promoting)) if chosen else UNCHANGED
-    return Swept(revised, after)
+    return WindowResult(revised, after)
 
 
 def _discard_some(
     sql: Dialect,
     status: Status,
-    which: Which,
-    place: Place,
+    which: JobFilter,
+    place: Position,
     limits: Limits,
     spare: Collection[UUID],
     size: int,
     promoting: bool,
-) -> Flow[Swept]:
+) -> Flow[WindowResult]:
     table = f"{status}execution"
     if table == "readyexecution" and which.queue is not None:
         ids, after = yield from _by_queue(sql, which.queue, place, size)
@@ -108,10 +110,10 @@ def _discard_some(
         ids, after = yield from _by_id(sql, table, place, size)
     chosen = yield from _chosen(sql, table, [id_ for id_ in ids if id_ not in spare], which)
     revised = (yield from discarded(sql, chosen, limits, promoting, (table,))) if chosen else UNCHANGED
-    return Swept(revised, after)
+    return WindowResult(revised, after)
 
 
-def _by_id(sql: Dialect, table: str, place: Place, size: int) -> Flow[tuple[list[UUID], Place | None]]:
+def _by_id(sql: Dialect, table: str, place: Position, size: int) -> Flow[tuple[list[UUID], Position | None]]:
     rows = yield sql.say(
         f"SELECT job_id FROM steady_queue_{table} WHERE job_id > ? ORDER BY job_id LIMIT ?",
         place.job_id,
@@ -119,10 +121,10 @@ def _by_id(sql: Dialect, table: str, place: Place, size: int) -> Flow[tuple[list
         returns="u",
     )
     ids = [row[0] for row in rows]
-    return ids, Place(ids[-1]) if len(ids) == size else None
+    return ids, Position(ids[-1]) if len(ids) == size else None
 
 
-def _by_queue(sql: Dialect, queue: str, place: Place, size: int) -> Flow[tuple[list[UUID], Place | None]]:
+def _by_queue(sql: Dialect, queue: str, place: Position, size: int) -> Flow[tuple[list[UUID], Position | None]]:
     """The next ready jobs of a queue, in the order of its index: other queues are not read."""
     ids: list[UUID] = []
     last, lane, priority = place
@@ -135,18 +137,18 @@ def _by_queue(sql: Dialect, queue: str, place: Place, size: int) -> Flow[tuple[l
         )
         ids.extend(row[0] for row in rows)
         if len(ids) == size:
-            return ids, Place(ids[-1], lane, priority)
+            return ids, Position(ids[-1], lane, priority)
         last = _LEAST
         lower = yield from next_priority(sql, queue, lane, priority)
         if lower is not None:
             priority = lower
         elif lane + 1 < len(Lane):
-            lane, priority = lane + 1, HIGHEST
+            lane, priority = lane + 1, HIGHEST_PRIORITY
         else:
             return ids, None
 
 
-def _chosen(sql: Dialect, table: str, ids: Sequence[UUID], which: Which) -> Flow[list[UUID]]:
+def _chosen(sql: Dialect, table: str, ids: Sequence[UUID], which: JobFilter) -> Flow[list[UUID]]:
     """Those of the jobs that answer the description."""
     of_job = {"queue_name = ?": which.queue, "task_path = ?": which.task_path}
     of_failure = {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Flow, Row
 
 #: The job's columns of a Claim, after its id, claim id and time.
-JOB_COLUMNS = Claim._fields[3:]
+CLAIM_JOB_COLUMNS = Claim._fields[3:]
 CLAIM_TYPES = "".join(
     {"job_id": "u", "claim_id": "u"}.get(name, "t" if name.endswith("_at") else ".") for name in Claim._fields
 )
@@ -28,7 +28,7 @@ CLAIM_TYPES = "".join(
 ANY_PRIORITY = "r.priority >= -32768"
 
 
-class Wanted(NamedTuple):
+class ClaimRequest(NamedTuple):
     """What a process can start now: `limit` jobs of one lane, from these queues in this order."""
 
     process_id: UUID
@@ -37,7 +37,7 @@ class Wanted(NamedTuple):
     queues: Sequence[str] = ()
 
 
-class Taken(NamedTuple):
+class ClaimedFromAll(NamedTuple):
     """What all queues gave, as if they were one."""
 
     claims: list[Claim]
@@ -45,29 +45,29 @@ class Taken(NamedTuple):
     is_paused: bool
 
 
-def claim(sql: Dialect, *wanted: Wanted) -> Operation[list[Claim]]:
+def claim(sql: Dialect, *wanted: ClaimRequest) -> Operation[list[Claim]]:
     """Take ready jobs: by order of queues, then priority, then age. A process without a row gets nothing.
 
     A queue that is paused gives nothing. Several wishes are for different lanes of the same process.
     """
-    return Operation("claim", partial(_claim, sql, wanted), transaction=sql.at_once is None)
+    return Operation("claim", partial(_claim, sql, wanted), transaction=sql.single_statements is None)
 
 
-def claim_from_all(sql: Dialect, *wanted: Wanted) -> Operation[Taken]:
+def claim_from_all(sql: Dialect, *wanted: ClaimRequest) -> Operation[ClaimedFromAll]:
     """Take ready jobs of every queue by priority, then age, whatever queues are wished for.
 
     Only while no queue is paused. With one paused, its jobs would have to be stepped over, however many they are: so
     nothing is taken, and the answer says why.
     """
-    return Operation("claim", partial(_claim_from_all, sql, wanted), transaction=sql.at_once is None)
+    return Operation("claim", partial(_claim_from_all, sql, wanted), transaction=sql.single_statements is None)
 
 
-def _claim(sql: Dialect, wanted: Sequence[Wanted]) -> Flow[list[Claim]]:
+def _claim(sql: Dialect, wanted: Sequence[ClaimRequest]) -> Flow[list[Claim]]:
     wanted = [_once_each(wish) for wish in wanted if wish.limit > 0 and wish.queues]
     if not wanted:
         return []
-    if sql.at_once:
-        rows = yield sql.at_once.claim(*wanted)
+    if sql.single_statements:
+        rows = yield sql.single_statements.claim(*wanted)
         return [Claim._make(row) for row in rows]
     picked = Picked([], None)
     for wish in wanted:
@@ -75,13 +75,13 @@ def _claim(sql: Dialect, wanted: Sequence[Wanted]) -> Flow[list[Claim]]:
     return (yield from _taken(sql, wanted[0].process_id, picked))
 
 
-def _claim_from_all(sql: Dialect, wanted: Sequence[Wanted]) -> Flow[Taken]:
+def _claim_from_all(sql: Dialect, wanted: Sequence[ClaimRequest]) -> Flow[ClaimedFromAll]:
     wanted = [wish for wish in wanted if wish.limit > 0]
     if not wanted:
-        return Taken([], False)
-    if sql.at_once:
-        rows = yield sql.at_once.claim_from_all(*wanted)
-        return Taken([Claim._make(row) for row in rows if row[0] is not None], _has_sign(rows))
+        return ClaimedFromAll([], False)
+    if sql.single_statements:
+        rows = yield sql.single_statements.claim_from_all(*wanted)
+        return ClaimedFromAll([Claim._make(row) for row in rows if row[0] is not None], _has_sign(rows))
     picked, is_paused = Picked([], None), False
     for wish in wanted:
         rows = yield sql.say(
@@ -95,7 +95,7 @@ def _claim_from_all(sql: Dialect, wanted: Sequence[Wanted]) -> Flow[Taken]:
         )
         picked = picked.and_(*(row for row in rows if row[0] is not None))
         is_paused = is_paused or _has_sign(rows)
-    return Taken((yield from _taken(sql, wanted[0].process_id, picked)), is_paused)
+    return ClaimedFromAll((yield from _taken(sql, wanted[0].process_id, picked)), is_paused)
 
 
 #: A row, whatever it has, when some queue is paused.
@@ -116,11 +116,11 @@ class Picked(NamedTuple):
         return Picked([*self.ids, *(row[0] for row in rows)], rows[-1][1] if rows else self.at)
 
 
-def _once_each(wish: Wanted) -> Wanted:
+def _once_each(wish: ClaimRequest) -> ClaimRequest:
     return wish._replace(queues=list(dict.fromkeys(wish.queues)))
 
 
-def _pick(sql: Dialect, wanted: Wanted) -> Flow[list[Row]]:
+def _pick(sql: Dialect, wanted: ClaimRequest) -> Flow[list[Row]]:
     picked: list[Row] = []
     for queue in wanted.queues:
         rows = yield sql.say(
@@ -150,7 +150,7 @@ def _taken(sql: Dialect, process_id: UUID, picked: Picked) -> Flow[list[Claim]]:
         [(job_id, claim_ids[job_id], process_id, now) for job_id in ids],
     )
     rows = yield sql.say(
-        f"SELECT id, {', '.join(JOB_COLUMNS)} FROM steady_queue_job WHERE id IN ?*",
+        f"SELECT id, {', '.join(CLAIM_JOB_COLUMNS)} FROM steady_queue_job WHERE id IN ?*",
         ids,
         returns="u" + CLAIM_TYPES[3:],
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from steady_queue.store.operations.actions import discarded, taken
-from steady_queue.store.operations.promote import JOBS_AT_ONCE
+from steady_queue.store.operations.promote import JOBS_PER_STATEMENT
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Flow, Row
 
 #: Rows in one window.
-WINDOW = 500
+WINDOW_ROWS = 500
 #: Before anything that any of the databases can store.
 BEGINNING = datetime(1000, 1, 1, tzinfo=UTC)
 
 
-class Old(NamedTuple):
+class EndedFilter(NamedTuple):
     """Which jobs are to go: ended before a moment, or longer ago than a span of the database's time."""
 
     before: datetime | timedelta
@@ -34,18 +34,18 @@ class Old(NamedTuple):
     task_path: str | None = None
 
 
-class Place(NamedTuple):
+class CleanupPosition(NamedTuple):
     """The last job of a window, and when it ended: a text if it is stored as one that is no time (SQLite)."""
 
     ended_at: datetime | str = BEGINNING
     job_id: UUID = UUID(int=0)
 
 
-class Cleared(NamedTuple):
+class ClearedWindow(NamedTuple):
     """How many jobs a window lost, and where the next one begins; None at the end."""
 
     jobs: int
-    next: Place | None
+    next: CleanupPosition | None
 
 
 class _Kind(NamedTuple):
@@ -62,37 +62,41 @@ _FAILED = _Kind(
 )
 
 
-def clear_finished(sql: Dialect, old: Old, place: Place, size: int = WINDOW) -> Operation[Cleared]:
+def clear_finished(
+    sql: Dialect, old: EndedFilter, place: CleanupPosition, size: int = WINDOW_ROWS
+) -> Operation[ClearedWindow]:
     """Delete those of the next finished jobs that are to go."""
     return Operation("clear finished", partial(finished_cleared, sql, old, place, size))
 
 
-def clear_failed(sql: Dialect, old: Old, place: Place, size: int = WINDOW) -> Operation[Cleared]:
+def clear_failed(
+    sql: Dialect, old: EndedFilter, place: CleanupPosition, size: int = WINDOW_ROWS
+) -> Operation[ClearedWindow]:
     """Delete those of the next failed jobs that are to go."""
     return Operation("clear failed", partial(failed_cleared, sql, old, place, size))
 
 
-def next_finished(sql: Dialect, old: Old, place: Place) -> Operation[Place | None]:
+def next_finished(sql: Dialect, old: EndedFilter, place: CleanupPosition) -> Operation[CleanupPosition | None]:
     """The place of the next finished job that is to go."""
     return Operation("next finished", partial(_next, sql, old, _FINISHED, place), transaction=False)
 
 
-def next_failed(sql: Dialect, old: Old, place: Place) -> Operation[Place | None]:
+def next_failed(sql: Dialect, old: EndedFilter, place: CleanupPosition) -> Operation[CleanupPosition | None]:
     """The place of the next failed job that is to go."""
     return Operation("next failed", partial(_next, sql, old, _FAILED, place), transaction=False)
 
 
-def count_finished(sql: Dialect, old: Old) -> Operation[int]:
+def count_finished(sql: Dialect, old: EndedFilter) -> Operation[int]:
     """How many finished jobs are to go."""
     return Operation("count finished", partial(_count, sql, old, _FINISHED), transaction=False)
 
 
-def count_failed(sql: Dialect, old: Old) -> Operation[int]:
+def count_failed(sql: Dialect, old: EndedFilter) -> Operation[int]:
     """How many failed jobs are to go."""
     return Operation("count failed", partial(_count, sql, old, _FAILED), transaction=False)
 
 
-def since(now: datetime, span: timedelta) -> datetime:
+def subtract_span(now: datetime, span: timedelta) -> datetime:
     """When a span began that ends now, however long it is."""
     try:
         return max(now - span, BEGINNING)
@@ -100,18 +104,18 @@ def since(now: datetime, span: timedelta) -> datetime:
         return BEGINNING
 
 
-def finished_cleared(sql: Dialect, old: Old, place: Place, size: int) -> Flow[Cleared]:
+def finished_cleared(sql: Dialect, old: EndedFilter, place: CleanupPosition, size: int) -> Flow[ClearedWindow]:
     ids, after = yield from _window(sql, old, _FINISHED, place, size)
     if not ids:
-        return Cleared(0, after)
+        return ClearedWindow(0, after)
     # What somebody else clears at this moment is theirs to count.
     rows = yield sql.say(f"SELECT id FROM steady_queue_job WHERE id IN ?*{sql.take_free}", ids, returns="u")
     if rows:
         yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", [row[0] for row in rows])
-    return Cleared(len(rows), after)
+    return ClearedWindow(len(rows), after)
 
 
-def failed_cleared(sql: Dialect, old: Old, place: Place, size: int) -> Flow[Cleared]:
+def failed_cleared(sql: Dialect, old: EndedFilter, place: CleanupPosition, size: int) -> Flow[ClearedWindow]:
     ids, after = yield from _window(sql, old, _FAILED, place, size)
     # Held, and then looked at once more: it may have been retried meanwhile, and have failed again this moment.
     ids = yield from taken(sql, "failedexecution", ids)
@@ -123,18 +127,22 @@ def failed_cleared(sql: Dialect, old: Old, place: Place, size: int) -> Flow[Clea
         )
         ids = [row[0] for row in rows]
     revised = yield from discarded(sql, ids, {}, True, ("failedexecution",))
-    return Cleared(len(revised.ids), after)
+    return ClearedWindow(len(revised.ids), after)
 
 
-def _window(sql: Dialect, old: Old, kind: _Kind, place: Place, size: int) -> Flow[tuple[list[UUID], Place | None]]:
+def _window(
+    sql: Dialect, old: EndedFilter, kind: _Kind, place: CleanupPosition, size: int
+) -> Flow[tuple[list[UUID], CleanupPosition | None]]:
     """The next jobs of this kind before the moment, only those that are to go; and where the window ends."""
-    size = min(size, JOBS_AT_ONCE)
+    size = min(size, JOBS_PER_STATEMENT)
     rows = yield from _read(sql, old, kind, place, size, "ut..")
     ids = [id_ for id_, _, queue, path in rows if old.queue in (None, queue) and old.task_path in (None, path)]
-    return ids, Place(rows[-1][1], rows[-1][0]) if len(rows) == size else None
+    return ids, CleanupPosition(rows[-1][1], rows[-1][0]) if len(rows) == size else None
 
 
-def _read(sql: Dialect, old: Old, kind: _Kind, place: Place, size: int, returns: str) -> Flow[list[Row]]:
+def _read(
+    sql: Dialect, old: EndedFilter, kind: _Kind, place: CleanupPosition, size: int, returns: str
+) -> Flow[list[Row]]:
     before = yield from _moment(sql, old.before)
     columns = f"{kind.id}, {kind.ended_at}, j.queue_name, j.task_path"
     rows = yield sql.say(
@@ -146,12 +154,12 @@ def _read(sql: Dialect, old: Old, kind: _Kind, place: Place, size: int, returns:
     return rows
 
 
-def _next(sql: Dialect, old: Old, kind: _Kind, place: Place) -> Flow[Place | None]:
+def _next(sql: Dialect, old: EndedFilter, kind: _Kind, place: CleanupPosition) -> Flow[CleanupPosition | None]:
     rows = yield from _read(sql, old, kind, place, 1, "um..")
-    return Place(rows[0][1], rows[0][0]) if rows else None
+    return CleanupPosition(rows[0][1], rows[0][0]) if rows else None
 
 
-def _count(sql: Dialect, old: Old, kind: _Kind) -> Flow[int]:
+def _count(sql: Dialect, old: EndedFilter, kind: _Kind) -> Flow[int]:
     before = yield from _moment(sql, old.before)
     filters: Sequence[tuple[str, Any]] = [
         (f"{kind.ended_at} < ?", before),
@@ -171,4 +179,4 @@ def _moment(sql: Dialect, before: datetime | timedelta) -> Flow[datetime]:
     if isinstance(before, datetime):
         return max(before, BEGINNING)
     rows = yield sql.say(f"SELECT {sql.now}", returns="t")
-    return since(rows[0][0], before)
+    return subtract_span(rows[0][0], before)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.store.job import OnConflict
 from steady_queue.store.operations.promote import (
-    JOBS_AT_ONCE,
+    JOBS_PER_STATEMENT,
     discard_refused,
-    expected,
     insert_blocked,
+    limit_in_force,
     make_ready,
     promote,
 )
@@ -36,7 +36,7 @@ def dispatch(sql: Dialect, limit: int, limits: Limits | None = None, *, past: in
 
     `past` steps over the first so many, which could not be moved. Never more are moved than a statement takes.
     """
-    return Operation("dispatch", partial(_dispatch, sql, min(limit, JOBS_AT_ONCE), limits or {}, past))
+    return Operation("dispatch", partial(_dispatch, sql, min(limit, JOBS_PER_STATEMENT), limits or {}, past))
 
 
 def next_due(sql: Dialect) -> Operation[float | None]:
@@ -68,7 +68,7 @@ def _dispatch(sql: Dialect, limit: int, limits: Limits, past: int) -> Flow[Dispa
     if not limited:
         return Dispatched(len(due))
     yield insert_blocked(sql, [(job_id, key, priority) for job_id, key, _, priority, *_ in limited])
-    yield from promote(sql, {key: expected(limits, path, stored) for _, key, stored, *_, path in limited}, limits)
+    yield from promote(sql, {key: limit_in_force(limits, path, stored) for _, key, stored, *_, path in limited}, limits)
     choosy = [job_id for job_id, _, _, _, on_conflict, _ in limited if on_conflict == OnConflict.DISCARD]
     return Dispatched(len(due), (yield from discard_refused(sql, choosy)))
 

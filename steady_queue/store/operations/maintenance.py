@@ -12,9 +12,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from steady_queue.store.operations.cleanup import Old, Place, failed_cleared, finished_cleared
-from steady_queue.store.operations.promote import expected, find_blocked_keys, promote
-from steady_queue.store.operations.prune import BATCH, ORPHANED
+from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter, failed_cleared, finished_cleared
+from steady_queue.store.operations.promote import find_blocked_keys, limit_in_force, promote
+from steady_queue.store.operations.prune import BATCH_ROWS, ORPHANED
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
-    from steady_queue.store.operations.cleanup import Cleared
-    from steady_queue.store.operations.promote import InForce, Limits
+    from steady_queue.store.operations.cleanup import ClearedWindow
+    from steady_queue.store.operations.promote import ByTaskPath, Limits
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
 
-class Overran(NamedTuple):
+class OverrunJob(NamedTuple):
     """A job that runs on without its slot."""
 
     job_id: UUID
@@ -36,7 +36,9 @@ class Overran(NamedTuple):
     concurrency_key: str
 
 
-def let_go(sql: Dialect, limits: Limits | None = None, *, promoting: bool = True) -> Operation[list[Overran]]:
+def release_overrun_slots(
+    sql: Dialect, limits: Limits | None = None, *, promoting: bool = True
+) -> Operation[list[OverrunJob]]:
     """Take the slots of jobs that have run for longer than theirs allow, and promote their keys unless told not to."""
     return Operation("let go", partial(_let_go, sql, limits or {}, promoting))
 
@@ -50,10 +52,10 @@ def overrun(sql: Dialect) -> str:
     )
 
 
-def _let_go(sql: Dialect, limits: Limits, promoting: bool) -> Flow[list[Overran]]:
+def _let_go(sql: Dialect, limits: Limits, promoting: bool) -> Flow[list[OverrunJob]]:
     if not (yield from sql.try_maintenance()):
         return []
-    rows = yield sql.say(f"SELECT s.job_id{overrun(sql)} LIMIT ?", BATCH, returns="u")
+    rows = yield sql.say(f"SELECT s.job_id{overrun(sql)} LIMIT ?", BATCH_ROWS, returns="u")
     if not rows:
         return []
     # Held, so that it is not given back meanwhile with the slot that it loses here; who is just being settled is left.
@@ -74,12 +76,12 @@ def _let_go(sql: Dialect, limits: Limits, promoting: bool) -> Flow[list[Overran]
         return []
     yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", [row[0] for row in rows])
     if promoting:
-        yield from promote(sql, {key: expected(limits, path, stored) for _, path, key, stored in rows}, limits)
-    return [Overran(job_id, path, key) for job_id, path, key, _ in rows]
+        yield from promote(sql, {key: limit_in_force(limits, path, stored) for _, path, key, stored in rows}, limits)
+    return [OverrunJob(job_id, path, key) for job_id, path, key, _ in rows]
 
 
 #: Where clearing begins.
-FIRST = Place()
+FIRST = CleanupPosition()
 
 
 class Work(NamedTuple):
@@ -94,7 +96,7 @@ class Work(NamedTuple):
     old_failed: bool
 
 
-def look(
+def find_work(
     sql: Dialect, *, alive: timedelta, keep: timedelta | None, keep_failed: timedelta | None = None
 ) -> Operation[Work]:
     """Whether there is anything to do. `keep`: how long finished jobs are kept, and failed ones; None for ever."""
@@ -105,7 +107,7 @@ def free_ownerless(
     sql: Dialect,
     *,
     after: timedelta,
-    durations: InForce[timedelta],
+    durations: ByTaskPath[timedelta],
     limits: Limits | None = None,
     promoting: bool = True,
 ) -> Operation[int]:
@@ -122,18 +124,20 @@ def promote_stranded(sql: Dialect, after: str = "", limits: Limits | None = None
 
 
 def clear_finished(
-    sql: Dialect, keep: timedelta, place: Place = FIRST, batch: int = BATCH
-) -> Operation[Cleared | None]:
+    sql: Dialect, keep: timedelta, place: CleanupPosition = FIRST, batch: int = BATCH_ROWS
+) -> Operation[ClearedWindow | None]:
     """Delete jobs that finished longer than `keep` ago, from a place on; None: another process is maintaining."""
     return Operation("clear finished", partial(_clear, sql, finished_cleared, keep, place, batch))
 
 
-def clear_failed(sql: Dialect, keep: timedelta, place: Place = FIRST, batch: int = BATCH) -> Operation[Cleared | None]:
+def clear_failed(
+    sql: Dialect, keep: timedelta, place: CleanupPosition = FIRST, batch: int = BATCH_ROWS
+) -> Operation[ClearedWindow | None]:
     """Delete jobs that failed longer than `keep` ago, from a place on; None: another process is maintaining."""
     return Operation("clear failed", partial(_clear, sql, failed_cleared, keep, place, batch))
 
 
-def find_waiting(sql: Dialect) -> Operation[list[tuple[str, int]]]:
+def find_waiting_lanes(sql: Dialect) -> Operation[list[tuple[str, int]]]:
     """The queues and lanes that have ready jobs, at most 100 of them; also lanes that this version does not know."""
     return Operation("find waiting", partial(_find_waiting, sql), transaction=False)
 
@@ -164,7 +168,7 @@ def _look(sql: Dialect, alive: timedelta, keep: timedelta | None, keep_failed: t
 
 
 def _free_ownerless(
-    sql: Dialect, after: timedelta, durations: InForce[timedelta], limits: Limits, promoting: bool
+    sql: Dialect, after: timedelta, durations: ByTaskPath[timedelta], limits: Limits, promoting: bool
 ) -> Flow[int]:
     if not (yield from sql.try_maintenance()):
         return 0
@@ -172,7 +176,7 @@ def _free_ownerless(
         "SELECT s.job_id, s.concurrency_key, s.acquired_at,"
         f" (SELECT j.task_path FROM steady_queue_job j WHERE j.id = s.job_id), {sql.now}{_OWNERLESS}"
         " ORDER BY s.acquired_at LIMIT ?",
-        BATCH,
+        BATCH_ROWS,
         returns="u.t.t",
     )
     old = [(row[0], row[1]) for row in rows if row[4] - row[2] >= durations.get(row[3], after)]
@@ -187,22 +191,22 @@ def _free_ownerless(
 def _promote_stranded(sql: Dialect, after: str, limits: Limits) -> Flow[tuple[int, str | None]]:
     if not (yield from sql.try_maintenance()):
         return 0, None
-    keys = yield from find_blocked_keys(sql, after, BATCH)
+    keys = yield from find_blocked_keys(sql, after, BATCH_ROWS)
     # Most keys are full, and their next job is refused at once; the others ask for more until they are full as well.
     promoted = yield from promote(sql, dict.fromkeys(keys, 1), limits)
-    return len(promoted), keys[-1] if len(keys) == BATCH else None
+    return len(promoted), keys[-1] if len(keys) == BATCH_ROWS else None
 
 
 def _clear(
     sql: Dialect,
-    cleared: Callable[[Dialect, Old, Place, int], Flow[Cleared]],
+    cleared: Callable[[Dialect, EndedFilter, CleanupPosition, int], Flow[ClearedWindow]],
     keep: timedelta,
-    place: Place,
+    place: CleanupPosition,
     batch: int,
-) -> Flow[Cleared | None]:
+) -> Flow[ClearedWindow | None]:
     if not (yield from sql.try_maintenance()):
         return None
-    return (yield from cleared(sql, Old(keep), place, batch))
+    return (yield from cleared(sql, EndedFilter(keep), place, batch))
 
 
 def _find_waiting(sql: Dialect) -> Flow[list[tuple[str, int]]]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
-CHANNEL = "steady_queue"
+NOTIFY_CHANNEL = "steady_queue"
 
 
 def notify(sql: Dialect, payload: str = "") -> Operation[None]:
@@ -25,4 +25,4 @@ def notify(sql: Dialect, payload: str = "") -> Operation[None]:
 
 def _notify(sql: Dialect, payload: str) -> Flow[None]:
     if sql.can_notify:
-        yield sql.say("SELECT pg_notify(?, ?)", CHANNEL, payload, returns=".")
+        yield sql.say("SELECT pg_notify(?, ?)", NOTIFY_CHANNEL, payload, returns=".")

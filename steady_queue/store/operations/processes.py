@@ -86,7 +86,7 @@ def _deregister(sql: Dialect, process_id: UUID) -> Flow[None]:
     yield sql.say("DELETE FROM steady_queue_process WHERE id = ?", process_id)
 
 
-class Vitals(NamedTuple):
+class ProcessHealth(NamedTuple):
     """One process, as its row tells it, and what time it is."""
 
     kind: str
@@ -101,16 +101,16 @@ class Vitals(NamedTuple):
     now: datetime
 
 
-def find_vitals(sql: Dialect, hostname: str) -> Operation[list[Vitals]]:
+def find_process_health(sql: Dialect, hostname: str) -> Operation[list[ProcessHealth]]:
     """The processes that registered under this host name, by name."""
     return Operation("vitals", partial(_find_vitals, sql, hostname), transaction=False)
 
 
-def _find_vitals(sql: Dialect, hostname: str) -> Flow[list[Vitals]]:
-    columns = ", ".join(Vitals._fields[:-1])
+def _find_vitals(sql: Dialect, hostname: str) -> Flow[list[ProcessHealth]]:
+    columns = ", ".join(ProcessHealth._fields[:-1])
     rows = yield sql.say(
         f"SELECT {columns}, {sql.now} FROM steady_queue_process WHERE hostname = ? ORDER BY name",
         hostname,
         returns=".....uuttt",
     )
-    return [Vitals._make(row) for row in rows]
+    return [ProcessHealth._make(row) for row in rows]

@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOCK_IDS = 1024
+LOCK_ID_COUNT = 1024
 #: Keys, and jobs, in one statement: servers bound the number of values.
-KEYS_AT_ONCE = 1_000
-JOBS_AT_ONCE = 5_000
+KEYS_PER_STATEMENT = 1_000
+JOBS_PER_STATEMENT = 5_000
 
 
-class InForce(Protocol[T]):
+class ByTaskPath(Protocol[T]):
     """What the code says about each task path that it knows: a mapping is one."""
 
     def get(self, path: str, otherwise: T, /) -> T: ...
 
 
 #: The limit in force for each task path; the limit stored with the job serves for those that the code does not know.
-Limits: TypeAlias = InForce[int]
+Limits: TypeAlias = ByTaskPath[int]
 
 
 class Grant(NamedTuple):
@@ -54,7 +54,7 @@ class Grant(NamedTuple):
 
 def lock_id(key: str) -> int:
     """Which of the lock ids guards this key; computed by the client, so that every server agrees."""
-    return crc32(key.encode("utf-8", "surrogatepass")) % LOCK_IDS
+    return crc32(key.encode("utf-8", "surrogatepass")) % LOCK_ID_COUNT
 
 
 def promotion(sql: Dialect, keys: Mapping[str, int], limits: Limits | None = None) -> Operation[list[UUID]]:
@@ -71,7 +71,7 @@ def promote(sql: Dialect, keys: Mapping[str, int], limits: Limits, wait_seconds:
         return []
     yield from sql.lock_keys(sorted({lock_id(key) for key in keys}), wait_seconds)
     promoted: list[UUID] = []
-    for part in parts(list(keys.items()), KEYS_AT_ONCE):
+    for part in chunks_of(list(keys.items()), KEYS_PER_STATEMENT):
         promoted += yield from _promote(sql, dict(part), limits)
     return promoted
 
@@ -81,7 +81,7 @@ def blocked_keys(sql: Dialect, after: str, most: int) -> Operation[list[str]]:
     return Operation("blocked keys", partial(find_blocked_keys, sql, after, most), transaction=False)
 
 
-def next_blocked_job(sql: Dialect, key: str) -> Operation[UUID | None]:
+def find_next_blocked_job(sql: Dialect, key: str) -> Operation[UUID | None]:
     """The blocked job that is the next of its key."""
     return Operation("next blocked job", partial(_next_blocked_job, sql, key), transaction=False)
 
@@ -114,9 +114,9 @@ def _promote_one(sql: Dialect, key: str, job_id: UUID, limits: Limits) -> Flow[b
     )
     jobs = yield sql.say("SELECT concurrency_limit, task_path FROM steady_queue_job WHERE id = ?", job_id, returns="i.")
     candidates = [(key, job_id, stored, path) for stored, path in jobs] if held else []
-    grants = allot({key: {row[0] for row in slots}}, candidates, limits)
+    grants = allocate_slots({key: {row[0] for row in slots}}, candidates, limits)
     if grants:
-        yield from give(sql, grants)
+        yield from grant_slots(sql, grants)
     return bool(grants)
 
 
@@ -130,26 +130,26 @@ def _promote(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list
     promoted: list[UUID] = []
     # One candidate more than should be granted: its refusal shows that the turn is over. Without one, the limit in
     # force is larger than the one expected, and there may be more. A limit may be larger than any list can be.
-    wants = {key: min(JOBS_AT_ONCE, max(1, limit - len(taken[key]) + 1)) for key, limit in keys.items()}
+    wants = {key: min(JOBS_PER_STATEMENT, max(1, limit - len(taken[key]) + 1)) for key, limit in keys.items()}
     while wants:
         candidates = yield from _first_blocked(sql, wants)
-        grants = allot(taken, candidates, limits)
-        for part in parts(grants, JOBS_AT_ONCE):
-            yield from give(sql, part)
+        grants = allocate_slots(taken, candidates, limits)
+        for part in chunks_of(grants, JOBS_PER_STATEMENT):
+            yield from grant_slots(sql, part)
         granted = Counter(grant.concurrency_key for grant in grants)
         promoted.extend(grant.job_id for grant in grants)
         for grant in grants:
             taken[grant.concurrency_key].add(grant.slot)
-        wants = {key: min(JOBS_AT_ONCE, 2 * count) for key, count in wants.items() if granted[key] == count}
+        wants = {key: min(JOBS_PER_STATEMENT, 2 * count) for key, count in wants.items() if granted[key] == count}
     return promoted
 
 
-def expected(limits: Limits, path: str, stored: int | None) -> int:
+def limit_in_force(limits: Limits, path: str, stored: int | None) -> int:
     """The limit in force for a job of this path that was stored with that one."""
     return limits.get(path, stored or 1)
 
 
-def allot(taken: Mapping[str, set[int]], candidates: Iterable[Row], limits: Limits) -> list[Grant]:
+def allocate_slots(taken: Mapping[str, set[int]], candidates: Iterable[Row], limits: Limits) -> list[Grant]:
     """Who gets which slot. Candidates are (key, job id, stored limit, task path), in order within their key."""
     used = {key: set(slots) for key, slots in taken.items()}
     lowest: dict[str, int] = {}
@@ -158,7 +158,7 @@ def allot(taken: Mapping[str, set[int]], candidates: Iterable[Row], limits: Limi
     for key, job_id, stored, path in candidates:
         if key in refused:
             continue
-        if len(used[key]) >= expected(limits, path, stored):
+        if len(used[key]) >= limit_in_force(limits, path, stored):
             refused.add(key)
             continue
         slot = lowest.get(key, 1)
@@ -171,11 +171,11 @@ def allot(taken: Mapping[str, set[int]], candidates: Iterable[Row], limits: Limi
 
 
 def _first_blocked(sql: Dialect, wants: Mapping[str, int]) -> Flow[Sequence[Row]]:
-    if sql.at_once:
-        return (yield sql.at_once.blocked_at_once(wants))
+    if sql.single_statements:
+        return (yield sql.single_statements.find_blocked(wants))
     found = yield from sql.first_blocked(wants)
     jobs: dict[UUID, Row] = {}
-    for part in parts([job_id for _, job_id in found], JOBS_AT_ONCE):
+    for part in chunks_of([job_id for _, job_id in found], JOBS_PER_STATEMENT):
         rows = yield sql.say(
             "SELECT id, concurrency_limit, task_path FROM steady_queue_job WHERE id IN ?*", list(part), returns="ui."
         )
@@ -183,10 +183,10 @@ def _first_blocked(sql: Dialect, wants: Mapping[str, int]) -> Flow[Sequence[Row]
     return [(key, job_id, jobs[job_id][1], jobs[job_id][2]) for key, job_id in found if job_id in jobs]
 
 
-def give(sql: Dialect, grants: Sequence[Grant]) -> Flow[None]:
+def grant_slots(sql: Dialect, grants: Sequence[Grant]) -> Flow[None]:
     """Make blocked jobs ready, with these slots; their keys must be locked."""
-    if sql.at_once:
-        yield sql.at_once.grant(grants)
+    if sql.single_statements:
+        yield sql.single_statements.grant(grants)
         return
     ids = [grant.job_id for grant in grants]
     now = (yield sql.say(f"SELECT {sql.now}", returns="t"))[0][0]
@@ -220,7 +220,7 @@ def discard_refused(sql: Dialect, ids: Sequence[UUID]) -> Flow[frozenset[UUID]]:
     Whoever holds one discards it or lets it run: to wait for them would hold up all who need the key.
     """
     discarded: set[UUID] = set()
-    for part in parts(ids, JOBS_AT_ONCE):
+    for part in chunks_of(ids, JOBS_PER_STATEMENT):
         rows = yield sql.say(
             f"SELECT job_id FROM steady_queue_blockedexecution WHERE job_id IN ?*{sql.take_free}",
             list(part),
@@ -234,7 +234,7 @@ def discard_refused(sql: Dialect, ids: Sequence[UUID]) -> Flow[frozenset[UUID]]:
     return frozenset(discarded)
 
 
-def parts(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+def chunks_of(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """The values in pieces of at most this size."""
     for at in range(0, len(values), size):
         yield values[at : at + size]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Flow
 
 #: Rows in one step.
-BATCH = 500
+BATCH_ROWS = 500
 
 _CLAIM_COLUMNS = "c.job_id, c.claim_id, c.claimed_at, " + ", ".join(f"j.{name}" for name in Claim._fields[3:])
 _CLAIM_TYPES = "uut" + "".join(
@@ -34,7 +34,7 @@ _CLAIM_TYPES = "uut" + "".join(
 )
 
 
-class Registered(NamedTuple):
+class RegisteredProcess(NamedTuple):
     """A process as its row tells it."""
 
     id: UUID
@@ -49,34 +49,34 @@ class Registered(NamedTuple):
 _REGISTERED_TYPES = "u....ut"
 
 
-class Fates(NamedTuple):
+class SettledClaims(NamedTuple):
     """What became of the claims of a process: whose jobs were failed, and whose given back."""
 
     failed: Sequence[UUID]
-    given_back: Sequence[UUID]
+    released: Sequence[UUID]
 
 
-class Buried(NamedTuple):
+class PrunedProcess(NamedTuple):
     """A dead process whose claims were taken back, and their jobs, which have failed."""
 
-    process: Registered
+    process: RegisteredProcess
     jobs: Sequence[UUID]
 
 
-def find_processes(sql: Dialect) -> Operation[list[Registered]]:
+def find_processes(sql: Dialect) -> Operation[list[RegisteredProcess]]:
     """Every registered process."""
     return Operation("find processes", partial(_find_processes, sql), transaction=False)
 
 
-def bury(
+def prune_process(
     sql: Dialect,
     *,
     me: UUID,
-    report: Callable[[Registered], ErrorReport],
+    report: Callable[[RegisteredProcess], ErrorReport],
     alive: timedelta | None = None,
     only: Collection[UUID] | None = None,
     limits: Limits | None = None,
-) -> Operation[Buried | None]:
+) -> Operation[PrunedProcess | None]:
     """Fail the claims of one dead process and remove its row; None when nobody is dead.
 
     Dead is who has not beaten within `alive`; with `only`, who is named there, whatever its heartbeat; with both, who
@@ -87,7 +87,7 @@ def bury(
 
 def find_dead(
     sql: Dialect, *, me: UUID, alive: timedelta | None = None, only: Collection[UUID] | None = None
-) -> Operation[list[Registered]]:
+) -> Operation[list[RegisteredProcess]]:
     """All dead processes, as `bury` defines them."""
     return Operation("find dead", partial(_dead, sql, me, alive, only), transaction=False)
 
@@ -102,25 +102,27 @@ def fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits | None = None
     return Operation("fail orphans", partial(_fail_orphans, sql, report, limits or {}))
 
 
-def end(
+def prune_exited_process(
     sql: Dialect,
     process_id: UUID,
     name: str,
     report: ErrorReport,
     *,
-    give_back: Collection[UUID] = (),
+    release: Collection[UUID] = (),
     limits: Limits | None = None,
-) -> Operation[Fates]:
+) -> Operation[SettledClaims]:
     """Fail the claims of a process that has certainly ended, but for some that are given back; remove its row."""
-    return Operation("end process", partial(_end, sql, process_id, name, report, set(give_back), limits or {}))
+    return Operation("end process", partial(_end, sql, process_id, name, report, set(release), limits or {}))
 
 
-def own_claims(sql: Dialect, me: UUID) -> Operation[dict[UUID, UUID]]:
+def find_process_claims(sql: Dialect, me: UUID) -> Operation[dict[UUID, UUID]]:
     """The claims that a process has, each with its job's id."""
     return Operation("own claims", partial(_own_claims, sql, me), transaction=False)
 
 
-def release(sql: Dialect, claims: Mapping[UUID, UUID], worker_id: str, limits: Limits | None = None) -> Operation[int]:
+def release_claims(
+    sql: Dialect, claims: Mapping[UUID, UUID], worker_id: str, limits: Limits | None = None
+) -> Operation[int]:
     """Give back claims, each given with its job's id, of which their process knows nothing: a reply was lost."""
     return Operation("release", partial(_release, sql, claims, worker_id, limits or {}))
 
@@ -129,19 +131,21 @@ WITHOUT_PROCESS = "NOT EXISTS (SELECT 1 FROM steady_queue_process p WHERE p.id =
 ORPHANED = f" FROM steady_queue_claimedexecution c WHERE {WITHOUT_PROCESS}"
 
 
-def _find_processes(sql: Dialect) -> Flow[list[Registered]]:
-    rows = yield sql.say(f"SELECT {', '.join(Registered._fields)} FROM steady_queue_process", returns=_REGISTERED_TYPES)
-    return [Registered._make(row) for row in rows]
+def _find_processes(sql: Dialect) -> Flow[list[RegisteredProcess]]:
+    rows = yield sql.say(
+        f"SELECT {', '.join(RegisteredProcess._fields)} FROM steady_queue_process", returns=_REGISTERED_TYPES
+    )
+    return [RegisteredProcess._make(row) for row in rows]
 
 
 def _bury(
     sql: Dialect,
     me: UUID,
-    report: Callable[[Registered], ErrorReport],
+    report: Callable[[RegisteredProcess], ErrorReport],
     alive: timedelta | None,
     only: Collection[UUID] | None,
     limits: Limits,
-) -> Flow[Buried | None]:
+) -> Flow[PrunedProcess | None]:
     if not (yield from sql.try_maintenance()):
         return None
     dead = yield from _dead(sql, me, alive, only, f" LIMIT 1{sql.take_free}")
@@ -149,13 +153,13 @@ def _bury(
         return None
     (process,) = dead
     fates = yield from _end_claims(sql, process.id, process.name, report(process), set(), limits)
-    return Buried(process, fates.failed)
+    return PrunedProcess(process, fates.failed)
 
 
 def _dead(
     sql: Dialect, me: UUID, alive: timedelta | None, only: Collection[UUID] | None, suffix: str = ""
-) -> Flow[list[Registered]]:
-    text = f"SELECT {', '.join(Registered._fields)} FROM steady_queue_process WHERE id <> ?"
+) -> Flow[list[RegisteredProcess]]:
+    text = f"SELECT {', '.join(RegisteredProcess._fields)} FROM steady_queue_process WHERE id <> ?"
     values: list[object] = [me]
     if only is not None:
         text += " AND id IN ?*"
@@ -163,18 +167,18 @@ def _dead(
     if alive is not None or only is None:
         text += f" AND last_heartbeat_at < {sql.ago((alive or timedelta(0)).total_seconds())}"
     rows = yield sql.say(f"{text}{suffix}", *values, returns=_REGISTERED_TYPES)
-    return [Registered._make(row) for row in rows]
+    return [RegisteredProcess._make(row) for row in rows]
 
 
 def _find_orphans(sql: Dialect) -> Flow[dict[UUID, UUID]]:
-    rows = yield sql.say(f"SELECT c.claim_id, c.job_id{ORPHANED} LIMIT ?", BATCH, returns="uu")
+    rows = yield sql.say(f"SELECT c.claim_id, c.job_id{ORPHANED} LIMIT ?", BATCH_ROWS, returns="uu")
     return {row[0]: row[1] for row in rows}
 
 
 def _fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits) -> Flow[list[UUID]]:
     if not (yield from sql.try_maintenance()):
         return []
-    rows = yield sql.say(f"SELECT c.job_id{ORPHANED} LIMIT ?", BATCH, returns="u")
+    rows = yield sql.say(f"SELECT c.job_id{ORPHANED} LIMIT ?", BATCH_ROWS, returns="u")
     if not rows:
         return []
     ids = [row[0] for row in rows]
@@ -198,7 +202,7 @@ def find_claims(sql: Dialect, where: str, value: object) -> Flow[list[Claim]]:
         f"SELECT {_CLAIM_COLUMNS} FROM steady_queue_claimedexecution c JOIN steady_queue_job j ON j.id = c.job_id"
         f" WHERE {where} LIMIT ?",
         value,
-        BATCH,
+        BATCH_ROWS,
         returns=_CLAIM_TYPES,
     )
     return [Claim._make(row) for row in rows]
@@ -211,25 +215,25 @@ def _fail(sql: Dialect, claims: Sequence[Claim], error: ErrorReport, worker_id: 
 
 
 def _end(
-    sql: Dialect, process_id: UUID, name: str, report: ErrorReport, give_back: set[UUID], limits: Limits
-) -> Flow[Fates]:
+    sql: Dialect, process_id: UUID, name: str, report: ErrorReport, release: set[UUID], limits: Limits
+) -> Flow[SettledClaims]:
     # Held until the commit: another who takes the process for dead must not settle the same claims meanwhile.
     yield sql.say(f"SELECT id FROM steady_queue_process WHERE id = ?{sql.take}", process_id, returns="u")
-    return (yield from _end_claims(sql, process_id, name, report, give_back, limits))
+    return (yield from _end_claims(sql, process_id, name, report, release, limits))
 
 
 def _end_claims(
-    sql: Dialect, process_id: UUID, name: str, report: ErrorReport, give_back: set[UUID], limits: Limits
-) -> Flow[Fates]:
+    sql: Dialect, process_id: UUID, name: str, report: ErrorReport, release: set[UUID], limits: Limits
+) -> Flow[SettledClaims]:
     failed: list[UUID] = []
-    given_back: list[UUID] = []
+    released: list[UUID] = []
     while claims := (yield from find_claims(sql, "c.process_id = ?", process_id)):
-        outcomes = [Released(c) if c.claim_id in give_back else Failed(c, report) for c in claims]
+        outcomes = [Released(c) if c.claim_id in release else Failed(c, report) for c in claims]
         yield from settle(sql, outcomes, worker_id=name, by_owner=False, limits=limits).flow()
         for outcome in outcomes:
-            (given_back if isinstance(outcome, Released) else failed).append(outcome.claim.job_id)
+            (released if isinstance(outcome, Released) else failed).append(outcome.claim.job_id)
     yield sql.say("DELETE FROM steady_queue_process WHERE id = ?", process_id)
-    return Fates(failed, given_back)
+    return SettledClaims(failed, released)
 
 
 def _own_claims(sql: Dialect, me: UUID) -> Flow[dict[UUID, UUID]]:
@@ -240,7 +244,7 @@ def _own_claims(sql: Dialect, me: UUID) -> Flow[dict[UUID, UUID]]:
 
 
 def _release(sql: Dialect, claims: Mapping[UUID, UUID], worker_id: str, limits: Limits) -> Flow[int]:
-    ids = list(claims.values())[:BATCH]
+    ids = list(claims.values())[:BATCH_ROWS]
     found = yield from find_claims(sql, "c.job_id IN ?*", ids)
     lost = [Released(claim) for claim in found if claim.claim_id in claims]
     if lost:

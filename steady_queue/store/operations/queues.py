@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Flow
 
 
-def queue_names(sql: Dialect) -> Operation[list[str]]:
+def find_queue_names(sql: Dialect) -> Operation[list[str]]:
     """The names of the queues that have ready jobs, in order: one step down the index for each name."""
     return Operation("queue names", sql.queue_names, transaction=False)
 
 
-class Waiting(NamedTuple):
+class WaitingQueues(NamedTuple):
     """Where jobs wait that may be claimed."""
 
     #: The names of the queues that are not paused and have ready jobs, in order, by lane.
@@ -36,12 +36,12 @@ class Waiting(NamedTuple):
     is_paused: bool
 
 
-def waiting(sql: Dialect) -> Operation[Waiting]:
+def find_waiting_queues(sql: Dialect) -> Operation[WaitingQueues]:
     """The queues that a worker may find jobs in: a few steps down the index for each name, and one round trip."""
     return Operation("waiting queues", partial(_waiting, sql), transaction=False)
 
 
-def change_marker(sql: Dialect) -> Operation[int | None]:
+def read_change_marker(sql: Dialect) -> Operation[int | None]:
     """A number that changes when another connection has written; None where the database has no such thing."""
     return Operation("change marker", partial(_change_marker, sql), transaction=False)
 
@@ -69,12 +69,12 @@ def resume(sql: Dialect, queue: str) -> Operation[bool]:
     return Operation("resume", partial(_resume, sql, queue))
 
 
-def paused(sql: Dialect, queue: str | None = None) -> Operation[list[str]]:
+def find_paused_queues(sql: Dialect, queue: str | None = None) -> Operation[list[str]]:
     """The names of the queues that are paused, in order, or the one asked about if it is."""
     return Operation("paused queues", partial(_paused, sql, queue), transaction=False)
 
 
-def _waiting(sql: Dialect) -> Flow[Waiting]:
+def _waiting(sql: Dialect) -> Flow[WaitingQueues]:
     rows = yield from sql.waiting_queues()
     names: dict[int, list[str]] = {lane: [] for lane in Lane}
     is_paused = False
@@ -84,7 +84,7 @@ def _waiting(sql: Dialect) -> Flow[Waiting]:
         elif lane in names:  # others are of a newer version, or of a person: no worker has room for them
             names[lane].append(name)
     # Python puts texts into the order of their code points, which is that of their bytes.
-    return Waiting({lane: sorted(its) for lane, its in names.items()}, is_paused)
+    return WaitingQueues({lane: sorted(its) for lane, its in names.items()}, is_paused)
 
 
 def _change_marker(sql: Dialect) -> Flow[int | None]:
@@ -123,10 +123,10 @@ def _latency(sql: Dialect, queue: str) -> Flow[timedelta | None]:
 
 
 #: No priority is higher.
-HIGHEST = 32767
+HIGHEST_PRIORITY = 32767
 
 
-def next_priority(sql: Dialect, queue: str, lane: int, below: int = HIGHEST) -> Flow[int | None]:
+def next_priority(sql: Dialect, queue: str, lane: int, below: int = HIGHEST_PRIORITY) -> Flow[int | None]:
     """The next lower priority that ready jobs of a queue and lane have."""
     rows = yield sql.say(
         f"SELECT priority FROM {sql.ready_by_queue} WHERE queue_name = ? AND lane = ? AND priority < ?"
@@ -165,7 +165,9 @@ def _paused(sql: Dialect, queue: str | None) -> Flow[list[str]]:
 _SERVED = ", ".join(f"{lane:d}" for lane in SERVED_LANES)
 
 
-def remains(sql: Dialect, patterns: Sequence[str], *, within: float, is_dispatched: bool = True) -> Operation[bool]:
+def has_remaining_jobs(
+    sql: Dialect, patterns: Sequence[str], *, within: float, is_dispatched: bool = True
+) -> Operation[bool]:
     """Whether a job in queues of these patterns is ready, blocked, claimed, or due within so many seconds.
 
     What is ready or blocked in a paused queue does not count: nobody will run it. Neither does what is ready in a lane
@@ -175,7 +177,7 @@ def remains(sql: Dialect, patterns: Sequence[str], *, within: float, is_dispatch
     return Operation("remains", partial(_remains, sql, list(patterns), within, is_dispatched), transaction=False)
 
 
-def unserved(sql: Dialect, patterns: Sequence[str]) -> Operation[list[tuple[str, int]]]:
+def find_unserved_queues(sql: Dialect, patterns: Sequence[str]) -> Operation[list[tuple[str, int]]]:
     """The queues of these patterns and their lanes that have ready jobs which no worker of this version runs."""
     return Operation("unserved", partial(_unserved, sql, list(patterns)), transaction=False)
 

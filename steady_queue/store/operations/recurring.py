@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 #: An instant; or what a person wrote in its place, which is none, as the driver gives it.
-Moment: TypeAlias = "datetime | str | int | float | None"
+StoredTime: TypeAlias = "datetime | str | int | float | None"
 
 
 class NewEntry(NamedTuple):
@@ -38,20 +38,20 @@ class Entry(NamedTuple):
 
     new: NewEntry
     is_static: bool
-    updated_at: Moment
-    counts_from: Moment
-    last_tick: Moment | None
+    updated_at: StoredTime
+    counts_from: StoredTime
+    last_tick: StoredTime | None
 
 
-class Listing(NamedTuple):
+class EntryListing(NamedTuple):
     """The database's time, and when each enabled entry was last changed."""
 
     now: datetime
-    changed: dict[str, Moment]
+    changed: dict[str, StoredTime]
 
 
 #: So many entries are read with one statement.
-PAGE = 200
+PAGE_ROWS = 200
 _COLUMNS = NewEntry._fields
 _STORED = f"SELECT {', '.join(_COLUMNS)}, static, enabled, updated_at, disabled_reason FROM steady_queue_recurringtask"
 _STORED_TYPES = "." * len(_COLUMNS) + "..m."
@@ -65,35 +65,35 @@ LAST_TICK = (
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def listing(sql: Dialect) -> Operation[Listing]:
+def list_entries(sql: Dialect) -> Operation[EntryListing]:
     """Which entries are enabled, and when each was last changed."""
     return Operation("recurring listing", partial(_listing, sql), transaction=False)
 
 
-def clock(sql: Dialect) -> Operation[datetime]:
+def read_database_time(sql: Dialect) -> Operation[datetime]:
     """The database's time."""
     return Operation("clock", partial(_clock, sql), transaction=False)
 
 
-def entries(sql: Dialect, keys: Sequence[str]) -> Operation[list[Entry]]:
+def read_entries(sql: Dialect, keys: Sequence[str]) -> Operation[list[Entry]]:
     """The enabled ones of these entries."""
     return Operation("recurring entries", partial(_entries, sql, keys), transaction=False)
 
 
-def _listing(sql: Dialect) -> Flow[Listing]:
+def _listing(sql: Dialect) -> Flow[EntryListing]:
     now = yield from _clock(sql)
     text = (
         "SELECT task_key, updated_at FROM steady_queue_recurringtask WHERE task_key > ? AND enabled = ?"
         " ORDER BY task_key LIMIT ?"
     )
-    changed: dict[str, Moment] = {}
+    changed: dict[str, StoredTime] = {}
     last = ""
     # In pages: a driver decodes each without a pause.
     while True:
-        rows = yield sql.say(text, last, True, PAGE, returns=".m")
+        rows = yield sql.say(text, last, True, PAGE_ROWS, returns=".m")
         changed.update((str(key), at) for key, at in rows)
-        if len(rows) < PAGE:
-            return Listing(now, changed)
+        if len(rows) < PAGE_ROWS:
+            return EntryListing(now, changed)
         last = rows[-1][0]
 
 
@@ -104,13 +104,13 @@ def _clock(sql: Dialect) -> Flow[datetime]:
 
 def _entries(sql: Dialect, keys: Sequence[str]) -> Flow[list[Entry]]:
     found: list[Entry] = []
-    for at in range(0, len(keys), PAGE):
+    for at in range(0, len(keys), PAGE_ROWS):
         rows = yield sql.say(
             f"SELECT {', '.join(f't.{column}' for column in _COLUMNS)}, t.static, t.updated_at,"
             f" COALESCE(t.counts_from, t.updated_at), {LAST_TICK}"
             " FROM steady_queue_recurringtask t WHERE t.enabled = ? AND t.task_key IN ?*",
             True,
-            list(keys[at : at + PAGE]),
+            list(keys[at : at + PAGE_ROWS]),
             returns="." * len(_COLUMNS) + ".mmm",
         )
         found += [Entry(NewEntry(*row[:-4]), bool(row[-4]), *row[-3:]) for row in rows]
@@ -152,7 +152,7 @@ def switch(sql: Dialect, key: str, *, on: bool) -> Operation[bool]:
     return Operation("switch recurring", partial(_switch, sql, key, on))
 
 
-def give_up(sql: Dialect, key: str, updated_at: Moment, reason: str) -> Operation[bool]:
+def disable_broken(sql: Dialect, key: str, updated_at: StoredTime, reason: str) -> Operation[bool]:
     """Switch off an entry that cannot fire; False when it is no longer as it was read."""
     return Operation("give up recurring", partial(_give_up, sql, key, updated_at, reason))
 
@@ -160,8 +160,8 @@ def give_up(sql: Dialect, key: str, updated_at: Moment, reason: str) -> Operatio
 def _persist(sql: Dialect, wanted: Sequence[NewEntry], is_ours: Callable[[str], bool]) -> Flow[dict[str, str]]:
     stored = yield from _stored(sql)
     missing = [entry for entry in wanted if entry.task_key not in stored]
-    for at in range(0, len(missing), PAGE):
-        rows = [(*entry, True, True) for entry in missing[at : at + PAGE]]
+    for at in range(0, len(missing), PAGE_ROWS):
+        rows = [(*entry, True, True) for entry in missing[at : at + PAGE_ROWS]]
         yield sql.say_each(sql.unless_there(_insertion(sql)), rows)
     taken: dict[str, str] = {}
     for entry in wanted:
@@ -183,7 +183,7 @@ class _Stored(NamedTuple):
     new: NewEntry
     is_static: bool
     is_enabled: bool
-    updated_at: Moment
+    updated_at: StoredTime
     is_broken: bool
 
 
@@ -193,9 +193,9 @@ def _stored(sql: Dialect) -> Flow[dict[str, _Stored]]:
     found: dict[str, _Stored] = {}
     last = ""
     while True:
-        rows = yield sql.say(text, last, PAGE, returns=_STORED_TYPES)
+        rows = yield sql.say(text, last, PAGE_ROWS, returns=_STORED_TYPES)
         found.update((row[0], _as_stored(row)) for row in rows)
-        if len(rows) < PAGE:
+        if len(rows) < PAGE_ROWS:
             return found
         last = rows[-1][0]
 
@@ -279,7 +279,7 @@ def _switch(sql: Dialect, key: str, on: bool) -> Flow[bool]:
     return True
 
 
-def _give_up(sql: Dialect, key: str, updated_at: Moment, reason: str) -> Flow[bool]:
+def _give_up(sql: Dialect, key: str, updated_at: StoredTime, reason: str) -> Flow[bool]:
     row = yield from _held(sql, key)
     if row is None or not row.is_enabled or row.updated_at != updated_at:
         return False

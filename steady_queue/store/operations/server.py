@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Flow
 
 #: The oldest versions that will do. MariaDB before 10.11.6 missorts the ids of jobs.
-OLDEST = {"PostgreSQL": (14,), "MySQL": (8, 0, 1), "MariaDB": (10, 11, 6), "SQLite": (3, 35)}
+OLDEST_VERSIONS = {"PostgreSQL": (14,), "MySQL": (8, 0, 1), "MariaDB": (10, 11, 6), "SQLite": (3, 35)}
 
 
-def describe(sql: Dialect) -> Operation[str]:
+def describe_server(sql: Dialect) -> Operation[str]:
     """The server's name and version: `MariaDB 11.4.2`."""
     return Operation("server version", partial(_describe, sql), transaction=False)
 
 
-def too_old(sql: Dialect) -> Operation[str | None]:
+def find_version_problem(sql: Dialect) -> Operation[str | None]:
     """What to say of a server that is too old; None when it will do."""
     return Operation("server version", partial(_too_old, sql), transaction=False)
 
 
 def _too_old(sql: Dialect) -> Flow[str | None]:
     rows = yield sql.say(sql.server_version, returns=".")
-    return judge(sql.name, str(rows[0][0]))
+    return check_version(sql.name, str(rows[0][0]))
 
 
 def _describe(sql: Dialect) -> Flow[str]:
@@ -41,13 +41,13 @@ def _describe(sql: Dialect) -> Flow[str]:
     return " ".join(_named(sql.name, str(rows[0][0])))
 
 
-def judge(name: str, version: str) -> str | None:
+def check_version(name: str, version: str) -> str | None:
     """What to say of a server's version, as it tells it: `15.4 (Debian ...)`, `11.4.2-MariaDB-log`, `3.45.1`."""
     name, number = _named(name, version)
     numbers = tuple(map(int, number.split("."))) if number[:1].isdigit() else ()
-    if not numbers or numbers >= OLDEST[name]:
+    if not numbers or numbers >= OLDEST_VERSIONS[name]:
         return None
-    return f"{name} {number} is too old: {'.'.join(map(str, OLDEST[name]))} or newer is needed"
+    return f"{name} {number} is too old: {'.'.join(map(str, OLDEST_VERSIONS[name]))} or newer is needed"
 
 
 def _named(name: str, version: str) -> tuple[str, str]:
@@ -60,7 +60,7 @@ def _named(name: str, version: str) -> tuple[str, str]:
     return name, found[0] if found else version
 
 
-def applied(sql: Dialect) -> Operation[list[str]]:
+def find_applied_migrations(sql: Dialect) -> Operation[list[str]]:
     """The names of the migrations that the database has; none where no migration has ever been run."""
     return Operation("schema version", partial(_applied, sql), transaction=False)
 
@@ -75,7 +75,7 @@ def _applied(sql: Dialect) -> Flow[list[str]]:
     return [str(row[0]) for row in rows]
 
 
-def unfit(alias: str, found: Collection[str], known: Collection[str]) -> str | None:
+def describe_schema_problem(alias: str, found: Collection[str], known: Collection[str]) -> str | None:
     """What to say of a database with these migrations to a package that knows those; None when they are the same."""
     if missing := sorted(set(known) - set(found)):
         where = "" if alias == "default" else f" --database={alias}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from steady_queue.store.operations.prune import WITHOUT_PROCESS, Fates, find_claims, forget_jobless
+from steady_queue.store.operations.prune import WITHOUT_PROCESS, SettledClaims, find_claims, forget_jobless
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Failed, Released, Verdict
 from steady_queue.store.statement import Operation
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _EXECUTIONS = ("ready", "claimed", "blocked", "scheduled", "failed")
 
 
-class Owner(NamedTuple):
+class ClaimOwner(NamedTuple):
     """Whose claims they are, and what must still be true when they are ended.
 
     Without an id: they belong to processes that have no row. `silent_for`: it has not beaten within that time.
@@ -39,21 +39,21 @@ class Owner(NamedTuple):
     silent_for: timedelta | None = None
 
 
-def end_some(
+def end_claims(
     sql: Dialect,
-    owner: Owner,
+    owner: ClaimOwner,
     claims: Mapping[UUID, UUID],
     report: ErrorReport,
     *,
     release: Collection[UUID] = (),
     limits: Limits | None = None,
-) -> Operation[Fates]:
+) -> Operation[SettledClaims]:
     """Fail these claims, each given with its job's id, except some that are released."""
     return Operation("end claims", partial(_end_some, sql, owner, claims, report, set(release), limits or {}))
 
 
 def set_aside(
-    sql: Dialect, owner: Owner, claim_id: UUID, job_id: UUID, report: ErrorReport, writes_errors: bool
+    sql: Dialect, owner: ClaimOwner, claim_id: UUID, job_id: UUID, report: ErrorReport, writes_errors: bool
 ) -> Operation[bool]:
     """End one claim without counting an attempt: its job fails, unless it has another execution row.
 
@@ -70,14 +70,14 @@ def set_blocked_aside(sql: Dialect, job_id: UUID, report: ErrorReport, writes_er
 
 def _end_some(
     sql: Dialect,
-    owner: Owner,
+    owner: ClaimOwner,
     claims: Mapping[UUID, UUID],
     report: ErrorReport,
     release: set[UUID],
     limits: Limits,
-) -> Flow[Fates]:
+) -> Flow[SettledClaims]:
     if not (yield from _is_still_silent(sql, owner)):
-        return Fates([], [])
+        return SettledClaims([], [])
     where = "c.job_id IN ?*"
     if owner.process_id is None:
         where += f" AND {WITHOUT_PROCESS}"
@@ -91,13 +91,13 @@ def _end_some(
     if len(found) < len(claims):
         yield from forget_jobless(sql, list(claims.values()))
     applied = [o for o in outcomes if settlement.verdicts[o.claim.claim_id] is Verdict.APPLIED]
-    return Fates(
+    return SettledClaims(
         [outcome.claim.job_id for outcome in applied if isinstance(outcome, Failed)],
         [outcome.claim.job_id for outcome in applied if isinstance(outcome, Released)],
     )
 
 
-def _is_still_silent(sql: Dialect, owner: Owner) -> Flow[bool]:
+def _is_still_silent(sql: Dialect, owner: ClaimOwner) -> Flow[bool]:
     """Whether the owner may still be taken for dead; if so, its next heartbeat waits for the end of the transaction."""
     if owner.silent_for is None:
         return True
@@ -111,7 +111,7 @@ def _is_still_silent(sql: Dialect, owner: Owner) -> Flow[bool]:
 
 
 def _set_aside(
-    sql: Dialect, owner: Owner, claim_id: UUID, job_id: UUID, report: ErrorReport, writes_errors: bool
+    sql: Dialect, owner: ClaimOwner, claim_id: UUID, job_id: UUID, report: ErrorReport, writes_errors: bool
 ) -> Flow[bool]:
     if not (yield from _is_still_silent(sql, owner)):
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
-from steady_queue.store.operations.promote import expected, insert_blocked, make_ready, promote
+from steady_queue.store.operations.promote import insert_blocked, limit_in_force, make_ready, promote
 from steady_queue.store.outcome import Attempt, Failed, Finished, Released, Settlement, Verdict
 from steady_queue.store.statement import Operation
 
@@ -48,7 +48,7 @@ def settle(
     return Operation(
         "settle",
         partial(_settle, sql, outcomes, worker_id, preserve, by_owner, (limits or {}) if limited else None, promotes),
-        transaction=limited or sql.at_once is None,
+        transaction=limited or sql.single_statements is None,
     )
 
 
@@ -64,8 +64,10 @@ def _settle(
     """`limits` is None when none of the outcomes is limited."""
     if not outcomes:
         return Settlement({})
-    if sql.at_once:
-        rows = yield sql.at_once.end_claims(outcomes, worker_id=worker_id, preserve=preserve, by_owner=by_owner)
+    if sql.single_statements:
+        rows = yield sql.single_statements.end_claims(
+            outcomes, worker_id=worker_id, preserve=preserve, by_owner=by_owner
+        )
         applied = {row[0] for row in rows}
     else:
         applied = yield from _end_claims(sql, outcomes, worker_id, preserve, by_owner)
@@ -81,7 +83,7 @@ def _settle(
 def _freed(outcomes: Sequence[Outcome], applied: set[UUID], limits: Limits) -> dict[str, int]:
     """The keys that lost a slot, each with the limit in force for its job."""
     return {
-        claim.concurrency_key: expected(limits, claim.task_path, claim.concurrency_limit)
+        claim.concurrency_key: limit_in_force(limits, claim.task_path, claim.concurrency_limit)
         for outcome in outcomes
         if not isinstance(outcome, Released)
         and (claim := outcome.claim).claim_id in applied
@@ -111,7 +113,7 @@ def _blocked_again(
     if released:
         yield sql.say("DELETE FROM steady_queue_readyexecution WHERE job_id IN ?*", list(released))
         yield insert_blocked(sql, [(c.job_id, c.concurrency_key, c.priority) for c in released.values()])
-    return {str(c.concurrency_key): expected(limits, c.task_path, c.concurrency_limit) for c in released.values()}
+    return {str(c.concurrency_key): limit_in_force(limits, c.task_path, c.concurrency_limit) for c in released.values()}
 
 
 def _explain(sql: Dialect, unapplied: Sequence[Outcome]) -> Flow[dict[UUID, Verdict]]:

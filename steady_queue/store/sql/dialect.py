@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from steady_queue.store.job import NewJob
-    from steady_queue.store.operations.claim import Wanted
+    from steady_queue.store.operations.claim import ClaimRequest
     from steady_queue.store.operations.promote import Grant
     from steady_queue.store.outcome import Attempt, Outcome
     from steady_queue.store.statement import Flow, Row
@@ -29,30 +29,30 @@ _PLACEHOLDER = re.compile(r"\?\*?")
 _PLAIN = frozenset((str, int, bytes, type(None)))
 
 #: Characters of an error about a value, which may quote it.
-WORDS = 500
+MESSAGE_CHARACTERS = 500
 
 #: Longer ago than anything was stored, in seconds.
-CENTURIES = 500 * 365.25 * 86_400.0
+MAX_AGO_SECONDS = 500 * 365.25 * 86_400.0
 
 #: The names of queues, one step down the index for each, and a NULL after the last.
-NAMES = (
+QUEUE_NAMES = (
     "WITH RECURSIVE names(name) AS (SELECT min(queue_name) FROM steady_queue_readyexecution UNION ALL"
     " SELECT (SELECT min(r.queue_name) FROM steady_queue_readyexecution r WHERE r.queue_name > names.name)"
     " FROM names WHERE names.name IS NOT NULL)"
 )
 
 
-class AtOnce(Protocol):
+class SingleStatements(Protocol):
     """The hot operations, each as one statement: no transaction, no second round trip."""
 
     def insert_ready(self, jobs: Sequence[NewJob]) -> Statement: ...
     def insert_and_notify(self, job: NewJob) -> Statement: ...
     def insert_scheduled(self, jobs: Sequence[NewJob]) -> Statement: ...
     def insert_blocked(self, jobs: Sequence[NewJob]) -> Statement: ...
-    def blocked_at_once(self, wants: Mapping[str, int]) -> Statement: ...
+    def find_blocked(self, wants: Mapping[str, int]) -> Statement: ...
     def grant(self, grants: Sequence[Grant]) -> Statement: ...
-    def claim(self, *wanted: Wanted) -> Statement: ...
-    def claim_from_all(self, *wanted: Wanted) -> Statement: ...
+    def claim(self, *wanted: ClaimRequest) -> Statement: ...
+    def claim_from_all(self, *wanted: ClaimRequest) -> Statement: ...
     def end_claims(
         self, outcomes: Sequence[Outcome], *, worker_id: str, preserve: bool, by_owner: bool
     ) -> Statement: ...
@@ -63,7 +63,7 @@ class Dialect:
 
     name = ""
     #: The one-statement forms, where the server has them.
-    at_once: AtOnce | None = None
+    single_statements: SingleStatements | None = None
     #: Whether the server can notify listeners.
     can_notify = False
     mark = "?"
@@ -107,7 +107,7 @@ class Dialect:
 
     def queue_names(self) -> Flow[list[str]]:
         """The names of the queues that have ready jobs, in order, by steps down the index."""
-        rows = yield self.say(f"{NAMES} SELECT name FROM names WHERE name IS NOT NULL", returns=".")
+        rows = yield self.say(f"{QUEUE_NAMES} SELECT name FROM names WHERE name IS NOT NULL", returns=".")
         return [row[0] for row in rows]
 
     def waiting_queues(self) -> Flow[list[Row]]:
@@ -134,14 +134,14 @@ class Dialect:
 
     def ago(self, seconds: float) -> str:
         """The server's time so many seconds ago, as an expression; at most some centuries, which all servers know."""
-        return self.exactly_ago(min(seconds, CENTURIES))
+        return self.exactly_ago(min(seconds, MAX_AGO_SECONDS))
 
     def exactly_ago(self, seconds: float) -> str:
         raise NotImplementedError
 
     def microseconds_ago(self, column: str) -> str:
         """The server's time as many microseconds ago as the column has, at most some centuries, as an expression."""
-        return self.given_ago.replace("?", f"{self.least}({column}, {round(CENTURIES * 1_000_000)})")
+        return self.given_ago.replace("?", f"{self.least}({column}, {round(MAX_AGO_SECONDS * 1_000_000)})")
 
     def try_maintenance(self) -> Flow[bool]:
         """Be the only one to maintain until the transaction ends; False when somebody else is."""
@@ -184,7 +184,7 @@ class Dialect:
                 return [[v if v.__class__ in plain else encode(v) for v in row] for row in statement.params]
             return [v if v.__class__ in plain else encode(v) for v in statement.params]
         except (ValueError, OverflowError) as error:
-            raise StoreDataError(f"a value cannot be converted: {error}"[:WORDS]) from error
+            raise StoreDataError(f"a value cannot be converted: {error}"[:MESSAGE_CHARACTERS]) from error
 
     def rows(self, statement: Statement, rows: Iterable[Row]) -> list[Row]:
         """Rows from a driver, with the columns named in `returns` restored to their types."""
@@ -201,7 +201,7 @@ class Dialect:
                 restored.append(values)
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
             # SQLite stores any text in a column of another type, and MySQL zeros as a time.
-            raise StoreDataError(f"a stored value cannot be read: {error}"[:WORDS]) from error
+            raise StoreDataError(f"a stored value cannot be read: {error}"[:MESSAGE_CHARACTERS]) from error
         return restored
 
 

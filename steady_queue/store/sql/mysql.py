@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.errors import StoreDataError
-from steady_queue.store.operations.promote import LOCK_IDS, parts
-from steady_queue.store.outcome import MOST_ATTEMPTS
+from steady_queue.store.operations.promote import LOCK_ID_COUNT, chunks_of
+from steady_queue.store.outcome import MAX_ATTEMPTS
 from steady_queue.store.sql.dialect import Dialect
 from steady_queue.store.statement import Statement
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Flow, Row
 
 #: How long a frozen holder of locks may sit in its transaction before MariaDB ends it, in seconds.
-IDLE_LIMIT = 10
+IDLE_TRANSACTION_SECONDS = 10
 #: Keys whose first jobs are asked for together; a larger union takes the server longer to plan than it saves.
 KEYS_IN_UNION = 100
 
@@ -80,7 +80,7 @@ class MySQL(Dialect):
             f" ORDER BY priority DESC, job_id LIMIT ?{self.take_free})"
         )
         found: list[Row] = []
-        for part in parts(list(wants.items()), KEYS_IN_UNION):
+        for part in chunks_of(list(wants.items()), KEYS_IN_UNION):
             text = " UNION ALL ".join([first] * len(part))
             found += yield self.say(text, *[value for key, count in part for value in (key, count)], returns=".u.")
         # A union has no order of its own.
@@ -129,11 +129,11 @@ class MySQL(Dialect):
 
     def try_maintenance(self) -> Flow[bool]:
         text = "SELECT id FROM steady_queue_lockbucket WHERE id = ?"
-        rows = yield self.say(f"{text} FOR UPDATE SKIP LOCKED", LOCK_IDS, returns=".")
-        if not rows and not (yield self.say(text, LOCK_IDS, returns=".")):
+        rows = yield self.say(f"{text} FOR UPDATE SKIP LOCKED", LOCK_ID_COUNT, returns=".")
+        if not rows and not (yield self.say(text, LOCK_ID_COUNT, returns=".")):
             # Its table was emptied: make the row anew, and have it at once unless another was quicker.
-            yield self.say("INSERT IGNORE INTO steady_queue_lockbucket (id) VALUES (?)", LOCK_IDS)
-            rows = yield self.say(f"{text} FOR UPDATE SKIP LOCKED", LOCK_IDS, returns=".")
+            yield self.say("INSERT IGNORE INTO steady_queue_lockbucket (id) VALUES (?)", LOCK_ID_COUNT)
+            rows = yield self.say(f"{text} FOR UPDATE SKIP LOCKED", LOCK_ID_COUNT, returns=".")
         return bool(rows)
 
     def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
@@ -147,7 +147,7 @@ class MySQL(Dialect):
             f"UPDATE ({given}) g"
             " STRAIGHT_JOIN steady_queue_claimedexecution c FORCE INDEX (PRIMARY) ON c.job_id = g.id"
             " STRAIGHT_JOIN steady_queue_job j FORCE INDEX (PRIMARY) ON j.id = c.job_id"
-            f" SET j.attempts = LEAST(j.attempts, {MOST_ATTEMPTS - 1}) + 1,"
+            f" SET j.attempts = LEAST(j.attempts, {MAX_ATTEMPTS - 1}) + 1,"
             " j.started_at = COALESCE(j.started_at, c.claimed_at),"
             " j.last_attempted_at = c.claimed_at, j.finished_at = g.finished_at, j.return_value = g.value,"
             " j.errors = NULLIF(CONCAT_WS(CHAR(10 USING utf8mb4), j.errors, g.error), ''),"

@@ -10,11 +10,11 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from steady_queue.store.operations.claim import A_PAUSE, ANY_PRIORITY, CLAIM_TYPES, JOB_COLUMNS
-from steady_queue.store.operations.enqueue import FULL, NOTHING_MORE, PLAIN
-from steady_queue.store.operations.notify import CHANNEL
-from steady_queue.store.operations.promote import LOCK_IDS
-from steady_queue.store.outcome import MOST_ATTEMPTS, Failed, Finished
+from steady_queue.store.operations.claim import A_PAUSE, ANY_PRIORITY, CLAIM_JOB_COLUMNS, CLAIM_TYPES
+from steady_queue.store.operations.enqueue import JOB_COLUMNS, PLAIN_JOB_COLUMNS, PLAIN_JOB_REST
+from steady_queue.store.operations.notify import NOTIFY_CHANNEL
+from steady_queue.store.operations.promote import LOCK_ID_COUNT
+from steady_queue.store.outcome import MAX_ATTEMPTS, Failed, Finished
 from steady_queue.store.sql.dialect import Dialect
 from steady_queue.store.statement import Statement
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.store.job import NewJob
-    from steady_queue.store.operations.claim import Wanted
+    from steady_queue.store.operations.claim import ClaimRequest
     from steady_queue.store.operations.promote import Grant
     from steady_queue.store.outcome import Outcome
     from steady_queue.store.statement import Flow, Row
 
 #: How long a process may be frozen inside a transaction, with its locks, before the server ends that.
-IDLE_LIMIT = "10s"
+IDLE_TRANSACTION_TIMEOUT = "10s"
 #: Set on our own connections, where the server allows it (a pooler may not). A plan cached for a table that was empty
 #: when analyzed scans the whole table for ever after: measured 16 times slower. Without scans there is no such plan.
 SETTINGS = {
@@ -43,13 +43,13 @@ SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
     # Nothing here should wait for another's lock; what does is begun anew.
     "lock_timeout": "5s",
-    "idle_in_transaction_session_timeout": IDLE_LIMIT,
+    "idle_in_transaction_session_timeout": IDLE_TRANSACTION_TIMEOUT,
     # Also while it sends: a process that is frozen before it has read all that it claims holds those rows.
-    "tcp_user_timeout": IDLE_LIMIT,
+    "tcp_user_timeout": IDLE_TRANSACTION_TIMEOUT,
 }
 #: Begins a transaction, and the second one where the settings of the session are not ours to choose.
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
-BEGIN_BEHIND_POOLER = f"{BEGIN}; SET LOCAL idle_in_transaction_session_timeout = '{IDLE_LIMIT}'"
+BEGIN_BEHIND_POOLER = f"{BEGIN}; SET LOCAL idle_in_transaction_session_timeout = '{IDLE_TRANSACTION_TIMEOUT}'"
 
 #: First half of our advisory locks, so that they meet nobody else's.
 LOCK_SPACE = 0x5351
@@ -90,7 +90,7 @@ class Postgres(Dialect):
     errors_and = "COALESCE(errors || chr(10), '') || ?::text"
 
     def __init__(self) -> None:
-        self.at_once = self
+        self.single_statements = self
 
     def lock_keys(self, lock_ids: Sequence[int], wait_seconds: int | None = None) -> Flow[None]:
         # A column is evaluated after those before it, so the lock is waited for under these settings.
@@ -98,7 +98,7 @@ class Postgres(Dialect):
         yield Statement(
             f"SELECT set_config('idle_in_transaction_session_timeout', $1, true){bound},"
             " pg_advisory_xact_lock($2::int, id) FROM unnest($3::int[]) AS id",
-            (IDLE_LIMIT, LOCK_SPACE, list(lock_ids)),
+            (IDLE_TRANSACTION_TIMEOUT, LOCK_SPACE, list(lock_ids)),
             returns=".." if wait_seconds is None else "...",
         )
 
@@ -121,7 +121,7 @@ class Postgres(Dialect):
 
     def try_maintenance(self) -> Flow[bool]:
         rows = yield Statement(
-            "SELECT pg_try_advisory_xact_lock($1::int, $2::int)", (LOCK_SPACE, LOCK_IDS), returns="."
+            "SELECT pg_try_advisory_xact_lock($1::int, $2::int)", (LOCK_SPACE, LOCK_ID_COUNT), returns="."
         )
         return bool(rows[0][0])
 
@@ -144,7 +144,7 @@ class Postgres(Dialect):
 
     def insert_and_notify(self, job: NewJob) -> Statement:
         plain = self.insert_ready([job])
-        return Statement(f"{plain.text} RETURNING pg_notify('{CHANNEL}', '')", plain.params, ".")
+        return Statement(f"{plain.text} RETURNING pg_notify('{NOTIFY_CHANNEL}', '')", plain.params, ".")
 
     def insert_scheduled(self, jobs: Sequence[NewJob]) -> Statement:
         return _insert(jobs, "scheduledexecution", ("scheduled_at", "priority"))
@@ -154,7 +154,7 @@ class Postgres(Dialect):
 
     # -- promote ------------------------------------------------------------------------------------------------------
 
-    def blocked_at_once(self, wants: Mapping[str, int]) -> Statement:
+    def find_blocked(self, wants: Mapping[str, int]) -> Statement:
         return Statement(
             "SELECT k.key, b.job_id, j.concurrency_limit, j.task_path"
             " FROM unnest($1::text[], $2::int[]) AS k(key, count)"
@@ -178,7 +178,7 @@ class Postgres(Dialect):
 
     # -- claim --------------------------------------------------------------------------------------------------------
 
-    def claim(self, *wanted: Wanted) -> Statement:
+    def claim(self, *wanted: ClaimRequest) -> Statement:
         names: list[str] = []
         parts: list[tuple[int, int]] = []
         for wish in wanted:
@@ -190,7 +190,7 @@ class Postgres(Dialect):
                 parts.append(parts[0])
         return Statement(_CLAIM_BY_QUEUE, (*_rooms(wanted), *map(list, zip(*parts, strict=True)), names), CLAIM_TYPES)
 
-    def claim_from_all(self, *wanted: Wanted) -> Statement:
+    def claim_from_all(self, *wanted: ClaimRequest) -> Statement:
         return Statement(_CLAIM_FROM_ALL, _rooms(wanted), CLAIM_TYPES)
 
     # -- settle -------------------------------------------------------------------------------------------------------
@@ -217,21 +217,21 @@ def _insert(jobs: Sequence[NewJob], table: str, columns: tuple[str, ...]) -> Sta
     """Jobs and their first execution rows, from arrays or, for a single one, from plain values."""
     if len(jobs) == 1:
         # The parameters of a plain job are the first of all its columns.
-        width = len(PLAIN) if jobs[0][len(PLAIN) :] == NOTHING_MORE else len(FULL)
+        width = len(PLAIN_JOB_COLUMNS) if jobs[0][len(PLAIN_JOB_COLUMNS) :] == PLAIN_JOB_REST else len(JOB_COLUMNS)
         return Statement(_insert_one(table, columns, width), jobs[0][:width])
     # What the jobs have in common, which is most of it, is sent once: 14 µs instead of 22 for each job.
-    given = dict(zip(FULL, zip(*jobs, strict=True), strict=True))
+    given = dict(zip(JOB_COLUMNS, zip(*jobs, strict=True), strict=True))
     common = frozenset(name for name in _OFTEN_COMMON if given[name].count(given[name][0]) == len(jobs))
     values = [column[0] if name in common else list(column) for name, column in given.items()]
     return Statement(_insert_many(table, columns, common), values)
 
 
-_OFTEN_COMMON = tuple(name for name in FULL if name not in ("id", "arguments"))
+_OFTEN_COMMON = tuple(name for name in JOB_COLUMNS if name not in ("id", "arguments"))
 
 
 @lru_cache
 def _insert_one(table: str, columns: tuple[str, ...], width: int) -> str:
-    names = FULL[:width]
+    names = JOB_COLUMNS[:width]
     marks = {name: f"${at}::{_TYPES.get(name, 'text')}" for at, name in enumerate(names, 1)}
     return (
         f"WITH job AS (INSERT INTO steady_queue_job ({', '.join(names)}) VALUES ({', '.join(marks.values())}))"
@@ -243,24 +243,25 @@ def _insert_one(table: str, columns: tuple[str, ...], width: int) -> str:
 @lru_cache(maxsize=512)
 def _insert_many(table: str, columns: tuple[str, ...], common: frozenset[str]) -> str:
     """Arrays for the columns that differ from job to job, one value for those in `common`."""
-    marks = {name: f"${at}::{_TYPES.get(name, 'text')}" for at, name in enumerate(FULL, 1)}
+    marks = {name: f"${at}::{_TYPES.get(name, 'text')}" for at, name in enumerate(JOB_COLUMNS, 1)}
     arrays = {name: f"{mark}[]" for name, mark in marks.items() if name not in common}
-    values = {name: marks[name] if name in common else name for name in FULL}
+    values = {name: marks[name] if name in common else name for name in JOB_COLUMNS}
     return (
         f"WITH given AS (SELECT * FROM unnest({', '.join(arrays.values())}) AS g({', '.join(arrays)})),"
-        f" job AS (INSERT INTO steady_queue_job ({', '.join(FULL)}) SELECT {', '.join(values.values())} FROM given)"
+        f" job AS (INSERT INTO steady_queue_job ({', '.join(JOB_COLUMNS)})"
+        f" SELECT {', '.join(values.values())} FROM given)"
         f" INSERT INTO steady_queue_{table} (job_id, {', '.join(columns)})"
         f" SELECT id, {', '.join(values[name] for name in columns)} FROM given"
     )
 
 
-def _rooms(wanted: Sequence[Wanted]) -> tuple[UUID, list[int], list[int]]:
+def _rooms(wanted: Sequence[ClaimRequest]) -> tuple[UUID, list[int], list[int]]:
     return wanted[0].process_id, [wish.lane for wish in wanted], [wish.limit for wish in wanted]
 
 
 def _claim_text(candidates: str) -> str:
     """`candidates` selects the job ids to take, in order, held against other workers."""
-    job_columns = ", ".join(f"j.{name}" for name in JOB_COLUMNS)
+    job_columns = ", ".join(f"j.{name}" for name in CLAIM_JOB_COLUMNS)
     return (
         "WITH picked AS MATERIALIZED (SELECT job_id, gen_random_uuid() AS claim_id, row_number() OVER () AS place"
         f" FROM ({candidates}) c),"
@@ -335,7 +336,7 @@ def _end_claims(kinds: frozenset[int], preserve: bool, by_owner: bool, limited: 
     parts.append("worker AS (SELECT $1::text AS name)")
     if updated:
         parts.append(
-            f"done AS (UPDATE steady_queue_job j SET attempts = LEAST(j.attempts, {MOST_ATTEMPTS - 1}) + 1,"
+            f"done AS (UPDATE steady_queue_job j SET attempts = LEAST(j.attempts, {MAX_ATTEMPTS - 1}) + 1,"
             " started_at = COALESCE(j.started_at, e.claimed_at), last_attempted_at = e.claimed_at,"
             " finished_at = CASE WHEN e.kind = 0 THEN statement_timestamp() END, return_value = e.value,"
             f" last_claim_id = {'e.claim_id' if by_owner else 'j.last_claim_id'},"

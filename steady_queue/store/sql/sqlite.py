@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from steady_queue.store.job import Lane
 from steady_queue.store.operations.claim import A_PAUSE
-from steady_queue.store.outcome import MOST_ATTEMPTS
-from steady_queue.store.sql.dialect import NAMES, Dialect
+from steady_queue.store.outcome import MAX_ATTEMPTS
+from steady_queue.store.sql.dialect import QUEUE_NAMES, Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ class SQLite(Dialect):
     def waiting_queues(self) -> Flow[list[Row]]:
         lanes = " UNION ALL SELECT ".join(f"{lane:d} AS lane" for lane in Lane)
         rows = yield self.say(
-            f"{NAMES} SELECT q.name, l.lane FROM names q CROSS JOIN (SELECT {lanes}) l"
+            f"{QUEUE_NAMES} SELECT q.name, l.lane FROM names q CROSS JOIN (SELECT {lanes}) l"
             f" WHERE EXISTS (SELECT 1 FROM {self.ready_by_queue} WHERE r.queue_name = q.name AND r.lane = l.lane)"
             " AND NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = q.name)"
             f" UNION ALL SELECT * FROM (SELECT NULL, NULL {A_PAUSE}) s",
@@ -60,7 +60,7 @@ class SQLite(Dialect):
 
     def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
         yield self.say_each(
-            f"UPDATE steady_queue_job SET attempts = MIN(attempts, {MOST_ATTEMPTS - 1}) + 1,"
+            f"UPDATE steady_queue_job SET attempts = MIN(attempts, {MAX_ATTEMPTS - 1}) + 1,"
             " started_at = COALESCE(started_at, ?),"
             " last_attempted_at = ?, finished_at = ?, return_value = ?, last_claim_id = COALESCE(?, last_claim_id),"
             " errors = COALESCE(errors || char(10) || ?, errors, ?),"

@@ -17,7 +17,13 @@ from steady_queue.checks.installation import check_installation
 from steady_queue.checks.preflight import examine
 from steady_queue.checks.project import check_schema
 from steady_queue.models.fields import NameField
-from steady_queue.store.operations.charset import NAMES, TextColumn, bytewise_collation, judge, unfit_text
+from steady_queue.store.operations.charset import (
+    NAME_COLUMNS,
+    TextColumn,
+    bytewise_collation,
+    check_columns,
+    find_text_column_problem,
+)
 from steady_queue.store.outcome import ErrorReport, Failed, Finished
 from tests.support.databases.aliases import extra_database, pointed_at, twin_settings
 from tests.support.databases.tables import query
@@ -126,7 +132,7 @@ def test_tables_that_are_utf8mb4_already_are_left_alone(database: str) -> None:
     """Whatever collation the texts have that are no names: to convert them would copy whole tables for nothing."""
     store = SyncStore(database)
     assert "utf8mb4_general_ci" in collations(database).values()
-    unfit, said = statements(store, unfit_text(store.sql))
+    unfit, said = statements(store, find_text_column_problem(store.sql))
     assert unfit is None
     assert all(statement.text.startswith("SELECT") for statement in said)
 
@@ -134,7 +140,7 @@ def test_tables_that_are_utf8mb4_already_are_left_alone(database: str) -> None:
 @pytest.mark.only_on("postgres", "sqlite")
 def test_other_databases_are_not_even_asked(database: str) -> None:
     store = SyncStore(database)
-    assert statements(store, unfit_text(store.sql)) == (None, [])
+    assert statements(store, find_text_column_problem(store.sql)) == (None, [])
 
 
 # -- what is kept -----------------------------------------------------------------------------------------------------
@@ -274,12 +280,12 @@ def test_without_a_charset_in_the_settings_nothing_is_said(database: str) -> Non
 
 
 def test_the_names_are_those_of_the_models() -> None:
-    assert {column for _, column in name_columns()} == NAMES
+    assert {column for _, column in name_columns()} == NAME_COLUMNS
     models = apps.get_app_config("steady_queue").get_models()
     others = {
         field.column for model in models for field in model._meta.local_fields if not isinstance(field, NameField)
     }
-    assert not others & NAMES
+    assert not others & NAME_COLUMNS
 
 
 def test_where_ids_are_texts_all_tables_get_one_collation() -> None:
@@ -291,11 +297,11 @@ def test_where_ids_are_texts_all_tables_get_one_collation() -> None:
         TextColumn("steady_queue_failedexecution", "job_id", "utf8mb4", "utf8mb4_0900_ai_ci"),
         TextColumn("steady_queue_pause", "queue_name", "utf8mb4", own),
     ]
-    unfit = judge(columns, own)
+    unfit = check_columns(columns, own)
     assert unfit is not None
     assert unfit.columns == [columns[0]]
     assert unfit.statements == [
         f"ALTER TABLE steady_queue_{table} CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin"
         for table in ("failedexecution", "job")
     ]
-    assert judge(columns[1:], own) is None
+    assert check_columns(columns[1:], own) is None

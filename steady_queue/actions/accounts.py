@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Revision = Callable[..., Operation[ActionResult]]
 
-_KINDS = {actions.retry: JobsRetried, actions.run_now: JobsRunNow}
+_KINDS: dict[Revision, type[JobsRetried | JobsRunNow]] = {actions.retry: JobsRetried, actions.run_now: JobsRunNow}
 
 
 def account(revise: Revision, revised: ActionResult) -> Iterator[Event]:

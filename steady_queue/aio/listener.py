@@ -13,7 +13,8 @@ from uuid import uuid4
 from steady_queue import events
 from steady_queue.aio.timing import WakeEvent
 from steady_queue.errors import StoreUnavailable
-from steady_queue.store.operations.notify import NOTIFY_CHANNEL, notify
+from steady_queue.store.names import NOTIFY_CHANNEL
+from steady_queue.store.operations.notify import notify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -31,7 +31,7 @@ def failed_with(store: SyncStore, error: str, *jobs: NewJob) -> None:
 def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """The rows in one transaction: all at once, and a few."""
     for function in (bulk_actions.retry_window, bulk_actions.discard_window):
-        monkeypatch.setitem(function.__kwdefaults__, "size", request.param)  # type: ignore[arg-type]
+        monkeypatch.setitem(cast("Any", function.flow).__kwdefaults__, "size", request.param)
     return int(request.param)
 
 

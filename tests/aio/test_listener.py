@@ -14,7 +14,8 @@ from steady_queue.db import notify as wake
 from steady_queue.db.aliases import parameters
 from steady_queue.events import DatabaseRecovered, ListenerLost
 from steady_queue.store.drivers import postgres
-from steady_queue.store.operations.notify import NOTIFY_CHANNEL, notify
+from steady_queue.store.names import NOTIFY_CHANNEL
+from steady_queue.store.operations.notify import notify
 from tests.support.databases.tables import query
 from tests.support.runtime import Heard, aside, until, values, worker
 from tests.support.tasks import recording

@@ -15,7 +15,7 @@ import steady_queue
 from steady_queue import aenqueue_all, enqueue_all
 from steady_queue.jobs.compat import TaskResultStatus
 from steady_queue.models import LockBucket
-from steady_queue.store.operations.promote import LOCK_ID_COUNT
+from steady_queue.store.names import LOCK_ID_COUNT
 from tests.shop import tasks
 from tests.shop.models import Customer
 from tests.support.databases.aliases import pointed_at

@@ -170,7 +170,7 @@ class Model:
             order = list(wish.queues)
             fit = [job for job in fit if job.new.queue_name in order]
             fit.sort(key=lambda job: order.index(job.new.queue_name))
-        return [job.new.id for job in fit][: wish.limit]
+        return [job.new.id for job in fit][: wish.capacity]
 
     def claim(self, claims: Iterable[Claim], process_id: UUID) -> None:
         for claim in claims:

@@ -14,8 +14,8 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.state import ProjectState
 
 from steady_queue.models import BlockedExecution, Job, LockBucket, Pause, Process, ReadyExecution, ScheduledExecution
-from steady_queue.store.names import KEY_LENGTH, NAME_LENGTH
-from steady_queue.store.operations.promote import LOCK_ID_COUNT, lock_id
+from steady_queue.store.names import KEY_LENGTH, LOCK_ID_COUNT, NAME_LENGTH
+from steady_queue.store.operations.promote import lock_id
 from tests.support.databases.tables import counts, query
 from tests.support.store.jobs import job, limited
 

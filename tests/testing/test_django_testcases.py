@@ -16,7 +16,7 @@ from django.test import SimpleTestCase, TestCase, TransactionTestCase
 import steady_queue
 from steady_queue.jobs.compat import TaskResultStatus
 from steady_queue.models import LockBucket
-from steady_queue.store.operations.promote import LOCK_ID_COUNT
+from steady_queue.store.names import LOCK_ID_COUNT
 from steady_queue.testing import arun_pending, assert_enqueued, assert_not_enqueued, enqueued, run_pending
 from tests.shop import tasks as shop
 from tests.shop.models import Customer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from steady_queue.aio.maintenance.splitting import REFUSED, split
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.operations.maintenance import promote_stranded as stranded_promoted
-from steady_queue.store.operations.promote import blocked_keys, find_next_blocked_job, promote_one, promotion
+from steady_queue.store.operations.promote import find_blocked_keys, find_next_blocked_job, promote, promote_one
 from steady_queue.store.operations.prune import BATCH_ROWS
 from steady_queue.store.operations.set_aside import set_blocked_aside
 
@@ -35,7 +35,7 @@ async def promote_stranded(run: Run, sql: Dialect, splitter: ClaimSplitter) -> t
         try:
             count, next_key = await run(stranded_promoted(sql, after, limits_in_force))
         except REFUSED:
-            keys = await run(blocked_keys(sql, after, BATCH_ROWS))
+            keys = await run(find_blocked_keys(sql, after, BATCH_ROWS))
             count, refused = await _promote_in_parts(run, sql, splitter, keys)
             refusal = refused or refusal
             next_key = keys[-1] if len(keys) == BATCH_ROWS else None
@@ -51,7 +51,7 @@ async def _promote_in_parts(
     counts: list[int] = []
 
     async def write(part: Sequence[str]) -> None:
-        promoted = await run(promotion(sql, dict.fromkeys(part, 1), limits_in_force))
+        promoted = await run(promote(sql, dict.fromkeys(part, 1), limits_in_force))
         counts.append(len(promoted))
 
     async def alone(key: str, _refusal: Exception) -> None:

@@ -12,10 +12,10 @@ from steady_queue import events
 from steady_queue.errors import StoreDataError
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.operations import prune
-from steady_queue.store.operations.promote import chunks_of
 from steady_queue.store.operations.prune import BATCH_ROWS, SettledClaims
 from steady_queue.store.operations.set_aside import ClaimOwner, end_claims, set_aside
 from steady_queue.store.outcome import report
+from steady_queue.store.statement import chunks_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

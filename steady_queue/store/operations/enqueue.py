@@ -6,8 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from steady_queue.store.job import NewJob, OnConflict
-from steady_queue.store.operations.promote import discard_refused, insert_blocked, limit_in_force, promote
+from steady_queue.store.job import JOB_COLUMNS, PLAIN_JOB_COLUMNS, PLAIN_JOB_REST, OnConflict
+from steady_queue.store.operations.promote import (
+    NO_LIMITS,
+    discard_refused,
+    insert_blocked,
+    limit_in_force,
+    promote,
+)
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from steady_queue.store.job import NewJob
     from steady_queue.store.operations.promote import Limits
     from steady_queue.store.sql import Dialect
     from steady_queue.store.sql.dialect import SingleStatements
@@ -24,19 +31,14 @@ if TYPE_CHECKING:
 INSERT_ROWS = 5_000
 INSERT_CHARACTERS = 8_000_000
 
-#: The columns of a job without delay, headers or limit: the first of NewJob's.
-PLAIN_JOB_COLUMNS = NewJob._fields[:8]
-JOB_COLUMNS = NewJob._fields
-PLAIN_JOB_REST = (None,) * (len(JOB_COLUMNS) - len(PLAIN_JOB_COLUMNS))
-
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """What became of the jobs: those discarded because their key was full, and those still to be admitted."""
+    """The jobs that were discarded because their key had no free slot, and those that are still to be admitted."""
 
     discarded: frozenset[UUID] = frozenset()
     blocked: Sequence[NewJob] = ()
-    #: Whether listeners were notified with the same statement.
+    #: Whether the same statement notified the listeners.
     notified: bool = False
 
 
@@ -51,43 +53,55 @@ def enqueue(
     promoting: bool = True,
     is_repeated: bool = False,
     reserve_notification: Callable[[], bool] | None = None,
-    limits: Limits | None = None,
+    limits: Limits = NO_LIMITS,
     wait_seconds: int | None = None,
 ) -> Operation[Enqueued]:
-    """Store the jobs, all or none.
+    """Insert the jobs, all or none.
 
-    `promoting` belongs to callers that own the transaction; inside somebody else's the limited jobs stay blocked, and
-    `Enqueued.blocked` must be admitted after its commit. `is_repeated` makes it safe after a lost reply: jobs that are
-    there already are left alone. `wait_seconds` limits the wait for concurrency keys that others have locked; after it,
-    the operation fails with a lock timeout and can be repeated with `promoting=False`.
-    `reserve_notification` is asked whether to notify listeners with the same statement, where that can be.
+    `promoting` is for callers that own the transaction; inside the caller's transaction limited jobs stay blocked, and
+    `Enqueued.blocked` must be admitted after the commit. `is_repeated` makes it safe after a lost reply: jobs that
+    exist are not inserted again. `wait_seconds` limits the wait for concurrency keys that other transactions have
+    locked; after it, the operation fails with a lock timeout and can be repeated with `promoting=False`.
+    `reserve_notification` is called where the same statement can notify the listeners, and returns whether it shall.
     """
     if sql.single_statements is not None and not is_repeated and _all_ready(jobs) and len(_chunks(jobs)) == 1:
         if len(jobs) == 1 and reserve_notification is not None and reserve_notification():
-            return Operation("enqueue", partial(_enqueue_and_notify, sql.single_statements, jobs[0]), transaction=False)
-        return Operation("enqueue", partial(_enqueue_at_once, sql.single_statements, jobs), transaction=False)
-    flow = partial(_enqueue, sql, jobs, promoting, is_repeated, limits or {}, wait_seconds)
+            flow = partial(_insert_and_notify, sql.single_statements, jobs[0])
+            return Operation("enqueue", flow, transaction=False)
+        return Operation("enqueue", partial(_insert_all_ready, sql.single_statements, jobs), transaction=False)
     retries = wait_seconds is None or all(job.concurrency_key is None for job in jobs)
-    return Operation("enqueue", flow, retries_lock_timeout=retries)
+    return Operation(
+        "enqueue",
+        partial(_enqueue, sql, jobs, promoting, is_repeated, limits, wait_seconds),
+        retries_lock_timeout=retries,
+    )
 
 
-def _enqueue_at_once(sql: SingleStatements, jobs: Sequence[NewJob]) -> Flow[Enqueued]:
-    """What most enqueues are: one statement."""
-    yield sql.insert_ready(jobs)
+def admit(
+    sql: Dialect, blocked: Sequence[NewJob], limits: Limits = NO_LIMITS, *, wait_seconds: int | None = None
+) -> Operation[frozenset[UUID]]:
+    """Grant free slots to blocked jobs, after they were committed; returns those discarded instead."""
+    flow = partial(_admit, sql, blocked, limits, wait_seconds)
+    return Operation("admit", flow, retries_lock_timeout=wait_seconds is None)
+
+
+def _insert_all_ready(statements: SingleStatements, jobs: Sequence[NewJob]) -> Flow[Enqueued]:
+    """One statement, which is enough for most calls."""
+    yield statements.insert_ready(jobs)
     return _ALL_READY
 
 
-def _enqueue_and_notify(sql: SingleStatements, job: NewJob) -> Flow[Enqueued]:
-    yield sql.insert_and_notify(job)
+def _insert_and_notify(statements: SingleStatements, job: NewJob) -> Flow[Enqueued]:
+    yield statements.insert_and_notify(job)
     return _READY_AND_NOTIFIED
 
 
 def _enqueue(
     sql: Dialect, jobs: Sequence[NewJob], promoting: bool, is_repeated: bool, limits: Limits, wait_seconds: int | None
 ) -> Flow[Enqueued]:
-    if not jobs or (is_repeated and (yield from _any_stored(sql, jobs))):
+    if not jobs or (is_repeated and (yield from _is_any_stored(sql, jobs))):
         return Enqueued()
-    ready, scheduled, blocked = yield from _sorted_out(sql, jobs)
+    ready, scheduled, blocked = yield from _sort_by_status(sql, jobs)
     for chunk in _chunks(ready):
         yield from _insert_ready(sql, chunk)
     for chunk in _chunks(scheduled):
@@ -99,21 +113,14 @@ def _enqueue(
     return Enqueued(discarded=(yield from _admit(sql, blocked, limits, wait_seconds)))
 
 
-def _any_stored(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[bool]:
-    """Whether an earlier try was committed. Any one job tells: they came together, and some may be gone again."""
+def _is_any_stored(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[bool]:
+    """Whether an earlier try was committed. Any job proves it: they were inserted together, and some may be deleted."""
+    text = f"SELECT id FROM steady_queue_job{sql.by_id} WHERE id IN ?* LIMIT 1"
     for at in range(0, len(jobs), INSERT_ROWS):
         ids = [job.id for job in jobs[at : at + INSERT_ROWS]]
-        if (yield sql.say("SELECT id FROM steady_queue_job WHERE id IN ?* LIMIT 1", ids, returns="u")):
+        if (yield sql.say(text, ids, returns="u")):
             return True
     return False
-
-
-def admit(
-    sql: Dialect, blocked: Sequence[NewJob], limits: Limits | None = None, *, wait_seconds: int | None = None
-) -> Operation[frozenset[UUID]]:
-    """Give blocked jobs the slots that are free, now that they are committed; returns those discarded instead."""
-    flow = partial(_admit, sql, blocked, limits or {}, wait_seconds)
-    return Operation("admit", flow, retries_lock_timeout=wait_seconds is None)
 
 
 def _admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits, wait_seconds: int | None) -> Flow[frozenset[UUID]]:
@@ -122,17 +129,17 @@ def _admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits, wait_seconds
         for job in blocked
         if job.concurrency_key is not None
     }
-    yield from promote(sql, keys, limits, wait_seconds)
-    choosy = [job.id for job in blocked if job.on_conflict == OnConflict.DISCARD]
-    return (yield from discard_refused(sql, choosy))
+    yield from promote.flow(sql, keys, limits, wait_seconds)
+    discardable = [job.id for job in blocked if job.on_conflict == OnConflict.DISCARD]
+    return (yield from discard_refused(sql, discardable))
 
 
 def _all_ready(jobs: Sequence[NewJob]) -> bool:
     return all(job.scheduled_at is None and job.concurrency_key is None for job in jobs)
 
 
-def _sorted_out(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[tuple[list[NewJob], list[NewJob], list[NewJob]]]:
-    """The jobs by the kind of their first execution row. The database's clock decides what is due."""
+def _sort_by_status(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[tuple[list[NewJob], list[NewJob], list[NewJob]]]:
+    """The ready, the scheduled and the blocked jobs. The database's clock decides which are due."""
     if _all_ready(jobs):
         return list(jobs), [], []
     now: datetime | None = None
@@ -152,7 +159,7 @@ def _sorted_out(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[tuple[list[NewJob]
 
 
 def _chunks(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
-    """The jobs in parts that are inserted together."""
+    """The jobs in chunks that are inserted together."""
     if len(jobs) <= INSERT_ROWS and sum([len(job.arguments) for job in jobs]) <= INSERT_CHARACTERS:
         return [jobs] if jobs else []
     chunks: list[Sequence[NewJob]] = []

@@ -13,7 +13,8 @@ import uvloop
 
 from steady_queue.errors import StoreUnavailable
 from steady_queue.store.drivers.postgres import listen, open_pool
-from steady_queue.store.operations.notify import NOTIFY_CHANNEL, notify
+from steady_queue.store.names import NOTIFY_CHANNEL
+from steady_queue.store.operations.notify import notify
 
 #: More steps of the event loop than a connect takes until it waits for the server's answer.
 STEPS = 30

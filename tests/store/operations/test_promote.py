@@ -11,9 +11,10 @@ from uuid import UUID
 import pytest
 
 from steady_queue.store.job import Lane, Status
+from steady_queue.store.names import LOCK_ID_COUNT
 from steady_queue.store.operations import promote as promotions
 from steady_queue.store.operations.actions import discard
-from steady_queue.store.operations.promote import LOCK_ID_COUNT, Grant, allocate_slots, lock_id
+from steady_queue.store.operations.promote import Grant, allocate_slots, lock_id
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import count, counts, query, row

@@ -25,7 +25,7 @@ from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_
 from steady_queue.store.operations.dispatch import dispatch
 from steady_queue.store.operations.enqueue import enqueue
 from steady_queue.store.operations.processes import NewProcess, deregister, heartbeat, register
-from steady_queue.store.operations.promote import promotion
+from steady_queue.store.operations.promote import promote
 from steady_queue.store.operations.queues import find_waiting_queues, latency, pause, size
 from steady_queue.store.operations.recurring import NewEntry
 from steady_queue.store.operations.results import find_jobs
@@ -239,7 +239,7 @@ def day(sql: Dialect, observer: Observer) -> Flow[None]:
     yield from step("settle finished", settle(sql, [Finished(five), Finished(six)], worker_id="w", preserve=False))
     settled = yield from step("settle limited", settle(sql, [Finished(seven), failed(eight)], worker_id="w"))
     assert settled.promoted == 2
-    assert len((yield from step("promote", promotion(sql, {"own": 4, "other": 1}, {key[0].task_path: 4})))) == 2
+    assert len((yield from step("promote", promote(sql, {"own": 4, "other": 1}, {key[0].task_path: 4})))) == 2
     assert (yield from step("dispatch", dispatch(sql, 10))).moved > 0
     yield from step("retry some", retry_window(sql, JobFilter(queue="none"), Position(), size=20))
     assert len((yield from step("retry", retry(sql, [three.job_id, eight.job_id]))).ids) == 2

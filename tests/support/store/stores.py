@@ -13,7 +13,7 @@ from steady_queue.store.operations.actions import discard, retry
 from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
 from steady_queue.store.operations.enqueue import enqueue
 from steady_queue.store.operations.processes import NewProcess, register
-from steady_queue.store.operations.promote import promotion
+from steady_queue.store.operations.promote import NO_LIMITS, promote
 from steady_queue.store.operations.queues import find_waiting_queues
 from steady_queue.store.operations.results import find_jobs
 from steady_queue.store.operations.settle import settle
@@ -50,7 +50,7 @@ class Store(ABC):
     def run(self, operation: Operation[T]) -> T: ...
 
     def enqueue(
-        self, *jobs: NewJob, promoting: bool = True, is_repeated: bool = False, limits: Limits | None = None
+        self, *jobs: NewJob, promoting: bool = True, is_repeated: bool = False, limits: Limits = NO_LIMITS
     ) -> Enqueued:
         return self.run(enqueue(self.sql, jobs, promoting=promoting, is_repeated=is_repeated, limits=limits))
 
@@ -84,19 +84,19 @@ class Store(ABC):
         worker_id: str = "worker",
         preserve: bool = True,
         by_owner: bool = True,
-        limits: Limits | None = None,
+        limits: Limits = NO_LIMITS,
     ) -> Settlement:
         return self.run(
             settle(self.sql, outcomes, worker_id=worker_id, preserve=preserve, by_owner=by_owner, limits=limits)
         )
 
-    def promote(self, keys: Mapping[str, int], limits: Limits | None = None) -> list[UUID]:
-        return self.run(promotion(self.sql, keys, limits))
+    def promote(self, keys: Mapping[str, int], limits: Limits = NO_LIMITS) -> list[UUID]:
+        return self.run(promote(self.sql, keys, limits))
 
-    def retry(self, *jobs: NewJob, limits: Limits | None = None) -> list[UUID]:
+    def retry(self, *jobs: NewJob, limits: Limits = NO_LIMITS) -> list[UUID]:
         return self.run(retry(self.sql, [job.id for job in jobs], limits)).ids
 
-    def discard(self, *jobs: NewJob, limits: Limits | None = None) -> list[UUID]:
+    def discard(self, *jobs: NewJob, limits: Limits = NO_LIMITS) -> list[UUID]:
         return self.run(discard(self.sql, [job.id for job in jobs], limits)).ids
 
     def find(self, *jobs: NewJob) -> list[JobRecord]:

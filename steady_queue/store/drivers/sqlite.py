@@ -167,7 +167,7 @@ def _answer(future: asyncio.Future[Any] | None, answer: Callable[..., None], val
 
 
 async def _wait_for_exit(thread: Thread) -> None:
-    """Wait at most one second for a connection's thread: it may still call back into this loop, which will be closed."""
+    """Wait at most one second for a connection's thread: it may still call back into this loop, which closes soon."""
     for _ in range(100):
         if not thread.is_alive():
             return

@@ -121,12 +121,12 @@ def maintains(alias: str) -> bool:
 #: The same of one that is frozen before it has read all that it claims.
 CLAIMS = """
 from uuid import UUID
-from steady_queue.store.operations.claim import Wanted, claim_from_all
+from steady_queue.store.operations.claim import ClaimRequest, claim_from_all
 from steady_queue.store.job import Lane
 
 async def main():
     driver = open_async({alias!r}, size=1)
-    claim = claim_from_all(driver.sql, Wanted(UUID({worker!r}), Lane.ASYNC, 20))
+    claim = claim_from_all(driver.sql, ClaimRequest(UUID({worker!r}), Lane.ASYNC, 20))
     await driver.run(claim)  # nothing yet: the statement is prepared
     print("prepared", flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)

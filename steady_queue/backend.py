@@ -16,7 +16,7 @@ from steady_queue.jobs import enqueue, results
 from steady_queue.jobs.compat import DEFAULT_TASK_QUEUE_NAME, BaseTaskBackend, InvalidTask, TaskResultDoesNotExist
 from steady_queue.jobs.results import Results
 from steady_queue.jobs.task import SteadyQueueTask, TaskCall
-from steady_queue.store.names import NAME_LENGTH, no_queue, unstorable
+from steady_queue.store.names import NAME_LENGTH, explain_bad_queue_name, explain_unstorable
 from steady_queue.store.operations.results import find_jobs
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class SteadyQueueBackend(BaseTaskBackend):
 
     def validate_task(self, task: Task[..., Any]) -> None:
         # Before the framework's own rules, whose message for such a name does not tell which argument it is.
-        if isinstance(task.queue_name, str) and (reason := no_queue(task.queue_name)):
+        if isinstance(task.queue_name, str) and (reason := explain_bad_queue_name(task.queue_name)):
             raise InvalidTask(f"queue_name: the queue {task.queue_name!r} {reason}")
         examined = (task.func, task.takes_context)
         try:
@@ -76,7 +76,7 @@ class SteadyQueueBackend(BaseTaskBackend):
         for what, name in (("queue name", task.queue_name), ("path", task.module_path)):
             if not isinstance(name, str):
                 raise InvalidTask(f"the {what} must be a text, not {name!r}")
-            if reason := unstorable(name, NAME_LENGTH):
+            if reason := explain_unstorable(name, NAME_LENGTH):
                 raise InvalidTask(f"the {what} {reason}")
 
     def _validate_options(self, task: Task[..., Any]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 import steady_queue
 from steady_queue.errors import ConcurrencyKeyError, ConfigurationError
 from steady_queue.store.job import OnConflict
-from steady_queue.store.names import KEY_LENGTH, LONGEST, unstorable
+from steady_queue.store.names import KEY_LENGTH, LONGEST_TIMEDELTA, explain_unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ class Limit:
             what = f"{type(error).__name__}: {error}"
             raise ConcurrencyKeyError(f"the concurrency key of {path} could not be made: {what}") from error
         key = f"{path if self.group is None else _escaped(self.group)}/{text}"
-        if reason := unstorable(key, KEY_LENGTH):
+        if reason := explain_unstorable(key, KEY_LENGTH):
             raise ConcurrencyKeyError(f"the concurrency key of {path} {reason}")
         return key
 
@@ -110,7 +110,7 @@ def _problems(
     if group is not None:
         if not isinstance(group, str) or not group:
             yield f"group must be a text of at least one character, or None, not {group!r}"
-        elif reason := unstorable(_escaped(group), KEY_LENGTH):
+        elif reason := explain_unstorable(_escaped(group), KEY_LENGTH):
             yield f"group {reason}"
     if on_conflict not in ("block", "discard"):
         yield f"on_conflict must be 'block' or 'discard', not {on_conflict!r}"
@@ -119,8 +119,8 @@ def _problems(
 
 
 def _bad_duration(value: object) -> Iterator[str]:
-    if not isinstance(value, timedelta) or not timedelta(0) < value <= LONGEST:
-        yield f"must be a timedelta greater than zero (and of at most {LONGEST.days:,} days), not {value!r}"
+    if not isinstance(value, timedelta) or not timedelta(0) < value <= LONGEST_TIMEDELTA:
+        yield f"must be a timedelta greater than zero (and of at most {LONGEST_TIMEDELTA.days:,} days), not {value!r}"
 
 
 def _escaped(group: str) -> str:

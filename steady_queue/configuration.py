@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import steady_queue
 from steady_queue.errors import ConfigurationError
-from steady_queue.store.names import LONGEST, NAME_LENGTH, unstorable
+from steady_queue.store.names import LONGEST_TIMEDELTA, NAME_LENGTH, explain_unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ class Worker:
             yield f"queues must be a list of queue names, not {self.queues!r}"
         else:
             for name in self.queues:
-                if not isinstance(name, str) or not name.strip() or unstorable(name, NAME_LENGTH):
+                if not isinstance(name, str) or not name.strip() or explain_unstorable(name, NAME_LENGTH):
                     yield f"queues contains an invalid queue name: {name!r}"
         yield from _check_count("coroutines", self.coroutines, 0)
         yield from _check_count("threads", self.threads, 0, MAX_COUNT)
@@ -296,15 +296,15 @@ def _check_bool(what: str, value: object) -> Iterator[str]:
 def _check_interval(what: str, value: object) -> Iterator[str]:
     if not isinstance(value, timedelta) or value <= timedelta(0):
         yield f"{what} must be a timedelta greater than zero, not {value!r}"
-    elif value > LONGEST:
-        yield f"{what} must be a timedelta of at most {LONGEST.days:,} days, not {value!r}"
+    elif value > LONGEST_TIMEDELTA:
+        yield f"{what} must be a timedelta of at most {LONGEST_TIMEDELTA.days:,} days, not {value!r}"
 
 
 def _check_duration(what: str, value: object, otherwise: str = "") -> Iterator[str]:
     if not isinstance(value, timedelta) or value < timedelta(0):
         yield f"{what} must be a timedelta of at least zero{otherwise}, not {value!r}"
-    elif value > LONGEST:
-        yield f"{what} must be a timedelta of at most {LONGEST.days:,} days{otherwise}, not {value!r}"
+    elif value > LONGEST_TIMEDELTA:
+        yield f"{what} must be a timedelta of at most {LONGEST_TIMEDELTA.days:,} days{otherwise}, not {value!r}"
 
 
 def _non_string_keys(value: object) -> Iterator[object]:

@@ -109,8 +109,8 @@ def _in_words(latency: timedelta | None) -> str:
 
 
 def _names(desk: Desk) -> Steps[list[str]]:
-    ready: list[str] = yield queues.queue_names(desk.sql)
-    paused: list[str] = yield queues.paused(desk.sql)
+    ready: list[str] = yield queues.find_queue_names(desk.sql)
+    paused: list[str] = yield queues.find_paused_queues(desk.sql)
     return sorted({*ready, *paused})
 
 
@@ -132,6 +132,6 @@ def _latency(name: str) -> Errand[timedelta | None]:
 
 def _is_paused(name: str) -> Errand[bool]:
     def errand(desk: Desk) -> Steps[bool]:
-        return bool((yield queues.paused(desk.sql, name)))
+        return bool((yield queues.find_paused_queues(desk.sql, name)))
 
     return errand

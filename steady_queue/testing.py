@@ -34,12 +34,12 @@ from steady_queue.jobs.compat import task_backends, task_finished
 from steady_queue.jobs.registry import limits_in_force, registry
 from steady_queue.models import BlockedExecution, Job, Pause, ReadyExecution, ScheduledExecution
 from steady_queue.store.job import Lane, NewJob
-from steady_queue.store.operations.claim import Wanted, claim
+from steady_queue.store.operations.claim import ClaimRequest, claim
 from steady_queue.store.operations.dispatch import dispatch
 from steady_queue.store.operations.enqueue import admit
 from steady_queue.store.operations.processes import NewProcess, deregister, register
-from steady_queue.store.operations.prune import BATCH, own_claims, release
-from steady_queue.store.operations.queues import queue_names
+from steady_queue.store.operations.prune import BATCH_ROWS, find_process_claims, release_claims
+from steady_queue.store.operations.queues import find_queue_names
 from steady_queue.store.operations.results import find_jobs
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Failed, Finished, report_of
@@ -159,8 +159,8 @@ class Drain:
         """Give back what a cancellation left claimed, and be gone."""
         task_finished.disconnect(self._hear)
         self._leave_savepoints()
-        if claims := self._run(own_claims(self._sql, self._process.id)):
-            self._run(release(self._sql, claims, NAME, limits_in_force))
+        if claims := self._run(find_process_claims(self._sql, self._process.id)):
+            self._run(release_claims(self._sql, claims, NAME, limits_in_force))
         self._run(deregister(self._sql, self._process.id))
 
     def take(self) -> Claim | None:
@@ -216,7 +216,7 @@ class Drain:
 
     def _make_ready(self) -> None:
         """What the dispatcher and an enqueue's commit would have done: due jobs, and slots for blocked ones."""
-        self._run(dispatch(self._sql, BATCH, limits_in_force))
+        self._run(dispatch(self._sql, BATCH_ROWS, limits_in_force))
         blocked = Job.objects.using(self._alias).filter(blocked_execution__isnull=False).order_by("pk")
         if jobs := [NewJob._make(row) for row in blocked.values_list(*NewJob._fields)]:
             self._run(admit(self._sql, jobs, limits_in_force))
@@ -229,7 +229,7 @@ class Drain:
             last = ", ".join(dict.fromkeys(result.task.module_path for result in self.results[-10:]))
             raise RuntimeError(f"{NAME} has run {self._at_most} tasks (at_most) and more wait; the last were {last}")
         queue, lane = first
-        claims = self._run(claim(self._sql, Wanted(self._process.id, Lane(lane), 1, [queue])))
+        claims = self._run(claim(self._sql, ClaimRequest(self._process.id, Lane(lane), 1, [queue])))
         return claims[0] if claims else None  # a worker beside us was quicker
 
     def _first_ready(self) -> tuple[str, int] | None:
@@ -238,7 +238,7 @@ class Drain:
         rows = ready.values_list("queue_name", "lane")
         if "*" in self._patterns:
             return rows.first()
-        names = self._run(queue_names(self._sql))
+        names = self._run(find_queue_names(self._sql))
         return next(
             (row for name in expand(self._patterns, names) if (row := rows.filter(queue_name=name).first())), None
         )

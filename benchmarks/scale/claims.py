@@ -92,7 +92,7 @@ class ClaimTimer:
 
     async def claim(self) -> None:
         from steady_queue.store.job import Lane
-        from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
+        from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
         from steady_queue.store.operations.settle import settle
         from steady_queue.store.outcome import Released
 
@@ -100,12 +100,12 @@ class ClaimTimer:
         lane, sql = Lane.ASYNC, self.driver.sql
         queues = await self.plan.queues([lane])
         if queues is None:
-            taken = await self.driver.run(claim_from_all(sql, Wanted(self.process_id, lane, CLAIM_SIZE)))
+            taken = await self.driver.run(claim_from_all(sql, ClaimRequest(self.process_id, lane, CLAIM_SIZE)))
             claims = taken.claims
             if taken.is_paused:
                 self.plan.require_names()
         else:
-            claims = await self.driver.run(claim(sql, Wanted(self.process_id, lane, CLAIM_SIZE, queues[lane])))
+            claims = await self.driver.run(claim(sql, ClaimRequest(self.process_id, lane, CLAIM_SIZE, queues[lane])))
             self.plan.record(queues, claims, {lane: CLAIM_SIZE})
         self.durations.append(time.perf_counter() - started)
         if claims:

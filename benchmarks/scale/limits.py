@@ -103,7 +103,7 @@ def _measure_releases(alias: str, blocked: int) -> list[float]:
 
 async def _time_releases(driver: AsyncDriver) -> list[float]:
     from steady_queue.store.job import Lane
-    from steady_queue.store.operations.claim import Wanted, claim_from_all
+    from steady_queue.store.operations.claim import ClaimRequest, claim_from_all
     from steady_queue.store.operations.processes import NewProcess, register
     from steady_queue.store.operations.settle import settle
     from steady_queue.store.outcome import Finished
@@ -112,7 +112,7 @@ async def _time_releases(driver: AsyncDriver) -> list[float]:
     await driver.run(register(driver.sql, process))
     durations = []
     for number in range(RELEASES):
-        ((claimed,), _) = await driver.run(claim_from_all(driver.sql, Wanted(process.id, Lane.THREAD, 1)))
+        ((claimed,), _) = await driver.run(claim_from_all(driver.sql, ClaimRequest(process.id, Lane.THREAD, 1)))
         started = time.perf_counter()
         settlement = await driver.run(settle(driver.sql, [Finished(claimed)], worker_id="worker"))
         if number >= WARM_UP_RELEASES:

@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
     from steady_queue.db.transactions import Desk, Errand, Steps
     from steady_queue.jobs.compat import Task, TaskResult
-    from steady_queue.store.operations.actions import Revised
-    from steady_queue.store.operations.bulk_actions import Place, Swept, Which
+    from steady_queue.store.operations.actions import ActionResult
+    from steady_queue.store.operations.bulk_actions import JobFilter, Position, WindowResult
     from steady_queue.store.statement import Operation
 
     Named = TaskResult[Any] | UUID | str
     Described = Task[..., Any] | str | None
     ErrorName = type[BaseException] | str | None
-    Revision = Callable[..., Operation[Revised]]
+    Revision = Callable[..., Operation[ActionResult]]
 
 #: Jobs in one transaction.
-BATCH = bulk_actions.WINDOW
+BATCH = bulk_actions.WINDOW_ROWS
 #: How often one task is looked for that moves on between two looks.
 TRIES = 5
 
@@ -213,7 +213,7 @@ def _one(revise: Revision, task: Named) -> Errand[bool]:
 
     def errand(desk: Desk) -> Steps[bool]:
         for _ in range(TRIES):
-            revised: Revised = yield _revision(revise, desk, [job_id])
+            revised: ActionResult = yield _revision(revise, desk, [job_id])
             yield revised
             yield from account(revise, revised)
             if revised.ids:
@@ -245,7 +245,7 @@ _MEANT_FOR: dict[Revision, tuple[Status, ...]] = {
 }
 
 
-def _revision(revise: Revision, desk: Desk, ids: Sequence[UUID]) -> Operation[Revised]:
+def _revision(revise: Revision, desk: Desk, ids: Sequence[UUID]) -> Operation[ActionResult]:
     if desk.is_manual and revise is actions.run_now:
         return actions.run_now(desk.sql, ids, limits_in_force, promoting=False, blocked_too=False)
     return revise(desk.sql, ids, limits_in_force, promoting=desk.promoting)
@@ -256,7 +256,7 @@ def _many(revise: Revision, tasks: Iterable[Named]) -> Errand[list[str]]:
         done: list[str] = []
         ids = iter(dict.fromkeys(_id_of(task) for task in tasks))
         while batch := list(islice(ids, BATCH)):
-            revised: Revised = yield _revision(revise, desk, batch)
+            revised: ActionResult = yield _revision(revise, desk, batch)
             yield revised
             yield from account(revise, revised)
             changed = set(revised.ids)
@@ -266,37 +266,37 @@ def _many(revise: Revision, tasks: Iterable[Named]) -> Errand[list[str]]:
     return errand
 
 
-def _retry_where(which: Which) -> Errand[int]:
+def _retry_where(which: JobFilter) -> Errand[int]:
     def errand(desk: Desk) -> Steps[int]:
         count = 0
-        place: Place | None = bulk_actions.Place()
+        place: Position | None = bulk_actions.Position()
         while place is not None:
-            swept: Swept = yield bulk_actions.retry_some(
+            swept: WindowResult = yield bulk_actions.retry_window(
                 desk.sql, which, place, limits=limits_in_force, promoting=desk.promoting
             )
-            yield swept.revised
-            yield from account(actions.retry, swept.revised)
-            count += len(swept.revised.ids)
+            yield swept.result
+            yield from account(actions.retry, swept.result)
+            count += len(swept.result.ids)
             place = swept.next
         return count
 
     return errand
 
 
-def _discard_where(statuses: Iterable[Status], which: Which) -> Errand[int]:
+def _discard_where(statuses: Iterable[Status], which: JobFilter) -> Errand[int]:
     def errand(desk: Desk) -> Steps[int]:
         count = 0
         for status in statuses:
             promoted: set[UUID] = set()
-            place: Place | None = bulk_actions.Place()
+            place: Position | None = bulk_actions.Position()
             while place is not None:
-                swept: Swept = yield bulk_actions.discard_some(
+                swept: WindowResult = yield bulk_actions.discard_window(
                     desk.sql, status, which, place, limits=limits_in_force, spare=promoted, promoting=desk.promoting
                 )
-                yield swept.revised
-                yield from account(actions.discard, swept.revised)
-                promoted.update(swept.revised.promoted)
-                count += len(swept.revised.ids)
+                yield swept.result
+                yield from account(actions.discard, swept.result)
+                promoted.update(swept.result.promoted)
+                count += len(swept.result.ids)
                 place = swept.next
         return count
 
@@ -316,7 +316,7 @@ def _resume(queue: str) -> Errand[bool]:
     def errand(desk: Desk) -> Steps[bool]:
         changed: bool = yield queues.resume(desk.sql, queue)
         if changed:
-            yield actions.Revised([], wakes=True)
+            yield actions.ActionResult([], wakes_workers=True)
         yield QueueResumed(queue_name=queue, changed=changed)
         return changed
 

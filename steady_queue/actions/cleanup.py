@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from steady_queue.actions.filters import a_moment, a_path, a_queue
 from steady_queue.db.transactions import Rest, arun, run
 from steady_queue.store.operations import cleanup as store
-from steady_queue.store.operations.cleanup import Old, Place
+from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,62 +19,66 @@ if TYPE_CHECKING:
 
     from steady_queue.db.transactions import Desk, Errand, Steps
     from steady_queue.jobs.compat import Task
-    from steady_queue.store.operations.cleanup import Cleared
+    from steady_queue.store.operations.cleanup import ClearedWindow
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Operation
 
     Before = datetime | timedelta
-    Clear = Callable[[Dialect, Old, Place, int], Operation[Cleared]]
+    Clear = Callable[[Dialect, EndedFilter, CleanupPosition, int], Operation[ClearedWindow]]
     #: Told how many tasks each batch lost.
     Progress = Callable[[int], None]
 
 
-def old(before: Before, queue: str | None = None, task: Task[..., Any] | str | None = None) -> Old:
+def old(before: Before, queue: str | None = None, task: Task[..., Any] | str | None = None) -> EndedFilter:
     """Which tasks are to go: ended before a moment, or longer ago than a timedelta by the database's clock."""
-    return Old(
+    return EndedFilter(
         before=before if isinstance(before, timedelta) else a_moment(before),
         queue=None if queue is None else a_queue(queue),
         task_path=None if task is None else a_path(task),
     )
 
 
-def clear_finished(which: Old, *, batch: int = 500, pause: float = 0, progress: Progress | None = None) -> int:
+def clear_finished(which: EndedFilter, *, batch: int = 500, pause: float = 0, progress: Progress | None = None) -> int:
     """Delete finished tasks; returns how many. `pause` is in seconds, between batches."""
     return run(_clear(store.clear_finished, which, batch, pause, progress))
 
 
-async def aclear_finished(which: Old, *, batch: int = 500, pause: float = 0, progress: Progress | None = None) -> int:
+async def aclear_finished(
+    which: EndedFilter, *, batch: int = 500, pause: float = 0, progress: Progress | None = None
+) -> int:
     return await arun(_clear(store.clear_finished, which, batch, pause, progress))
 
 
-def clear_failed(which: Old, *, batch: int = 500, pause: float = 0, progress: Progress | None = None) -> int:
+def clear_failed(which: EndedFilter, *, batch: int = 500, pause: float = 0, progress: Progress | None = None) -> int:
     """Delete failed tasks; returns how many."""
     return run(_clear(store.clear_failed, which, batch, pause, progress))
 
 
-async def aclear_failed(which: Old, *, batch: int = 500, pause: float = 0, progress: Progress | None = None) -> int:
+async def aclear_failed(
+    which: EndedFilter, *, batch: int = 500, pause: float = 0, progress: Progress | None = None
+) -> int:
     return await arun(_clear(store.clear_failed, which, batch, pause, progress))
 
 
-def count_finished(which: Old) -> int:
+def count_finished(which: EndedFilter) -> int:
     """How many finished tasks would go."""
     return run(_count(store.count_finished, which))
 
 
-def count_failed(which: Old) -> int:
+def count_failed(which: EndedFilter) -> int:
     """How many failed tasks would go."""
     return run(_count(store.count_failed, which))
 
 
-def _clear(clear: Clear, which: Old, batch: int, pause: float, progress: Progress | None) -> Errand[int]:
+def _clear(clear: Clear, which: EndedFilter, batch: int, pause: float, progress: Progress | None) -> Errand[int]:
     if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
         raise ValueError(f"the size of a batch must be a whole number of at least 1, not {batch!r}")
 
     def errand(desk: Desk) -> Steps[int]:
         total = 0
-        place: Place | None = Place()
+        place: CleanupPosition | None = CleanupPosition()
         while place is not None:
-            cleared: Cleared = yield clear(desk.sql, which, place, batch)
+            cleared: ClearedWindow = yield clear(desk.sql, which, place, batch)
             total += cleared.jobs
             place = cleared.next
             if progress is not None:
@@ -86,7 +90,7 @@ def _clear(clear: Clear, which: Old, batch: int, pause: float, progress: Progres
     return errand
 
 
-def _count(count: Callable[[Dialect, Old], Operation[int]], which: Old) -> Errand[int]:
+def _count(count: Callable[[Dialect, EndedFilter], Operation[int]], which: EndedFilter) -> Errand[int]:
     def errand(desk: Desk) -> Steps[int]:
         total: int = yield count(desk.sql, which)
         return total

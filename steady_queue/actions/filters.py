@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from django.utils import timezone
 
 from steady_queue.store.job import Status
-from steady_queue.store.names import NAME_LENGTH, no_queue, unstorable
-from steady_queue.store.operations.bulk_actions import Which
+from steady_queue.store.names import NAME_LENGTH, explain_bad_queue_name, explain_unstorable
+from steady_queue.store.operations.bulk_actions import JobFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,9 +51,9 @@ def described(
     exception: type[BaseException] | str | None = None,
     failed_before: datetime | None = None,
     failed_after: datetime | None = None,
-) -> Which:
+) -> JobFilter:
     """The description in the store's words. What can never be stored describes nothing, and is refused."""
-    return Which(
+    return JobFilter(
         queue=None if queue is None else a_queue(queue),
         task_path=None if task is None else a_path(task),
         exception_class=None if exception is None else _an_exception(exception),
@@ -69,7 +69,7 @@ def a_queue(name: str) -> str:
 
 def a_usable_queue(name: str) -> str:
     """The name of a queue that tasks can be enqueued in."""
-    if reason := no_queue(a_queue(name)):
+    if reason := explain_bad_queue_name(a_queue(name)):
         raise ValueError(f"the queue {name!r} {reason}")
     return name
 
@@ -90,7 +90,7 @@ def a_moment(moment: datetime) -> datetime:
         raise ValueError(f"out of range: {moment!r}") from None
 
 
-def some_statuses(names: Sequence[str], which: Which) -> list[Status]:
+def some_statuses(names: Sequence[str], which: JobFilter) -> list[Status]:
     """Where the tasks stand that are to be discarded."""
     if unknown := [name for name in names if name not in DISCARDABLE]:
         raise ValueError(f"only {', '.join(DISCARDABLE)} tasks can be discarded, not {', '.join(map(str, unknown))}")
@@ -105,7 +105,7 @@ def some_statuses(names: Sequence[str], which: Which) -> list[Status]:
 def _a_name(what: str, name: object) -> str:
     if not isinstance(name, str):
         raise ValueError(f"the {what} must be a text, not {name!r}")
-    if reason := unstorable(name, NAME_LENGTH):
+    if reason := explain_unstorable(name, NAME_LENGTH):
         raise ValueError(f"the name of the {what} {reason}")
     return name
 

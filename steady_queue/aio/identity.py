@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from steady_queue.store.operations.processes import Vitals
-    from steady_queue.store.operations.prune import Registered
+    from steady_queue.store.operations.processes import ProcessHealth
+    from steady_queue.store.operations.prune import RegisteredProcess
 
 
 def this_machine() -> dict[str, str]:
@@ -48,7 +48,7 @@ def describe(actors: list[dict[str, Any]]) -> str:
     return json.dumps({"actors": actors, **this_machine(), "started": start_time(os.getpid())})
 
 
-def is_here(process: Vitals) -> bool:
+def is_here(process: ProcessHealth) -> bool:
     """Return whether a registered process belongs to this machine or container, as far as that is known."""
     try:
         row = dict(json.loads(process.metadata))
@@ -57,7 +57,7 @@ def is_here(process: Vitals) -> bool:
     return process.hostname == hostname() and all(row.get(name, here) == here for name, here in this_machine().items())
 
 
-def is_gone(process: Registered | Vitals) -> bool:
+def is_gone(process: RegisteredProcess | ProcessHealth) -> bool:
     """Return whether a registered process ran on this machine since its last boot and is gone. In doubt: False."""
     here = this_machine()
     try:

@@ -13,7 +13,8 @@ from uuid import uuid4
 from steady_queue import events
 from steady_queue.aio.timing import WakeEvent
 from steady_queue.errors import StoreUnavailable
-from steady_queue.store.operations.notify import CHANNEL, notify
+from steady_queue.store.names import NOTIFY_CHANNEL
+from steady_queue.store.operations.notify import notify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -64,7 +65,7 @@ class Listener:
         broken = WakeEvent()
         from steady_queue.store.drivers import postgres  # not imported for other databases
 
-        connection = await postgres.listen(self._parameters, CHANNEL, self._receive, broken.wake)
+        connection = await postgres.listen(self._parameters, NOTIFY_CHANNEL, self._receive, broken.wake)
         try:
             while await self._receives_probe():
                 self._outage.succeeded(self.name)

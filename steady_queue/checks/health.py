@@ -22,12 +22,12 @@ from steady_queue.aio.identity import hostname, is_gone, is_here
 from steady_queue.configuration import Options, alive_threshold
 from steady_queue.errors import StoreUnavailable
 from steady_queue.store.drivers.django import DjangoDriver
-from steady_queue.store.operations.processes import find_vitals
+from steady_queue.store.operations.processes import find_process_health
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steady_queue.store.operations.processes import Vitals
+    from steady_queue.store.operations.processes import ProcessHealth
 
 #: The time in which the database has to reply.
 ANSWER_TIMEOUT_SECONDS = 5.0
@@ -70,7 +70,7 @@ def default_max_age() -> timedelta:
     return 2 * steady_queue.process_heartbeat_interval + max(polls, default=timedelta(0)) + timedelta(seconds=10)
 
 
-def _judge_process(process: Vitals, max_age: timedelta) -> tuple[bool, str]:
+def _judge_process(process: ProcessHealth, max_age: timedelta) -> tuple[bool, str]:
     heartbeat_age = process.now - process.last_heartbeat_at
     if heartbeat_age > alive_threshold():
         return False, f"no heartbeat for {_seconds(heartbeat_age)}"
@@ -86,18 +86,18 @@ def _seconds(duration: timedelta) -> str:
     return f"{max(0.0, duration.total_seconds()):.0f} s"
 
 
-def _local_processes(alias: str) -> list[Vitals]:
+def _local_processes(alias: str) -> list[ProcessHealth]:
     """The processes of this machine."""
     try:
         driver = DjangoDriver(alias)
-        found = driver.run(find_vitals(driver.sql, hostname()))
+        found = driver.run(find_process_health(driver.sql, hostname()))
     finally:
         if alias in connections:
             connections[alias].close()
     return [process for process in found if is_here(process) and not is_gone(process)]
 
 
-def _failing_steps(process: Vitals) -> list[str]:
+def _failing_steps(process: ProcessHealth) -> list[str]:
     """A line for each step of maintenance that keeps failing in this process."""
     try:
         steps = json.loads(process.metadata)["maintenance"].items()
@@ -109,7 +109,7 @@ def _failing_steps(process: Vitals) -> list[str]:
         return []
 
 
-def _missing_children(supervisor: Vitals, processes: list[Vitals]) -> str | None:
+def _missing_children(supervisor: ProcessHealth, processes: list[ProcessHealth]) -> str | None:
     """A line for a supervisor whose children are missing: they do not start, or die immediately."""
     try:
         expected = int(json.loads(supervisor.metadata)["actors"][0]["posts"])

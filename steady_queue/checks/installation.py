@@ -14,8 +14,8 @@ from steady_queue.db import notify
 from steady_queue.db.aliases import parameters, queue_alias
 from steady_queue.errors import ConfigurationError
 from steady_queue.jobs.compat import FRAMEWORK, NATIVE, task_backends
-from steady_queue.store.names import NAME_LENGTH, no_queue, unstorable
-from steady_queue.store.operations.charset import UTF8
+from steady_queue.store.names import NAME_LENGTH, explain_bad_queue_name, explain_unstorable
+from steady_queue.store.operations.charset import CHARSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -101,8 +101,8 @@ def _check_entry(backend: SteadyQueueBackend) -> Iterator[CheckMessage]:
         )
         return
     for name in queues:
-        reason = unstorable(name, NAME_LENGTH) if isinstance(name, str) else "must be a string"
-        if reason or no_queue(name):
+        reason = explain_unstorable(name, NAME_LENGTH) if isinstance(name, str) else "must be a string"
+        if reason or explain_bad_queue_name(name):
             yield Error(
                 f"{where}['QUEUES'] contains an invalid queue name: {name!r}.",
                 hint=f"A name has 1 to {NAME_LENGTH} characters, no asterisk, and no leading or trailing whitespace.",
@@ -230,12 +230,12 @@ def _check_mysql(alias: str) -> Iterator[CheckMessage]:
             hint="Set HOST to '127.0.0.1', or to the path of the socket.",
             id="steady_queue.W004",
         )
-    charset = connections[alias].get_connection_params().get("charset", UTF8)
-    if charset != UTF8:
+    charset = connections[alias].get_connection_params().get("charset", CHARSET)
+    if charset != CHARSET:
         yield Warning(
             f"Django connects to the database {alias!r} with the character set {charset!r}: names with characters "
             "outside of it cannot be enqueued, and such characters in errors cannot be read.",
-            hint=f"Set DATABASES[{alias!r}]['OPTIONS']['charset'] = {UTF8!r}, or leave it out.",
+            hint=f"Set DATABASES[{alias!r}]['OPTIONS']['charset'] = {CHARSET!r}, or leave it out.",
             id="steady_queue.W012",
         )
 

@@ -22,7 +22,7 @@ from steady_queue.db.aliases import is_in_memory, open_async, queue_alias
 from steady_queue.errors import ConfigurationError
 from steady_queue.recurring.definitions import wanted
 from steady_queue.store.operations import charset
-from steady_queue.store.operations.server import describe
+from steady_queue.store.operations.server import describe_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -182,17 +182,17 @@ def _check_server(alias: str, subjects: list[str]) -> Iterator[Problem]:
     if names := startup.known_migrations():
         subjects.append(f"schema {names[-1].partition('_')[0]}")
     if text is not None:
-        yield Problem("; ".join(charset.describe(alias, text)), is_warning=True)
+        yield Problem("; ".join(charset.describe_problem(alias, text)), is_warning=True)
     yield from _check_connection(alias)
 
 
-async def _inspect_server(alias: str) -> tuple[str, str | None, charset.UnfitText | None]:
+async def _inspect_server(alias: str) -> tuple[str, str | None, charset.TextColumnProblem | None]:
     """The server's version, why processes cannot use it, and the columns that cannot store all strings."""
     driver = DeadlineDriver(open_async(alias, size=1), ANSWER_TIMEOUT_SECONDS)
     try:
         refusal = await startup.find_refusal(driver, alias)
-        text = None if refusal else await driver.run(charset.unfit_text(driver.sql))
-        return await driver.run(describe(driver.sql)), refusal, text
+        text = None if refusal else await driver.run(charset.find_text_column_problem(driver.sql))
+        return await driver.run(describe_server(driver.sql)), refusal, text
     finally:
         await driver.close()
 

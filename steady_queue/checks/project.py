@@ -24,8 +24,8 @@ from steady_queue.configuration import read_options
 from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError
 from steady_queue.jobs.compat import task_backends
-from steady_queue.store.operations.charset import describe, unfit_text
-from steady_queue.store.operations.server import applied, unfit
+from steady_queue.store.operations.charset import describe_problem, find_text_column_problem
+from steady_queue.store.operations.server import describe_schema_problem, find_applied_migrations
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -66,8 +66,8 @@ def _check_migrations(driver: DjangoDriver) -> list[CheckMessage]:
     known = known_migrations()
     if known is None:
         return []
-    found = driver.run(applied(driver.sql))
-    problem = unfit(driver.alias, found, known)
+    found = driver.run(find_applied_migrations(driver.sql))
+    problem = describe_schema_problem(driver.alias, found, known)
     if problem is None:
         return []
     text, _, hint = problem.partition("; ")
@@ -75,8 +75,8 @@ def _check_migrations(driver: DjangoDriver) -> list[CheckMessage]:
 
 
 def _check_text_columns(driver: DjangoDriver) -> list[CheckMessage]:
-    unfit_columns = driver.run(unfit_text(driver.sql))
-    return [] if unfit_columns is None else [_warning("W013", *describe(driver.alias, unfit_columns))]
+    unfit_columns = driver.run(find_text_column_problem(driver.sql))
+    return [] if unfit_columns is None else [_warning("W013", *describe_problem(driver.alias, unfit_columns))]
 
 
 def _warning(number: str, text: str, hint: str) -> CheckMessage:

@@ -17,7 +17,7 @@ from django.db import connections
 import steady_queue
 from steady_queue.errors import ConfigurationError
 from steady_queue.store.drivers.django import DjangoDriver, dialect_of
-from steady_queue.store.operations.charset import UTF8
+from steady_queue.store.operations.charset import CHARSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -147,7 +147,7 @@ def _for_aiomysql(connection: BaseDatabaseWrapper) -> Parameters:
         elif key not in _MYSQLCLIENT_ONLY:
             unmapped.append(key)
     # Whatever the project has chosen for Django's connection: our texts may have any character.
-    values["charset"] = UTF8
+    values["charset"] = CHARSET
     return Parameters(values, tuple(unmapped))
 
 

@@ -24,7 +24,7 @@ from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.errors import StoreError
 from steady_queue.events import Event
 from steady_queue.signals import aemit_and_send, emit_and_send
-from steady_queue.store.operations.actions import Revised
+from steady_queue.store.operations.actions import ActionResult
 
 if TYPE_CHECKING:
     from steady_queue.store.drivers.django import DjangoDriver
@@ -54,7 +54,7 @@ class Rest(NamedTuple):
 
 #: A revision among the steps is concluded: what it leaves to be done is done after the commit, and workers are woken.
 #: An event is told after the commit.
-Step: TypeAlias = "Operation[Any] | Revised | Rest | Event"
+Step: TypeAlias = "Operation[Any] | ActionResult | Rest | Event"
 Steps = Generator[Step, Any, T]
 Errand = Callable[[Desk], Steps[T]]
 
@@ -95,8 +95,8 @@ def _taken(driver: DjangoDriver, step: Step) -> Any:
         return time.sleep(step.seconds)
     if isinstance(step, Event):
         return after_commit(driver, partial(emit_and_send, step))
-    if isinstance(step, Revised):
-        return after_commit(driver, partial(_conclude, driver, step)) if step.wakes else None
+    if isinstance(step, ActionResult):
+        return after_commit(driver, partial(_conclude, driver, step)) if step.wakes_workers else None
     return driver.run(step)
 
 
@@ -105,15 +105,15 @@ async def _ataken(alias: str, driver: AsyncDriver, step: Step) -> Any:
         return await asyncio.sleep(step.seconds)
     if isinstance(step, Event):
         return await aemit_and_send(step)
-    if isinstance(step, Revised):
-        return await notify.atell(alias, driver) if step.wakes else None
+    if isinstance(step, ActionResult):
+        return await notify.atell(alias, driver) if step.wakes_workers else None
     return await driver.run(step)
 
 
-def _conclude(driver: DjangoDriver, revised: Revised) -> None:
-    if revised.afterwards is not None:
+def _conclude(driver: DjangoDriver, revised: ActionResult) -> None:
+    if revised.after_commit is not None:
         try:
-            driver.run(revised.afterwards)
+            driver.run(revised.after_commit)
         except StoreError:
             # What was asked for is committed; the next maintenance turn gives out what slots there are.
             logger.warning("promotion after commit failed and is left to maintenance", exc_info=True)

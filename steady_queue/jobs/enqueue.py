@@ -154,7 +154,7 @@ def store(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Results)
     joined = driver.in_transaction
     try:
         may_tell = None if joined else partial(notify.may_go_along, driver.alias, driver.sql)
-        stored = _write(driver, jobs, promoting=not joined, may_tell=may_tell)
+        stored = _write(driver, jobs, promoting=not joined, reserve_notification=may_tell)
     except StoreError as error:
         if joined or not _may_resend(error):
             raise _enqueue_error(error, jobs) from error
@@ -162,7 +162,7 @@ def store(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Results)
 
     def tell() -> None:
         _discard(results, stored.discarded | (_admit(driver, stored) if stored.blocked else frozenset()))
-        notify.tell(driver.alias, driver, told=stored.told)
+        notify.tell(driver.alias, driver, told=stored.notified)
         if is_heard(task_enqueued, sender):
             send(task_enqueued, sender, results.stored)
 
@@ -229,7 +229,7 @@ def _resend(driver: DjangoDriver, jobs: Sequence[NewJob]) -> Enqueued:
         time.sleep(pause)
         driver.connection.close()
         try:
-            return _write(driver, jobs, again=True)
+            return _write(driver, jobs, is_repeated=True)
         except StoreError as error:
             last = error
     raise _enqueue_error(last, jobs, stored="unknown") from last
@@ -243,13 +243,13 @@ async def astore(alias: str, driver: AsyncDriver, sender: type[BaseTaskBackend],
     jobs = results.jobs
     may_tell = partial(notify.may_go_along, alias, driver.sql)
     try:
-        stored = await _awrite(driver, jobs, may_tell=may_tell)
+        stored = await _awrite(driver, jobs, reserve_notification=may_tell)
     except StoreError as error:
         if not _may_resend(error):
             raise _enqueue_error(error, jobs) from error
         stored = await _aresend(driver, jobs)
     _discard(results, stored.discarded)
-    await notify.atell(alias, driver, told=stored.told)
+    await notify.atell(alias, driver, told=stored.notified)
     if is_heard(task_enqueued, sender):
         await asend(task_enqueued, sender, results.stored)
 
@@ -270,7 +270,7 @@ async def _aresend(driver: AsyncDriver, jobs: Sequence[NewJob]) -> Enqueued:
     for pause in RESEND_AFTER:
         await asyncio.sleep(pause)
         try:
-            return await _awrite(driver, jobs, again=True)
+            return await _awrite(driver, jobs, is_repeated=True)
         except StoreError as error:
             last = error
     raise _enqueue_error(last, jobs, stored="unknown") from last

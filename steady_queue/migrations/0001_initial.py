@@ -2,8 +2,11 @@ import django.db.models.deletion
 import steady_queue.models.fields
 from django.db import migrations, models
 
-# Rows of these tables live for seconds: by the default rules their dead would outnumber the living many times before the
-# first vacuum. A process's row is updated with every heartbeat, which stays on its page while that has room.
+from steady_queue.store.drivers.django import DjangoDriver
+from steady_queue.store.operations.charset import find_text_column_problem
+
+# Rows of these tables live for seconds: with the default settings there would be many times more dead rows than live ones
+# before the first vacuum. A process's row is updated with every heartbeat, on the same page while that has room.
 HOT_TABLES = {
     "steady_queue_readyexecution": "",
     "steady_queue_claimedexecution": "",
@@ -12,9 +15,9 @@ HOT_TABLES = {
     "steady_queue_semaphore": "",
     "steady_queue_process": ", fillfactor = 50",
 }
-# One for each value of a key's hash, and one more for maintenance.
+# One for each lock id of concurrency keys, and one more for maintenance.
 LOCK_BUCKETS = 1024 + 1
-VACUUM_SOON = (
+AUTOVACUUM = (
     "autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, "
     "autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 1000, autovacuum_vacuum_cost_delay = 0"
 )
@@ -23,12 +26,23 @@ VACUUM_SOON = (
 def tune_storage(apps, schema_editor):
     if schema_editor.connection.vendor == "postgresql":
         for table, more in HOT_TABLES.items():
-            schema_editor.execute(f"ALTER TABLE {table} SET ({VACUUM_SOON}{more})")
+            schema_editor.execute(f"ALTER TABLE {table} SET ({AUTOVACUUM}{more})")
 
 
-def make_lock_buckets(apps, schema_editor):
+def insert_lock_buckets(apps, schema_editor):
     bucket = apps.get_model("steady_queue", "LockBucket")
     bucket.objects.using(schema_editor.connection.alias).bulk_create([bucket(id=id_) for id_ in range(LOCK_BUCKETS)])
+
+
+def convert_charset(apps, schema_editor):
+    """Tables have the default character set of their database, which may not be able to store every text.
+
+    A table without a text column keeps that default: a later migration that adds a text column does this again.
+    """
+    driver = DjangoDriver(schema_editor.connection.alias)
+    problem = driver.run(find_text_column_problem(driver.sql))
+    for statement in problem.statements if problem else ():
+        schema_editor.execute(statement)
 
 
 class Migration(migrations.Migration):
@@ -56,6 +70,7 @@ class Migration(migrations.Migration):
                 ('concurrency_key', steady_queue.models.fields.NameField(max_length=512, null=True)),
                 ('concurrency_limit', models.IntegerField(null=True)),
                 ('on_conflict', models.SmallIntegerField(choices=[(0, 'block'), (1, 'discard')], null=True)),
+                ('overrun_after', models.BigIntegerField(null=True)),
                 ('unique_key', steady_queue.models.fields.NameField(max_length=512, null=True)),
                 ('batch_id', models.UUIDField(null=True)),
                 ('started_at', models.DateTimeField(null=True)),
@@ -99,6 +114,7 @@ class Migration(migrations.Migration):
                 ('metadata', models.TextField()),
                 ('started_at', models.DateTimeField()),
                 ('last_heartbeat_at', models.DateTimeField()),
+                ('polled_at', models.DateTimeField(null=True)),
             ],
             options={
                 'verbose_name_plural': 'processes',
@@ -131,6 +147,7 @@ class Migration(migrations.Migration):
                 ('last_run_at', models.DateTimeField(null=True)),
                 ('created_at', models.DateTimeField()),
                 ('updated_at', models.DateTimeField()),
+                ('counts_from', models.DateTimeField(null=True)),
             ],
         ),
         migrations.CreateModel(
@@ -234,5 +251,7 @@ class Migration(migrations.Migration):
             index=models.Index(fields=['concurrency_key', 'slot'], name='sq_semaphore_slot'),
         ),
         migrations.RunPython(tune_storage, migrations.RunPython.noop, elidable=False),
-        migrations.RunPython(make_lock_buckets, migrations.RunPython.noop, elidable=False),
+        migrations.RunPython(insert_lock_buckets, migrations.RunPython.noop, elidable=False),
+        # Not atomic: MySQL and MariaDB commit with every change of a table.
+        migrations.RunPython(convert_charset, migrations.RunPython.noop, atomic=False, elidable=False),
     ]

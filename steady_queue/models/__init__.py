@@ -1,14 +1,17 @@
-"""The schema: one job row for each task enqueued, and exactly one execution row that says where it stands.
+"""The schema: one job row for each enqueued task, and one execution row that is its status.
 
-    Job                 what to run and, once an attempt has ended, what came of it
-    ReadyExecution      may be claimed now            ScheduledExecution  not before its time
-    BlockedExecution    waits for a concurrency slot  ClaimedExecution    runs in a process
-    FailedExecution     ended badly, kept for people  (a finished job has none)
-    Semaphore           one row for each concurrency slot that is taken
-    Process, Pause      who is working; which queues rest
-    RecurringTask, RecurringExecution                 schedules, and the ticks already enqueued
+    job.py         Job: what to run and, when an attempt has ended, its result
+    executions.py  ScheduledExecution: not ready before its time
+                   BlockedExecution: waits for a concurrency slot
+                   ReadyExecution: can be claimed
+                   ClaimedExecution: runs in a process
+                   FailedExecution: failed, kept until it is retried or discarded (a finished job has no execution row)
+    semaphore.py   Semaphore: a concurrency slot that is taken; LockBucket: what promotions lock on MySQL and MariaDB
+    process.py     Process: a registered process; Pause: a paused queue
+    recurring.py   RecurringTask: a schedule; RecurringExecution: a tick that was enqueued
+    fields.py      NameField: text that is compared byte by byte
 
-Rows are written by `steady_queue.store` alone. These models describe the tables to migrations, the admin and people.
+Only `steady_queue.store` writes the rows. The models describe the tables to migrations, the admin and the ORM.
 """
 
 from steady_queue.models.executions import (

@@ -1,4 +1,4 @@
-"""Where a job stands. Each table carries only what its own query needs; the rest is read from the job."""
+"""The status of a job. Each table has only the columns that its own query needs; the others are read from the job."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from steady_queue.models.job import LANES, Job, without_partial_index_warning
 if TYPE_CHECKING:
     from django.core.checks import CheckMessage
 
-#: No priority is lower.
-LOWEST = -32768
+LOWEST_PRIORITY = -32768
 
 
-def its_job(related_name: str) -> models.OneToOneField[Job, Job]:
-    """The job as primary key, without a constraint in the database: those were measured to halve the rate."""
+def job_key(related_name: str) -> models.OneToOneField[Job, Job]:
+    """The job as primary key, without a constraint in the database: constraints halve the rate (measured)."""
     return models.OneToOneField(
         Job, on_delete=models.CASCADE, primary_key=True, db_constraint=False, related_name=related_name
     )
 
 
 class ReadyExecution(models.Model):
-    """May be claimed now. Both indexes are the order in which workers poll.
+    """The job can be claimed. The indexes have the order in which workers poll.
 
-    The condition of the second is always true. It keeps the planner from using that index for the poll of one queue,
-    which does not state it, when it knows nothing of the table yet: the plan would read all the other queues.
+    The condition of the second index is always true. It keeps the planner from using that index for the poll of one
+    queue, which does not have the condition, when there are no statistics yet: the plan would read all other queues.
     """
 
-    job = its_job("ready_execution")
+    job = job_key("ready_execution")
     queue_name = NameField(max_length=NAME_LENGTH)
     lane = models.SmallIntegerField(choices=LANES)
     priority = models.SmallIntegerField()
@@ -40,7 +39,9 @@ class ReadyExecution(models.Model):
         indexes = (
             models.Index(fields=["queue_name", "lane", "-priority", "job"], name="sq_ready_by_queue"),
             models.Index(
-                fields=["lane", "-priority", "job"], name="sq_ready_all", condition=models.Q(priority__gte=LOWEST)
+                fields=["lane", "-priority", "job"],
+                name="sq_ready_all",
+                condition=models.Q(priority__gte=LOWEST_PRIORITY),
             ),
         )
 
@@ -50,9 +51,9 @@ class ReadyExecution(models.Model):
 
 
 class ScheduledExecution(models.Model):
-    """Becomes ready, or blocked, at its time."""
+    """The job becomes ready, or blocked, at its time."""
 
-    job = its_job("scheduled_execution")
+    job = job_key("scheduled_execution")
     scheduled_at = models.DateTimeField()
     priority = models.SmallIntegerField()
 
@@ -62,9 +63,9 @@ class ScheduledExecution(models.Model):
 
 
 class BlockedExecution(models.Model):
-    """Waits until its concurrency key has a free slot."""
+    """The job waits until its concurrency key has a free slot."""
 
-    job = its_job("blocked_execution")
+    job = job_key("blocked_execution")
     concurrency_key = NameField(max_length=KEY_LENGTH)
     priority = models.SmallIntegerField()
 
@@ -74,12 +75,12 @@ class BlockedExecution(models.Model):
 
 
 class ClaimedExecution(models.Model):
-    """Runs in a process. `claim_id` is new for each attempt: the fence that a late writer cannot pass.
+    """The job runs in a process. `claim_id` is new for each attempt: the fence against writes after the claim was lost.
 
-    No index on the process: the table is as small as what runs now, and each claim would pay for it.
+    No index on the process: the table has only the running jobs, and every claim would have to update the index.
     """
 
-    job = its_job("claimed_execution")
+    job = job_key("claimed_execution")
     claim_id = models.UUIDField()
     process_id = models.UUIDField()
     claimed_at = models.DateTimeField()
@@ -90,9 +91,9 @@ class ClaimedExecution(models.Model):
 
 
 class FailedExecution(models.Model):
-    """Ended badly, and is kept to be looked at, retried or discarded."""
+    """The job failed, and is kept until it is retried or discarded."""
 
-    job = its_job("failed_execution")
+    job = job_key("failed_execution")
     failed_at = models.DateTimeField()
     exception_class = models.TextField()
     message = models.TextField()

@@ -1,4 +1,4 @@
-"""Column types that must mean the same on every database."""
+"""Column types that behave the same on every database."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ ON_CONFLICT = [(choice.value, choice.name.lower()) for choice in OnConflict]
 
 
 def without_partial_index_warning(messages: list[CheckMessage]) -> list[CheckMessage]:
-    """The messages but for one: MySQL has no partial indexes and builds full ones instead, which serve as well."""
+    """The messages except one: MySQL has no partial indexes and builds full ones instead, which work as well."""
     return [message for message in messages if message.id != "models.W037"]
 
 
 class JobManager(models.Manager["Job"]):
-    """Jobs, and the one way of deleting them that keeps the queue whole."""
+    """Jobs, and the way to delete them that keeps the queue consistent."""
 
     def clear_finished_in_batches(
         self,
@@ -33,7 +33,7 @@ class JobManager(models.Manager["Job"]):
         class_name: Any = None,
         sleep_between_batches: float = 0,
     ) -> int:
-        """Delete jobs that finished before a moment, by default `clear_finished_jobs_after` ago; returns how many.
+        """Delete jobs that finished before a time, by default `clear_finished_jobs_after` ago; returns how many.
 
         `class_name` is a task or its path.
         """
@@ -41,12 +41,12 @@ class JobManager(models.Manager["Job"]):
 
         before = steady_queue.clear_finished_jobs_after if finished_before is None else finished_before
         if before is None:
-            raise ConfigurationError("clear_finished_jobs_after is None: say which jobs by finished_before")
+            raise ConfigurationError("clear_finished_jobs_after is None: pass finished_before")
         return clear_finished(old(before, task=class_name), batch=batch_size, pause=sleep_between_batches)
 
 
 class Job(models.Model):
-    """One enqueued task. Inserted once; updated once for each attempt, when it ends."""
+    """One enqueued task. Inserted once, and updated once for each attempt, when the attempt ends."""
 
     id = models.UUIDField(primary_key=True, editable=False)
     queue_name = NameField(max_length=NAME_LENGTH)
@@ -65,7 +65,7 @@ class Job(models.Model):
     concurrency_key = NameField(max_length=KEY_LENGTH, null=True)
     concurrency_limit = models.IntegerField(null=True)
     on_conflict = models.SmallIntegerField(choices=ON_CONFLICT, null=True)
-    #: Microseconds after its claim when its slot is let go.
+    #: Microseconds after its claim when its slot is released.
     overrun_after = models.BigIntegerField(null=True)
     unique_key = NameField(max_length=KEY_LENGTH, null=True)
     batch_id = models.UUIDField(null=True)
@@ -76,9 +76,9 @@ class Job(models.Model):
     attempts = models.IntegerField(db_default=0)
     #: Automatic retries since the job was enqueued or last retried by hand.
     retries = models.IntegerField(db_default=0)
-    #: Whose settle ended the last attempt: tells a repeated settle "already mine" from "taken from me".
+    #: The claim whose settle ended the last attempt: a repeated settle finds its own id, a fenced one another.
     last_claim_id = models.UUIDField(null=True)
-    #: One name for each attempt, one JSON object for each error, each on a line of its own: appending needs no reading.
+    #: One name for each attempt, and one JSON object for each error, each on its own line: appending needs no read.
     worker_ids = models.TextField(null=True)
     errors = models.TextField(null=True)
     return_value = models.TextField(null=True)

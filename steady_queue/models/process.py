@@ -6,7 +6,7 @@ from steady_queue.models.fields import NAME_LENGTH, NameField
 
 
 class Process(models.Model):
-    """One operating system process that works for the queue, alive as long as its heartbeat is recent."""
+    """One operating system process of Steady Queue, alive as long as its heartbeat is recent."""
 
     id = models.UUIDField(primary_key=True, editable=False)
     kind = models.CharField(max_length=32)
@@ -18,7 +18,7 @@ class Process(models.Model):
     metadata = models.TextField()
     started_at = models.DateTimeField()
     last_heartbeat_at = models.DateTimeField()
-    #: When it last looked for work with success, as of its last heartbeat.
+    #: When it last polled with success, as of its last heartbeat.
     polled_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -29,7 +29,7 @@ class Process(models.Model):
 
 
 class Pause(models.Model):
-    """A queue from which nothing is claimed."""
+    """A paused queue: nothing is claimed from it."""
 
     queue_name = NameField(max_length=NAME_LENGTH, primary_key=True)
     created_at = models.DateTimeField()

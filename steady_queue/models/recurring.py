@@ -6,7 +6,7 @@ from steady_queue.models.fields import NAME_LENGTH, NameField
 
 
 class RecurringTask(models.Model):
-    """A schedule: from a decorator (static) or made at run time (dynamic)."""
+    """A schedule: from a decorator (static) or added at run time (dynamic)."""
 
     key = NameField(max_length=NAME_LENGTH, primary_key=True, db_column="task_key")
     task_path = NameField(max_length=NAME_LENGTH)
@@ -23,7 +23,7 @@ class RecurringTask(models.Model):
     last_run_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
-    #: Since when its ticks count, if not since it was last changed: a change that is not of its times loses none.
+    #: Since when its ticks count, if not since its last change: a change of other columns loses no tick.
     counts_from = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class RecurringTask(models.Model):
 
 
 class RecurringExecution(models.Model):
-    """A tick that has been enqueued: unique, so that racing schedulers enqueue it once."""
+    """A tick that was enqueued: unique, so that racing schedulers enqueue it once."""
 
     job_id = models.UUIDField(primary_key=True, editable=False)
     task_key = NameField(max_length=NAME_LENGTH)

@@ -6,10 +6,10 @@ from steady_queue.models.fields import KEY_LENGTH, NameField
 
 
 class Semaphore(models.Model):
-    """One taken concurrency slot. It lives as long as its job has a ready or claimed row, and goes with it.
+    """One taken concurrency slot. It exists as long as its job has a ready or claimed row.
 
-    The lock of its key keeps two jobs from taking the same slot. A unique constraint would add nothing but waits:
-    InnoDB locks the neighbouring key's row while it checks a number that has just been freed.
+    The lock of its key keeps two jobs from taking the same slot. A unique constraint would only add waits: InnoDB locks
+    the row of the neighbouring key while it checks a number that was just freed.
     """
 
     job = models.OneToOneField(
@@ -27,6 +27,6 @@ class Semaphore(models.Model):
 
 
 class LockBucket(models.Model):
-    """What promotions lock where the server has no advisory locks: one row for each value of a key's hash."""
+    """What promotions lock where the server has no advisory locks: one row for each lock id."""
 
     id = models.SmallIntegerField(primary_key=True)

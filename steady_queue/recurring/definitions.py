@@ -17,7 +17,7 @@ from steady_queue.jobs.registry import registry
 from steady_queue.jobs.task import SteadyQueueTask
 from steady_queue.recurring import schedule
 from steady_queue.recurring.catch_up import POLICIES
-from steady_queue.store.names import NAME_LENGTH, unstorable
+from steady_queue.store.names import NAME_LENGTH, explain_unstorable
 from steady_queue.store.operations.recurring import NewEntry
 
 if TYPE_CHECKING:
@@ -95,13 +95,13 @@ class Recurrence:
             ("key", self.key, NAME_LENGTH),
             ("description", self.description, len(self.description)),
         ):
-            if reason := unstorable(text, length):
+            if reason := explain_unstorable(text, length):
                 raise ConfigurationError(f"the {what} {reason}")
 
     def _check_schedule(self) -> None:
         if self.catch_up not in POLICIES:
             raise ConfigurationError(f"catch_up must be one of {', '.join(POLICIES)}, not {self.catch_up!r}")
-        if reason := unstorable(self._ticks().text, NAME_LENGTH):
+        if reason := explain_unstorable(self._ticks().text, NAME_LENGTH):
             raise ConfigurationError(f"the schedule {reason}")
         if self.time_zone is not None and len(self.time_zone) > ZONE_LENGTH:
             raise ConfigurationError(f"the name of the time zone has more than {ZONE_LENGTH} characters")

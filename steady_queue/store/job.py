@@ -1,6 +1,6 @@
-"""A job as it goes in, as it is claimed, and as it is read back.
+"""A job as it is enqueued, claimed and read, with the columns that the statements have in common.
 
-Named tuples, not dataclasses: they are made once per job on the hot path, and turn into columns with one `zip`.
+Named tuples, not dataclasses: they are built once per job on the hot path, and turn into columns with one `zip`.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 
 class Lane(IntEnum):
-    """Where the function runs: awaited in the event loop, in a thread, or in a child process."""
+    """Where the function runs: in the event loop, in a thread, or in a child process."""
 
     ASYNC = 0
     THREAD = 1
     PROCESS = 2
 
 
-#: The lanes that workers of this version have room for.
+#: The lanes that workers of this version run.
 SERVED_LANES = (Lane.ASYNC, Lane.THREAD)
 
 
 class OnConflict(IntEnum):
-    """What becomes of a limited job that finds every slot of its key taken."""
+    """What happens to a limited job when every slot of its key is taken."""
 
     BLOCK = 0
     DISCARD = 1
 
 
 class Status(StrEnum):
-    """Where a job stands: the execution row it has, or none of them."""
+    """The state of a job: the execution row that it has, or none."""
 
     READY = "ready"
     SCHEDULED = "scheduled"
@@ -44,7 +44,7 @@ class Status(StrEnum):
 
 
 class NewJob(NamedTuple):
-    """A job to be stored, in the order of its columns."""
+    """A job to be inserted, in the order of its columns."""
 
     id: UUID
     queue_name: str
@@ -59,12 +59,19 @@ class NewJob(NamedTuple):
     concurrency_key: str | None = None
     concurrency_limit: int | None = None
     on_conflict: int | None = None
-    #: Microseconds after its claim when its slot is let go; None: it keeps the slot as long as it runs.
+    #: Microseconds after its claim when its slot is released; None: it keeps the slot as long as it runs.
     overrun_after: int | None = None
 
 
+JOB_COLUMNS = NewJob._fields
+#: The columns of a job without delay, headers or limit: the first of NewJob's.
+PLAIN_JOB_COLUMNS = JOB_COLUMNS[:8]
+#: The values of the other columns of such a job.
+PLAIN_JOB_REST = (None,) * (len(JOB_COLUMNS) - len(PLAIN_JOB_COLUMNS))
+
+
 class Claim(NamedTuple):
-    """The right to run a job once. Every later write about it must name its claim id."""
+    """The right to run a job once. Every later write about the job must pass the claim id."""
 
     job_id: UUID
     claim_id: UUID
@@ -90,8 +97,19 @@ class Claim(NamedTuple):
         return f"{self.task_path} {self.job_id}"
 
 
+#: The job's columns of a Claim, after its id, claim id and time.
+CLAIM_JOB_COLUMNS = Claim._fields[3:]
+CLAIM_TYPES = "".join(
+    {"job_id": "u", "claim_id": "u"}.get(name, "t" if name.endswith("_at") else ".") for name in Claim._fields
+)
+#: The condition of the index over all queues: see ReadyExecution.
+ANY_PRIORITY = "r.priority >= -32768"
+#: Selects one row if any queue is paused.
+FROM_ANY_PAUSE = "FROM steady_queue_pause LIMIT 1"
+
+
 class JobRecord(NamedTuple):
-    """A job with all that is known of it, for results and people."""
+    """All columns of a job and its status, for results and for the admin."""
 
     id: UUID
     status: Status

@@ -1,4 +1,7 @@
-"""How long names may be. Checked before anything is stored, so that every database gives the same verdict."""
+"""Lengths of names, and the few names that the database and every process must agree on.
+
+Lengths are checked before anything is stored, so that every database accepts and refuses the same names.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,17 @@ from datetime import timedelta
 
 #: Queue names, task paths and names of backends, in characters.
 NAME_LENGTH = 255
-#: Concurrency keys and uniqueness keys, group included.
+#: Concurrency keys and uniqueness keys, group included, in characters.
 KEY_LENGTH = 512
-#: So long before now there still is a date on every database.
-LONGEST = timedelta(days=36_500)
+#: Every database can represent the time this long before now.
+LONGEST_TIMEDELTA = timedelta(days=36_500)
+#: The PostgreSQL channel on which workers listen for new jobs.
+NOTIFY_CHANNEL = "steady_queue"
+#: Concurrency keys hash into this many lock ids; the id after the last one is the lock of maintenance.
+LOCK_ID_COUNT = 1024
 
 
-def unstorable(text: str, length: int) -> str | None:
+def explain_unstorable(text: str, length: int) -> str | None:
     """Why a name cannot be stored, or None."""
     if len(text) > length:
         return f"has {len(text)} characters, at most {length} can be stored"
@@ -25,12 +32,12 @@ def unstorable(text: str, length: int) -> str | None:
     return None
 
 
-def no_queue(name: str) -> str | None:
-    """Why no worker could be told to serve a queue of this name, or None."""
+def explain_bad_queue_name(name: str) -> str | None:
+    """Why no worker can be configured to serve a queue of this name, or None."""
     if not name.strip():
         return "has an empty name, which no worker can serve"
     if "*" in name:
-        return "has a star in its name, which stands for other queues where workers are told theirs"
+        return "has a star in its name, which is a wildcard in the queues of a worker"
     if name != name.strip():
-        return "has blanks around its name, which are left out where workers are told theirs"
+        return "has whitespace around its name, which is stripped from the queues of a worker"
     return None

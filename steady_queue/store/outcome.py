@@ -1,6 +1,6 @@
-"""What can become of a claim, and what the database made of it.
+"""The outcome of a claim, and the verdict of the database on it.
 
-An exception as text that can be stored: whatever it is, this must not fail and must not be huge.
+An exception as text that can be stored: for any exception, this must not fail and must not be huge.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from steady_queue.store.job import Claim
 
-#: Attempts are counted up to this number, the largest that the column holds on every database.
-MOST_ATTEMPTS = 2_147_483_647
+#: Attempts are counted up to this number, the largest that the column can store on every database.
+MAX_ATTEMPTS = 2_147_483_647
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ErrorReport:
     traceback: str
 
     def as_line(self) -> str:
-        """The report as one line of ASCII JSON, as it is appended to the job's errors."""
+        """The report as one line of ASCII JSON, which is appended to the job's errors."""
         return json.dumps(
             {"exception_class_path": self.exception_class, "message": self.message, "traceback": self.traceback}
         )
@@ -48,7 +48,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The task, or the process that ran it, ended badly."""
+    """The task raised an exception, or the process that ran it died."""
 
     claim: Claim
     error: ErrorReport
@@ -60,7 +60,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Handed back unstarted, or really stopped: ready again with its slot, blocked if it lost it; no attempt spent."""
+    """The claim is released, not started or stopped: the job is ready again with its slot, or blocked if it has none.
+
+    No attempt is counted.
+    """
 
     claim: Claim
     reason: str = ""
@@ -70,7 +73,7 @@ Outcome = Finished | Failed | Released
 
 
 class Attempt(NamedTuple):
-    """One ended attempt, as the job's row takes it."""
+    """One ended attempt, as it is written into the job's row."""
 
     job_id: UUID
     claim_id: UUID
@@ -81,18 +84,18 @@ class Attempt(NamedTuple):
 
 
 class Verdict(StrEnum):
-    """What a settle did for one outcome."""
+    """What a settle did with one outcome."""
 
     APPLIED = "applied"
-    #: An earlier try of the same settle had been applied although its reply was lost.
+    #: An earlier try of the same settle was applied, although its reply was lost.
     REPEATED = "repeated"
-    #: The claim had been taken back: nothing was changed.
+    #: The claim was lost: nothing was changed.
     FENCED = "fenced"
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """The verdict for each claim id, and the jobs that a freed slot made ready."""
+    """The verdict for each claim id, and the number of jobs that were promoted to freed slots."""
 
     verdicts: Mapping[UUID, Verdict]
     promoted: int = 0
@@ -116,5 +119,5 @@ def report(kind: type[BaseException], message: str) -> ErrorReport:
 
 
 def _clean(text: str) -> str:
-    """The text without what databases refuse."""
+    """The text without characters that a database refuses."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")

@@ -115,7 +115,7 @@ def test_the_manager_clears_in_batches(store: SyncStore, monkeypatch: pytest.Mon
 
 def test_retention_finds_and_clears_what_is_old(store: SyncStore) -> None:
     everything(store)
-    look = maintenance.look(store.sql, alive=DAY, keep=DAY, keep_failed=DAY)
+    look = maintenance.find_work(store.sql, alive=DAY, keep=DAY, keep_failed=DAY)
     work = store.run(look)
     assert (work.old, work.old_failed) == (True, True)
     assert store.run(maintenance.clear_finished(store.sql, DAY)) == (10, None)
@@ -130,7 +130,7 @@ def test_retention_finds_and_clears_what_is_old(store: SyncStore) -> None:
 
 def test_without_retention_nothing_is_looked_for(store: SyncStore) -> None:
     everything(store)
-    work = store.run(maintenance.look(store.sql, alive=DAY, keep=None))
+    work = store.run(maintenance.find_work(store.sql, alive=DAY, keep=None))
     assert (work.old, work.old_failed) == (False, False)
 
 
@@ -235,6 +235,6 @@ def test_a_batch_may_be_larger_than_the_number_of_values_in_a_statement(store: S
     most = 1_200
     connections[store.alias].connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, most)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_cleanup, "JOBS_AT_ONCE", most - 100)
+        patch.setattr(store_cleanup, "JOBS_PER_STATEMENT", most - 100)
         told = clear("--finished-before", "1d", "--failed-before", "1d", "--batch", "40000")
     assert told == ["1,500 finished tasks deleted", "1,500 failed tasks deleted"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -30,8 +30,8 @@ def failed_with(store: SyncStore, error: str, *jobs: NewJob) -> None:
 @pytest.fixture(params=[500, 3])
 def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """The rows in one transaction: all at once, and a few."""
-    for function in (bulk_actions.retry_some, bulk_actions.discard_some):
-        monkeypatch.setitem(function.__kwdefaults__, "size", request.param)  # type: ignore[arg-type]
+    for function in (bulk_actions.retry_window, bulk_actions.discard_window):
+        monkeypatch.setitem(cast("Any", function.flow).__kwdefaults__, "size", request.param)
     return int(request.param)
 
 
@@ -80,22 +80,22 @@ def test_a_retry_begun_again_goes_on_with_the_rest(
 ) -> None:
     jobs = [job() for _ in range(10)]
     broken(store, *jobs)
-    places: list[bulk_actions.Place] = []
-    original = bulk_actions.retry_some
+    places: list[bulk_actions.Position] = []
+    original = bulk_actions.retry_window
 
-    def interrupted(sql: Any, which: Any, place: bulk_actions.Place, **options: Any) -> Any:
+    def interrupted(sql: Any, which: Any, place: bulk_actions.Position, **options: Any) -> Any:
         places.append(place)
         if len(places) == 3:
             raise KeyboardInterrupt
         return original(sql, which, place, **options)
 
     if window < 10:
-        monkeypatch.setattr(bulk_actions, "retry_some", interrupted)
+        monkeypatch.setattr(bulk_actions, "retry_window", interrupted)
         with pytest.raises(KeyboardInterrupt):
             actions.retry_where()
         assert counts(store.alias) == {"ready": 6, "failed": 4}
     left = counts(store.alias)["failed"]
-    places[:] = [bulk_actions.Place()] * 9
+    places[:] = [bulk_actions.Position()] * 9
     assert actions.retry_where() == left
     assert counts(store.alias) == {"ready": 10}
 

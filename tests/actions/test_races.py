@@ -18,7 +18,7 @@ from steady_queue.errors import JobIsRunning
 from steady_queue.jobs.compat import TaskResultDoesNotExist
 from steady_queue.store.operations import actions as revision
 from steady_queue.store.operations import bulk_actions
-from steady_queue.store.operations.cleanup import Old, Place, failed_cleared
+from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter, clear_failed
 from steady_queue.store.outcome import ErrorReport, Failed, Finished
 from steady_queue.store.statement import Operation
 from tests.actions.conftest import broken
@@ -29,10 +29,11 @@ from tests.support.store.jobs import failed, job, later, limited
 from tests.support.threads import together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from uuid import UUID
 
     from steady_queue.store.job import NewJob
+    from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
     from tests.support.store.stores import SyncStore
 
@@ -258,7 +259,7 @@ def test_a_failure_of_this_moment_is_not_cleared_as_an_old_one(store: SyncStore,
     one = job()
     broken(store, one)
     query(store.alias, "UPDATE steady_queue_failedexecution SET failed_at = '2020-01-01 00:00:00.000000'")
-    clear = failed_cleared(store.sql, Old(timedelta(days=30)), Place(), 500)
+    clear = clear_failed.flow(store.sql, EndedFilter(timedelta(days=30)), CleanupPosition(), 500)
     flow = interrupted(clear, "FOR UPDATE", lambda: other.do(lambda theirs: fails_again(theirs, one)))
     cleared = store.run(Operation("clear failed", lambda: flow))
     assert (cleared.jobs, count(store.alias, "failedexecution")) == (0, 1)
@@ -268,11 +269,11 @@ def test_a_failure_of_this_moment_is_not_cleared_as_an_old_one(store: SyncStore,
 def test_a_task_that_meanwhile_failed_in_another_way_is_not_retried(store: SyncStore, other: Session) -> None:
     one = job()
     broken(store, one)
-    some = bulk_actions.retry_some(
-        store.sql, bulk_actions.Which(exception_class="builtins.ValueError"), bulk_actions.Place()
+    some = bulk_actions.retry_window(
+        store.sql, bulk_actions.JobFilter(exception_class="builtins.ValueError"), bulk_actions.Position()
     )
     flow = interrupted(some.flow(), "FOR UPDATE", lambda: other.do(lambda theirs: fails_again(theirs, one)))
-    assert store.run(replace(some, flow=lambda: flow)).revised.ids == []
+    assert store.run(replace(some, flow=lambda: flow)).result.ids == []
     assert store.status(one) == ["failed"]
 
 
@@ -282,15 +283,16 @@ def test_a_task_that_is_retried_meanwhile_is_discarded_all_the_same(
 ) -> None:
     one = job()
     broken(store, one)
-    discarded, times = revision.discarded, []
+    lock_executions = revision.lock_executions
+    times: list[int] = []
 
-    def racing(*args: Any) -> Flow[Any]:
-        times.append(1)
-        flow = discarded(*args)
-        if len(times) > 1:
+    def racing(sql: Dialect, table: str, ids: Sequence[UUID]) -> Flow[Any]:
+        flow = lock_executions(sql, table, ids)
+        if table != "failedexecution" or times:
             return flow
+        times.append(1)
         return interrupted(flow, "failedexecution", lambda: other.do(lambda theirs: theirs.retry(one)))
 
-    monkeypatch.setattr(revision, "discarded", racing)
+    monkeypatch.setattr(revision, "lock_executions", racing)
     assert actions.discard(one.id)
     assert count(store.alias, "job") == 0

@@ -13,7 +13,7 @@ from steady_queue import actions
 from steady_queue.db import notify
 from steady_queue.errors import JobIsRunning
 from steady_queue.jobs.compat import TaskResultDoesNotExist
-from steady_queue.store.operations.actions import BY_HAND
+from steady_queue.store.operations.actions import MANUAL_SLOT_BASE
 from steady_queue.store.outcome import Finished
 from tests.actions.conftest import broken
 from tests.shop import tasks
@@ -124,7 +124,7 @@ def test_a_blocked_task_gets_a_slot_above_the_limit_which_counts(store: SyncStor
     assert hand("run_now_many", [jobs[4].id, jobs[5].id]) == [str(jobs[4].id), str(jobs[5].id)]
     assert store.status(*jobs) == ["ready", "ready", "blocked", "blocked", "ready", "ready"]
     slots = query(store.alias, "SELECT slot FROM steady_queue_semaphore ORDER BY slot")
-    assert [slot for (slot,) in slots] == [1, 2, BY_HAND + 1, BY_HAND + 2]
+    assert [slot for (slot,) in slots] == [1, 2, MANUAL_SLOT_BASE + 1, MANUAL_SLOT_BASE + 2]
     claims = store.claim(store.worker(), 4)
     for claim in claims[:2]:
         assert store.settle(Finished(claim)).promoted == 0

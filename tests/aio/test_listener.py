@@ -14,7 +14,8 @@ from steady_queue.db import notify as wake
 from steady_queue.db.aliases import parameters
 from steady_queue.events import DatabaseRecovered, ListenerLost
 from steady_queue.store.drivers import postgres
-from steady_queue.store.operations.notify import CHANNEL, notify
+from steady_queue.store.names import NOTIFY_CHANNEL
+from steady_queue.store.operations.notify import notify
 from tests.support.databases.tables import query
 from tests.support.runtime import Heard, aside, until, values, worker
 from tests.support.tasks import recording
@@ -29,7 +30,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.only_on("postgres")]
 async def listening(alias: str) -> AsyncIterator[list[str]]:
     """What a listener hears."""
     heard: list[str] = []
-    link = await postgres.listen(parameters(alias).values, CHANNEL, heard.append, lambda: None)
+    link = await postgres.listen(parameters(alias).values, NOTIFY_CHANNEL, heard.append, lambda: None)
     try:
         yield heard
     finally:
@@ -83,7 +84,7 @@ async def test_one_notification_serves_all_that_come_soon_after(
     async with listening(database) as heard:
         for number in range(5):
             await recording.rests.aenqueue(number)
-        await aside(query, database, f"SELECT pg_notify('{CHANNEL}', 'end')")
+        await aside(query, database, f"SELECT pg_notify('{NOTIFY_CHANNEL}', 'end')")
         await until(lambda: "end" in heard)
     assert heard == ["", "end"]
 
@@ -91,7 +92,7 @@ async def test_one_notification_serves_all_that_come_soon_after(
 async def test_a_bulk_is_one_notification(database: str, sent: list[str]) -> None:
     async with listening(database) as heard:
         await aenqueue_all([recording.rests.bind(number) for number in range(50)])
-        await aside(query, database, f"SELECT pg_notify('{CHANNEL}', 'end')")
+        await aside(query, database, f"SELECT pg_notify('{NOTIFY_CHANNEL}', 'end')")
         await until(lambda: "end" in heard)
     assert heard == ["", "end"]
 
@@ -117,7 +118,7 @@ async def test_notifications_can_be_switched_off(
     monkeypatch.setattr(wake, "is_notifying", False)
     async with listening(database) as heard:
         await recording.rests.aenqueue("quietly")
-        await aside(query, database, f"SELECT pg_notify('{CHANNEL}', 'end')")
+        await aside(query, database, f"SELECT pg_notify('{NOTIFY_CHANNEL}', 'end')")
         await until(lambda: "end" in heard)
     assert heard == ["end"]
     async with running(worker()) as process:
@@ -131,7 +132,7 @@ async def test_a_listener_whose_connection_breaks_is_replaced(database: str) -> 
         wakeup = process.services.listener
         assert wakeup is not None
         await until(lambda: wakeup.is_listening())
-        is_it = f"starts_with(query, 'LISTEN') AND strpos(query, '{CHANNEL}') > 0"
+        is_it = f"starts_with(query, 'LISTEN') AND strpos(query, '{NOTIFY_CHANNEL}') > 0"
         await aside(query, database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {is_it}")
         await until(lambda: bool(told.of(ListenerLost)))
         await until(lambda: wakeup.is_listening())

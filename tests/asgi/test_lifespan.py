@@ -222,7 +222,7 @@ async def test_a_server_that_is_too_old_fails_the_startup(database: str) -> None
 @pytest.fixture
 def _old(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every server is too old."""
-    monkeypatch.setattr(server_module, "OLDEST", dict.fromkeys(server_module.OLDEST, (1000,)))
+    monkeypatch.setattr(server_module, "OLDEST_VERSIONS", dict.fromkeys(server_module.OLDEST_VERSIONS, (1000,)))
 
 
 def test_what_cannot_be_meant_is_refused_when_it_is_written() -> None:

@@ -15,7 +15,7 @@ import steady_queue
 from steady_queue import aenqueue_all, enqueue_all
 from steady_queue.jobs.compat import TaskResultStatus
 from steady_queue.models import LockBucket
-from steady_queue.store.operations.promote import LOCK_IDS
+from steady_queue.store.names import LOCK_ID_COUNT
 from tests.shop import tasks
 from tests.shop.models import Customer
 from tests.support.databases.aliases import pointed_at
@@ -155,7 +155,7 @@ class Committed(InDatabase, TransactionTestCase):
     def tearDownClass(cls) -> None:
         super().tearDownClass()
         # Other tests lock these rows; the flush took them as it would take a user's.
-        rows = [LockBucket(id=id_) for id_ in range(LOCK_IDS)]
+        rows = [LockBucket(id=id_) for id_ in range(LOCK_ID_COUNT)]
         LockBucket.objects.using(cls.database_name).bulk_create(rows, ignore_conflicts=True)
         connections.close_all()
 

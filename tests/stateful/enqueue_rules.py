@@ -16,7 +16,7 @@ from steady_queue.jobs import enqueue as production
 from steady_queue.jobs.results import Results
 from steady_queue.store.operations.dispatch import dispatch
 from steady_queue.store.operations.recurring import switch
-from steady_queue.store.operations.ticks import Tick, tick
+from steady_queue.store.operations.ticks import Tick, enqueue_ticks
 from tests.stateful.base import ENTRIES, Pending, Stage, batches, orders, step, which
 from tests.support.databases.open_transactions import Session
 from tests.support.store.jobs import PATH
@@ -38,7 +38,7 @@ class Production(Stage):
         """Perhaps twice: the answer to the first was lost."""
         jobs = self.put_in(batch)
         if again and jobs:  # one that was discarded is not told from one that was never stored
-            assert not self.store.enqueue(*jobs, again=True, limits=self.limits).discarded
+            assert not self.store.enqueue(*jobs, is_repeated=True, limits=self.limits).discarded
 
     # Under several names it comes more often than other rules.
     enqueue_again = enqueue_more = enqueue
@@ -127,7 +127,7 @@ class Production(Stage):
             now = self.store.now()
             jobs = [self.new_job(order, now) for _ in minutes]
             ticks = [Tick(key, at, self.updated[key], job.id, job) for at, job in zip(moments, jobs, strict=True)]
-            ticked = self.store.run(tick(self.sql, ticks, self.limits))
+            ticked = self.store.run(enqueue_ticks(self.sql, ticks, self.limits))
             given = [] if key in self.switched_off else [(key, at, job) for at, job in zip(moments, jobs, strict=True)]
             assert (set(ticked.ids), ticked.discarded) == self.model.tick(given, now, self.limits)
 

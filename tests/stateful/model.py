@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.store.job import Claim, NewJob
-    from steady_queue.store.operations.claim import Wanted
+    from steady_queue.store.operations.claim import ClaimRequest
     from steady_queue.store.outcome import Outcome
 
 #: Where a job can still be discarded.
@@ -150,7 +150,7 @@ class Model:
 
     # -- out --------------------------------------------------------------------------------------------------------
 
-    def wanted(self, *wishes: Wanted) -> list[UUID]:
+    def wanted(self, *wishes: ClaimRequest) -> list[UUID]:
         """Who is to be claimed, in order; nobody from all queues while any is paused."""
         found: list[UUID] = []
         if not wishes[0].queues and self.pauses:
@@ -160,7 +160,7 @@ class Model:
                 found += self._wanted(wish)
         return found
 
-    def _wanted(self, wish: Wanted) -> list[UUID]:
+    def _wanted(self, wish: ClaimRequest) -> list[UUID]:
         fit = [
             job
             for job in self.those(Status.READY)
@@ -170,7 +170,7 @@ class Model:
             order = list(wish.queues)
             fit = [job for job in fit if job.new.queue_name in order]
             fit.sort(key=lambda job: order.index(job.new.queue_name))
-        return [job.new.id for job in fit][: wish.limit]
+        return [job.new.id for job in fit][: wish.capacity]
 
     def claim(self, claims: Iterable[Claim], process_id: UUID) -> None:
         for claim in claims:

@@ -11,7 +11,7 @@ from hypothesis.stateful import precondition, rule
 from steady_queue.store.job import Lane, Status
 from steady_queue.store.operations.maintenance import clear_failed, clear_finished, free_ownerless, promote_stranded
 from steady_queue.store.operations.processes import deregister, heartbeat
-from steady_queue.store.operations.prune import bury, end, fail_orphans
+from steady_queue.store.operations.prune import fail_orphans, prune_exited_process, prune_process
 from steady_queue.store.operations.ticks import clear_ticks
 from steady_queue.store.outcome import Released
 from tests.stateful.base import calm, some, step, which
@@ -53,11 +53,13 @@ class Care(Work):
         mine = self.process_at(me)
         dead = {id_ for id_, hour in self.model.processes.items() if hour < self.model.hour and id_ != mine}
         while dead:  # all of them, because which comes first is the database's affair
-            buried = self.store.run(bury(self.sql, me=mine, report=lambda _: report(), alive=HALF, limits=self.limits))
+            buried = self.store.run(
+                prune_process(self.sql, me=mine, report=lambda _: report(), alive=HALF, limits=self.limits)
+            )
             assert buried is not None
             dead.remove(buried.process.id)
             assert len(buried.jobs) == self.process_ends(buried.process.id)
-        assert self.store.run(bury(self.sql, me=mine, report=lambda _: report(), alive=HALF)) is None
+        assert self.store.run(prune_process(self.sql, me=mine, report=lambda _: report(), alive=HALF)) is None
 
     @step
     @rule(number=which, numbers=some, is_parent=st.booleans())
@@ -66,7 +68,7 @@ class Care(Work):
         process_id = self.process_at(number)
         if not is_parent:
             buried = self.store.run(
-                bury(self.sql, me=uuid4(), report=lambda _: report(), only=[process_id], limits=self.limits)
+                prune_process(self.sql, me=uuid4(), report=lambda _: report(), only=[process_id], limits=self.limits)
             )
             assert (buried is not None) is (process_id in self.model.processes)
             assert buried is None or len(buried.jobs) == self.process_ends(process_id)
@@ -138,8 +140,10 @@ class Care(Work):
 
     def reap(self, process_id: UUID, back: set[UUID]) -> None:
         owned = self.claims_of(process_id)
-        fates = self.store.run(end(self.sql, process_id, "gone", report(), give_back=back, limits=self.limits))
-        assert len(fates.given_back) == sum(claim.claim_id in back for claim in owned)
+        fates = self.store.run(
+            prune_exited_process(self.sql, process_id, "gone", report(), release=back, limits=self.limits)
+        )
+        assert len(fates.released) == sum(claim.claim_id in back for claim in owned)
         assert len(fates.failed) == self.process_ends(process_id, back)
 
     def live_claims(self) -> list[Claim]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steady_queue.store.job import Status
-from steady_queue.store.operations.actions import BY_HAND
+from steady_queue.store.operations.actions import MANUAL_SLOT_BASE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +69,7 @@ def taken(store: Store) -> Picture:
     for status, job_id, *rest in store.ask(_EXECUTIONS, returns=".uuut"):
         rows.setdefault(job_id, []).append((status, *rest))
     slots = {
-        job_id: (key, slot > BY_HAND)
+        job_id: (key, slot > MANUAL_SLOT_BASE)
         for job_id, key, slot in store.ask(
             "SELECT job_id, concurrency_key, slot FROM steady_queue_semaphore", returns="u.."
         )

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from steady_queue.store.job import Lane, Status
-from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
-from steady_queue.store.operations.prune import release
+from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
+from steady_queue.store.operations.prune import release_claims
 from steady_queue.store.outcome import Finished, Released, Verdict
 from tests.stateful.base import QUEUES, some, step, which
 from tests.stateful.enqueue_rules import Production
@@ -49,7 +49,7 @@ class Work(Production):
         if pending.rows:  # it would see its own jobs, which the model does not
             return
         process_id = self.any_process(number)
-        wish = Wanted(process_id, Lane.ASYNC, limit, queues or ())
+        wish = ClaimRequest(process_id, Lane.ASYNC, limit, queues or ())
         wanted = self.model.wanted(wish)
         claims = opened.do(lambda store: _claims(store, wish))
         assert [claim.job_id for claim in claims] == wanted
@@ -98,7 +98,7 @@ class Work(Production):
         claims = self.claims_at(numbers)
         live = [claim for claim in claims if self.model.is_live(claim)]
         unknown = {claim.claim_id: claim.job_id for claim in claims}
-        assert self.store.run(release(self.sql, unknown, "worker")) == len(live)
+        assert self.store.run(release_claims(self.sql, unknown, "worker")) == len(live)
         self.model.settle([Released(claim) for claim in live], {})
         for ended in live:
             self.account.end(ended.claim_id, "given back")
@@ -111,7 +111,7 @@ class Work(Production):
         )
 
     def claim_for(self, process_id: UUID, lanes: Sequence[Lane], limit: int, queues: list[str] | None) -> None:
-        wishes = [Wanted(process_id, lane, limit, queues or ()) for lane in lanes]
+        wishes = [ClaimRequest(process_id, lane, limit, queues or ()) for lane in lanes]
         wanted = self.model.wanted(*wishes)
         claims = _claims(self.store, *wishes)
         assert [claim.job_id for claim in claims] == wanted
@@ -129,7 +129,7 @@ def _outcome(claim: Claim, way: str) -> Outcome:
     return failed(claim) if way == "failed" else Released(claim)
 
 
-def _claims(store: Store, *wishes: Wanted) -> Sequence[Claim]:
+def _claims(store: Store, *wishes: ClaimRequest) -> Sequence[Claim]:
     """Without names of queues, from all of them."""
     if wishes[0].queues:
         return store.run(claim(store.sql, *wishes))

@@ -13,7 +13,7 @@ import pytest
 
 from steady_queue.processes import ProcessPrunedError
 from steady_queue.store.operations.processes import heartbeat
-from steady_queue.store.operations.prune import bury
+from steady_queue.store.operations.prune import prune_process
 from steady_queue.store.outcome import report
 from steady_queue.store.statement import Operation
 from tests.support.databases.tables import counts, query
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from uuid import UUID
 
-    from steady_queue.store.operations.prune import Buried
+    from steady_queue.store.operations.prune import PrunedProcess
     from steady_queue.store.statement import Flow
     from tests.support.processes.commands import Command
     from tests.support.store.stores import Store
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def prune(alias: str, process_id: UUID) -> Buried | None:
+def prune(alias: str, process_id: UUID) -> PrunedProcess | None:
     """Take this process for dead, on another connection."""
 
-    def other() -> Buried | None:
+    def other() -> PrunedProcess | None:
         store = SyncStore(alias)
         error = report(ProcessPrunedError, "no heartbeat")
-        return store.run(bury(store.sql, me=uuid4(), report=lambda _: error, only=[process_id]))
+        return store.run(prune_process(store.sql, me=uuid4(), report=lambda _: error, only=[process_id]))
 
     (found,) = together(other)
     return found
@@ -69,7 +69,7 @@ def interrupted(operation: Operation[T], after_first: Callable[[], object]) -> O
 def test_a_process_that_is_frozen_in_its_heartbeat_is_pruned(store: Store) -> None:
     worker = store.worker()
     store.claimed(job(), process_id=worker)
-    pruned: list[Buried | None] = []
+    pruned: list[PrunedProcess | None] = []
     beat = interrupted(heartbeat(store.sql, worker), lambda: pruned.append(prune(store.alias, worker)))
     assert store.run(beat) is False
     (found,) = pruned
@@ -121,12 +121,12 @@ def maintains(alias: str) -> bool:
 #: The same of one that is frozen before it has read all that it claims.
 CLAIMS = """
 from uuid import UUID
-from steady_queue.store.operations.claim import Wanted, claim_from_all
+from steady_queue.store.operations.claim import ClaimRequest, claim_from_all
 from steady_queue.store.job import Lane
 
 async def main():
     driver = open_async({alias!r}, size=1)
-    claim = claim_from_all(driver.sql, Wanted(UUID({worker!r}), Lane.ASYNC, 20))
+    claim = claim_from_all(driver.sql, ClaimRequest(UUID({worker!r}), Lane.ASYNC, 20))
     await driver.run(claim)  # nothing yet: the statement is prepared
     print("prepared", flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)

@@ -12,9 +12,9 @@ from django.db import transaction
 from steady_queue.store.operations.actions import discard, run_now
 from steady_queue.store.operations.enqueue import admit, enqueue
 from steady_queue.store.operations.promote import lock_id
-from steady_queue.store.operations.prune import release
+from steady_queue.store.operations.prune import release_claims
 from steady_queue.store.outcome import Finished
-from steady_queue.store.sql.mysql import IDLE_LIMIT
+from steady_queue.store.sql.mysql import IDLE_TRANSACTION_SECONDS
 from steady_queue.store.statement import Operation
 from tests.support.databases.aliases import extra_database, twin_settings
 from tests.support.databases.open_transactions import Session, hurry
@@ -70,7 +70,7 @@ def test_a_settle_does_not_wait(store: SyncStore) -> None:
 def test_claims_that_are_given_back_do_not_wait(store: SyncStore) -> None:
     claims = store.claimed(job(), job())
     with others(store.alias):
-        assert store.run(release(store.sql, {claim.claim_id: claim.job_id for claim in claims}, "worker")) == 2
+        assert store.run(release_claims(store.sql, {claim.claim_id: claim.job_id for claim in claims}, "worker")) == 2
 
 
 def test_retries_do_not_wait(store: SyncStore) -> None:
@@ -143,7 +143,7 @@ def test_who_holds_keys_on_djangos_connection_may_not_be_idle_for_long(store: Sy
         ((seconds,),) = yield store.sql.say("SELECT @@SESSION.idle_transaction_timeout", returns=".")
         return int(seconds)
 
-    for own, held in ((0, IDLE_LIMIT), (3, 3), (100, IDLE_LIMIT)):
+    for own, held in ((0, IDLE_TRANSACTION_SECONDS), (3, 3), (100, IDLE_TRANSACTION_SECONDS)):
         query(store.alias, f"SET SESSION idle_transaction_timeout = {own}")
         assert store.run(Operation("hold", holding)) == held
         assert idle_limit() == own

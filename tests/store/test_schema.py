@@ -14,8 +14,8 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.state import ProjectState
 
 from steady_queue.models import BlockedExecution, Job, LockBucket, Pause, Process, ReadyExecution, ScheduledExecution
-from steady_queue.store.names import KEY_LENGTH, NAME_LENGTH
-from steady_queue.store.operations.promote import LOCK_IDS, lock_id
+from steady_queue.store.names import KEY_LENGTH, LOCK_ID_COUNT, NAME_LENGTH
+from steady_queue.store.operations.promote import lock_id
 from tests.support.databases.tables import counts, query
 from tests.support.store.jobs import job, limited
 
@@ -176,7 +176,7 @@ def test_the_longest_names_fit_in_characters_not_in_bytes(store: Store) -> None:
 
 def test_there_is_a_lock_bucket_for_every_lock_id(database: str) -> None:
     ids = {id_ for (id_,) in query(database, "SELECT id FROM steady_queue_lockbucket")}
-    assert ids >= set(range(LOCK_IDS))
+    assert ids >= set(range(LOCK_ID_COUNT))
 
 
 @pytest.mark.only_on("mariadb")

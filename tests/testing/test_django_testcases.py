@@ -16,7 +16,7 @@ from django.test import SimpleTestCase, TestCase, TransactionTestCase
 import steady_queue
 from steady_queue.jobs.compat import TaskResultStatus
 from steady_queue.models import LockBucket
-from steady_queue.store.operations.promote import LOCK_IDS
+from steady_queue.store.names import LOCK_ID_COUNT
 from steady_queue.testing import arun_pending, assert_enqueued, assert_not_enqueued, enqueued, run_pending
 from tests.shop import tasks as shop
 from tests.shop.models import Customer
@@ -242,7 +242,7 @@ class Committed(Both, TransactionTestCase):
     def tearDownClass(cls) -> None:
         super().tearDownClass()
         # Other tests lock these rows; the flush took them as it would take a user's.
-        rows = [LockBucket(id=id_) for id_ in range(LOCK_IDS)]
+        rows = [LockBucket(id=id_) for id_ in range(LOCK_ID_COUNT)]
         LockBucket.objects.using(cls.database_name).bulk_create(rows, ignore_conflicts=True)
         connections.close_all()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from steady_queue import events
 from steady_queue.errors import StoreError
-from steady_queue.store.operations.queues import remains, unserved
+from steady_queue.store.operations.queues import find_unserved_queues, has_remaining_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,11 +66,13 @@ class Drain:
     async def _emit_unserved(self) -> None:
         """Report what is left because this version cannot run it: maintenance may not have run yet."""
         try:
-            left = await self._driver.run(unserved(self._driver.sql, self._patterns))
+            left = await self._driver.run(find_unserved_queues(self._driver.sql, self._patterns))
         except StoreError:
             return  # the next process with this queue emits it again
         for queue, lane in left:
             self._events.emit(events.UnknownLane(queue_name=queue, lane=lane))
 
     def _remains(self) -> Operation[bool]:
-        return remains(self._driver.sql, self._patterns, within=DUE_SECONDS, is_dispatched=self._has_dispatcher)
+        return has_remaining_jobs(
+            self._driver.sql, self._patterns, within=DUE_SECONDS, is_dispatched=self._has_dispatcher
+        )

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.aio.maintenance.splitting import REFUSED
 from steady_queue.store.operations import cleanup, maintenance
-from steady_queue.store.operations.cleanup import Old, Place
-from steady_queue.store.operations.prune import BATCH
+from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter
+from steady_queue.store.operations.prune import BATCH_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
     from steady_queue.aio.maintenance.splitting import Driver
-    from steady_queue.store.operations.cleanup import Cleared
+    from steady_queue.store.operations.cleanup import ClearedWindow
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Operation
 
@@ -35,9 +35,9 @@ class Kind(NamedTuple):
 
     name: str
     #: Deletes some from a place on; None if another process does maintenance at this moment.
-    clear: Callable[[Dialect, timedelta, Place, int], Operation[Cleared | None]]
+    clear: Callable[[Dialect, timedelta, CleanupPosition, int], Operation[ClearedWindow | None]]
     #: Returns the place of the next one.
-    next: Callable[[Dialect, Old, Place], Operation[Place | None]]
+    next: Callable[[Dialect, EndedFilter, CleanupPosition], Operation[CleanupPosition | None]]
 
 
 FINISHED = Kind("finished", maintenance.clear_finished, cleanup.next_finished)
@@ -47,8 +47,8 @@ FAILED = Kind("failed", maintenance.clear_failed, cleanup.next_failed)
 class Walk(NamedTuple):
     """How far jobs were deleted in parts, the size of the next part, and the last error before it, if any."""
 
-    place: Place = Place()
-    size: int = BATCH
+    place: CleanupPosition = CleanupPosition()
+    size: int = BATCH_ROWS
     refusal: Exception | None = None
 
 
@@ -66,14 +66,16 @@ class Clearing:
         """Delete jobs that ended longer than `keep` ago. False: another process does it at this moment."""
         for _ in range(BATCHES):
             try:
-                cleared = await self._driver.run(self._kind.clear(self._driver.sql, keep, Place(), BATCH))
+                cleared = await self._driver.run(
+                    self._kind.clear(self._driver.sql, keep, CleanupPosition(), BATCH_ROWS)
+                )
             except REFUSED:
                 return await self._clear_in_parts(keep)
             if cleared is None:
                 return False
             if cleared.jobs:
                 self._on_cleared(cleared.jobs)
-            if cleared.jobs < BATCH:
+            if cleared.jobs < BATCH_ROWS:
                 break
         self._walk = Walk()
         return True
@@ -82,7 +84,7 @@ class Clearing:
         statements, refusal = 0, self._walk.refusal
         while statements < MAX_STATEMENTS:
             place, size, refusal = self._walk
-            after: Place | None
+            after: CleanupPosition | None
             statements += 1
             try:
                 cleared = await self._driver.run(self._kind.clear(self._driver.sql, keep, place, size))
@@ -98,7 +100,7 @@ class Clearing:
                 if cleared.jobs:
                     self._on_cleared(cleared.jobs)
                 # A good part may be followed by another.
-                size, after = min(BATCH, size * 2), cleared.next
+                size, after = min(BATCH_ROWS, size * 2), cleared.next
             if after is None:
                 self._walk = Walk()
                 break
@@ -107,9 +109,9 @@ class Clearing:
             raise refusal
         return True
 
-    async def _step_over(self, keep: timedelta, place: Place) -> Place | None:
+    async def _step_over(self, keep: timedelta, place: CleanupPosition) -> CleanupPosition | None:
         """Return the place of the job that is refused by itself; None if there is none, or it cannot be read either."""
         try:
-            return await self._driver.run(self._kind.next(self._driver.sql, Old(keep), place))
+            return await self._driver.run(self._kind.next(self._driver.sql, EndedFilter(keep), place))
         except REFUSED:
             return None

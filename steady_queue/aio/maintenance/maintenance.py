@@ -23,7 +23,7 @@ from steady_queue.aio.maintenance.unserved import warn_of_unserved
 from steady_queue.configuration import alive_threshold
 from steady_queue.jobs.registry import durations_in_force, limits_in_force
 from steady_queue.store.operations import maintenance as store
-from steady_queue.store.operations.maintenance import let_go
+from steady_queue.store.operations.maintenance import release_overrun_slots
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -104,7 +104,7 @@ class Maintenance:
         alive = alive_threshold()
         keep = steady_queue.clear_finished_jobs_after if steady_queue.preserve_finished_jobs else timedelta(0)
         keep_failed = steady_queue.clear_failed_jobs_after
-        look = store.look(self._driver.sql, alive=alive, keep=keep, keep_failed=keep_failed)
+        look = store.find_work(self._driver.sql, alive=alive, keep=keep, keep_failed=keep_failed)
         work = await self._steps.run("looking for work", partial(self._driver.run, look)) or ALL_WORK
         due: list[tuple[str, bool, Callable[[], Awaitable[int | None]]]] = [
             ("pruning", work.dead, partial(self._prune_silent, alive)),
@@ -155,7 +155,7 @@ class Maintenance:
 
     async def _free_overrun(self) -> int:
         overran = await self._promoting_if_possible(
-            lambda promoting: let_go(self._driver.sql, limits_in_force, promoting=promoting)
+            lambda promoting: release_overrun_slots(self._driver.sql, limits_in_force, promoting=promoting)
         )
         for job_id, path, key in overran:
             self._events.emit(events.JobOverran(job_id=job_id, task_path=path, concurrency_key=key))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from steady_queue.aio.maintenance.splitting import REFUSED, split
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.operations.maintenance import promote_stranded as promote_stranded_page
-from steady_queue.store.operations.promote import blocked_keys, next_blocked_job, promote_one, promotion
-from steady_queue.store.operations.prune import BATCH
+from steady_queue.store.operations.promote import find_blocked_keys, find_next_blocked_job, promote, promote_one
+from steady_queue.store.operations.prune import BATCH_ROWS
 from steady_queue.store.operations.set_aside import set_blocked_aside
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ async def promote_stranded(driver: Driver, splitter: ClaimSplitter) -> tuple[int
         try:
             count, next_key = await driver.run(promote_stranded_page(driver.sql, after, limits_in_force))
         except REFUSED:
-            keys = await driver.run(blocked_keys(driver.sql, after, BATCH))
+            keys = await driver.run(find_blocked_keys(driver.sql, after, BATCH_ROWS))
             count, refused = await _promote_in_parts(driver, splitter, keys)
             refusal = refused or refusal
-            next_key = keys[-1] if len(keys) == BATCH else None
+            next_key = keys[-1] if len(keys) == BATCH_ROWS else None
         total += count
         if next_key is None:
             return total, refusal
@@ -50,7 +50,7 @@ async def _promote_in_parts(
     counts: list[int] = []
 
     async def write(part: Sequence[str]) -> None:
-        promoted = await driver.run(promotion(driver.sql, dict.fromkeys(part, 1), limits_in_force))
+        promoted = await driver.run(promote(driver.sql, dict.fromkeys(part, 1), limits_in_force))
         counts.append(len(promoted))
 
     async def alone(key: str, _refusal: Exception) -> None:
@@ -67,7 +67,7 @@ async def _promote_in_parts(
 
 async def _promote_next(driver: Driver, splitter: ClaimSplitter, key: str) -> int | None:
     """Promote one job and return how many were made ready; None if the key is full or has no blocked job."""
-    job_id = await driver.run(next_blocked_job(driver.sql, key))
+    job_id = await driver.run(find_next_blocked_job(driver.sql, key))
     if job_id is None:
         return None
     try:

@@ -10,7 +10,7 @@ from steady_queue.aio.maintenance.splitting import REFUSED
 from steady_queue.errors import ProcessExitError, ProcessMissingError, ProcessPrunedError
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.operations import prune
-from steady_queue.store.operations.set_aside import Owner
+from steady_queue.store.operations.set_aside import ClaimOwner
 from steady_queue.store.outcome import report
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.maintenance.splitting import ClaimSplitter, Driver
     from steady_queue.events import Events
-    from steady_queue.store.operations.prune import Buried, Registered
+    from steady_queue.store.operations.prune import PrunedProcess, RegisteredProcess
     from steady_queue.store.outcome import ErrorReport
     from steady_queue.store.statement import Operation
 
@@ -70,7 +70,7 @@ class Pruning:
                 self._emit_orphans(jobs, error)
         except REFUSED:
             claims = await self._driver.run(prune.find_orphans(self._driver.sql))
-            fates, refusal = await self._splitter.end_claims(Owner("unknown"), claims, error)
+            fates, refusal = await self._splitter.end_claims(ClaimOwner("unknown"), claims, error)
             self._emit_orphans(fates.failed, error)
             if refusal is not None:
                 raise refusal from None
@@ -89,8 +89,8 @@ class Pruning:
             prune.find_dead(self._driver.sql, me=self._process_id, alive=alive, only=only)
         ):
             why = _why(dead, alive)
-            claims = await self._driver.run(prune.own_claims(self._driver.sql, dead.id))
-            fates, refusal = await self._splitter.end_claims(Owner(dead.name, dead.id, alive), claims, why)
+            claims = await self._driver.run(prune.find_process_claims(self._driver.sql, dead.id))
+            fates, refusal = await self._splitter.end_claims(ClaimOwner(dead.name, dead.id, alive), claims, why)
             self._emit_failed(dead.id, fates.failed, why)
             try:
                 pruned = await self._driver.run(self._prune_next(alive, [dead.id])) if refusal is None else None
@@ -103,8 +103,8 @@ class Pruning:
         if left:
             raise left[-1]
 
-    def _prune_next(self, alive: timedelta | None, only: list[UUID] | None) -> Operation[Buried | None]:
-        return prune.bury(
+    def _prune_next(self, alive: timedelta | None, only: list[UUID] | None) -> Operation[PrunedProcess | None]:
+        return prune.prune_process(
             self._driver.sql,
             me=self._process_id,
             report=lambda process: _why(process, alive),
@@ -114,7 +114,7 @@ class Pruning:
         )
 
     def _emit_pruned(
-        self, dead: Registered, jobs: Sequence[UUID], alive: timedelta | None, already_failed: int = 0
+        self, dead: RegisteredProcess, jobs: Sequence[UUID], alive: timedelta | None, already_failed: int = 0
     ) -> None:
         reason, count = "it no longer exists" if alive is None else "no heartbeat", already_failed + len(jobs)
         self._events.emit(events.ProcessPruned(process_id=dead.id, name=dead.name, reason=reason, jobs=count))
@@ -132,7 +132,7 @@ class Pruning:
             )
 
 
-def _why(process: Registered, alive: timedelta | None) -> ErrorReport:
+def _why(process: RegisteredProcess, alive: timedelta | None) -> ErrorReport:
     if alive is None:
         return report(ProcessExitError, f"{process.name} no longer exists")
     return report(ProcessPrunedError, f"{process.name} was last alive at {process.last_heartbeat_at}")

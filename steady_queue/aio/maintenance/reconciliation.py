@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from steady_queue import events
 from steady_queue.store.operations import prune
-from steady_queue.store.operations.set_aside import Owner
+from steady_queue.store.operations.set_aside import ClaimOwner
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -60,11 +60,11 @@ class Reconciliation:
         await self._reconcile(is_pruned=True)
 
     async def _reconcile(self, *, is_pruned: bool) -> None:
-        owner = Owner(self._process.name, self._process.id)
+        owner = ClaimOwner(self._process.name, self._process.id)
         # Not while a claim statement is in flight: the reply with its claims may still come.
         async with self._claims.lock:
             known, running = self._claims.known(), self._claims.running()
-            stored = await self._driver.run(prune.own_claims(self._driver.sql, self._process.id))
+            stored = await self._driver.run(prune.find_process_claims(self._driver.sql, self._process.id))
             unknown = {claim_id: job_id for claim_id, job_id in stored.items() if claim_id not in known}
             count, refusal = await self._splitter.release_claims(owner, unknown) if unknown else (0, None)
         # A task that ran before and still runs was not settled by this process.

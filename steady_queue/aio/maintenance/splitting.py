@@ -12,10 +12,10 @@ from steady_queue import events
 from steady_queue.errors import StoreDataError
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.operations import prune
-from steady_queue.store.operations.promote import parts
-from steady_queue.store.operations.prune import BATCH, Fates
-from steady_queue.store.operations.set_aside import Owner, end_some, set_aside
+from steady_queue.store.operations.prune import BATCH_ROWS, SettledClaims
+from steady_queue.store.operations.set_aside import ClaimOwner, end_claims, set_aside
 from steady_queue.store.outcome import report
+from steady_queue.store.statement import chunks_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -68,7 +68,7 @@ async def split(
 class EndedClaims(NamedTuple):
     """The claims that were ended, and the last error of a claim that could not be set aside, if any."""
 
-    fates: Fates
+    fates: SettledClaims
     refusal: Exception | None
 
 
@@ -86,7 +86,9 @@ class ClaimSplitter:
 
         The row stays if there is a refusal.
         """
-        operation = prune.end(self._driver.sql, process_id, name, error, give_back=release, limits=limits_in_force)
+        operation = prune.prune_exited_process(
+            self._driver.sql, process_id, name, error, release=release, limits=limits_in_force
+        )
         try:
             return EndedClaims(await self._driver.run(operation), None)
         except REFUSED:
@@ -95,20 +97,20 @@ class ClaimSplitter:
         released: list[UUID] = []
         refusal: Exception | None
         try:
-            claims = await self._driver.run(prune.own_claims(self._driver.sql, process_id))
-            fates, refusal = await self.end_claims(Owner(name, process_id), claims, error, release)
+            claims = await self._driver.run(prune.find_process_claims(self._driver.sql, process_id))
+            fates, refusal = await self.end_claims(ClaimOwner(name, process_id), claims, error, release)
             failed.extend(fates.failed)
-            released.extend(fates.given_back)
+            released.extend(fates.released)
             if refusal is None:
                 rest = await self._driver.run(operation)
                 failed.extend(rest.failed)
-                released.extend(rest.given_back)
+                released.extend(rest.released)
         except REFUSED as again:
             refusal = again
-        return EndedClaims(Fates(failed, released), refusal)
+        return EndedClaims(SettledClaims(failed, released), refusal)
 
     async def end_claims(
-        self, owner: Owner, claims: Mapping[UUID, UUID], error: ErrorReport, release: Collection[UUID] = ()
+        self, owner: ClaimOwner, claims: Mapping[UUID, UUID], error: ErrorReport, release: Collection[UUID] = ()
     ) -> EndedClaims:
         """Fail claims, each given with its job's id, except some that are released."""
         failed: list[UUID] = []
@@ -116,20 +118,20 @@ class ClaimSplitter:
         refusals: list[Exception] = []
 
         async def write(part: Sequence[tuple[UUID, UUID]]) -> None:
-            operation = end_some(self._driver.sql, owner, dict(part), error, release=release, limits=limits_in_force)
+            operation = end_claims(self._driver.sql, owner, dict(part), error, release=release, limits=limits_in_force)
             fates = await self._driver.run(operation)
             failed.extend(fates.failed)
-            released.extend(fates.given_back)
+            released.extend(fates.released)
 
         async def alone(claim: tuple[UUID, UUID], refusal: Exception) -> None:
             if await self.set_aside(owner, *claim, f"{error.message}; ", refusal):
                 failed.append(claim[1])
 
-        for part in parts(list(claims.items()), BATCH):
+        for part in chunks_of(list(claims.items()), BATCH_ROWS):
             refusals += await split(part, write, alone)
-        return EndedClaims(Fates(failed, released), refusals[-1] if refusals else None)
+        return EndedClaims(SettledClaims(failed, released), refusals[-1] if refusals else None)
 
-    async def release_claims(self, owner: Owner, claims: Mapping[UUID, UUID]) -> tuple[int, Exception | None]:
+    async def release_claims(self, owner: ClaimOwner, claims: Mapping[UUID, UUID]) -> tuple[int, Exception | None]:
         """Release claims, and set aside those that the database refuses to release.
 
         Returns how many were ended, and the last error of a claim that could not be set aside.
@@ -138,17 +140,17 @@ class ClaimSplitter:
 
         async def write(part: Sequence[tuple[UUID, UUID]]) -> None:
             counts.append(
-                await self._driver.run(prune.release(self._driver.sql, dict(part), owner.name, limits_in_force))
+                await self._driver.run(prune.release_claims(self._driver.sql, dict(part), owner.name, limits_in_force))
             )
 
         async def alone(claim: tuple[UUID, UUID], refusal: Exception) -> None:
             why = "this process did not know that it had claimed the task; "
             counts.append(await self.set_aside(owner, *claim, why, refusal))
 
-        refusals = await split(list(claims.items())[:BATCH], write, alone)
+        refusals = await split(list(claims.items())[:BATCH_ROWS], write, alone)
         return sum(counts), refusals[-1] if refusals else None
 
-    async def set_aside(self, owner: Owner, claim_id: UUID, job_id: UUID, why: str, refusal: Exception) -> bool:
+    async def set_aside(self, owner: ClaimOwner, claim_id: UUID, job_id: UUID, why: str, refusal: Exception) -> bool:
         """End a claim that is refused by itself; False when it is no longer there."""
         operation = partial(set_aside, self._driver.sql, owner, claim_id, job_id)
         return await self.fail_with_refusal(job_id, why, refusal, operation)

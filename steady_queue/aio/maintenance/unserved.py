@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.maintenance.steps import StepDriver
     from steady_queue.events import Events
-    from steady_queue.store.operations.prune import Registered
+    from steady_queue.store.operations.prune import RegisteredProcess
 
 
 async def warn_of_unserved(driver: StepDriver, emitter: Events) -> None:
     """Emit an event for ready jobs in queues or lanes that no running process serves, or that this version cannot."""
-    waiting = await driver.run(maintenance.find_waiting(driver.sql))
+    waiting = await driver.run(maintenance.find_waiting_lanes(driver.sql))
     if not waiting:
         return
     processes = await driver.run(prune.find_processes(driver.sql))
@@ -35,11 +35,11 @@ async def warn_of_unserved(driver: StepDriver, emitter: Events) -> None:
         emitter.emit(events.QueueNotServed(where=", ".join(unserved)))
 
 
-def _is_served(queue: str, lane: Lane, processes: Sequence[Registered]) -> bool:
+def _is_served(queue: str, lane: Lane, processes: Sequence[RegisteredProcess]) -> bool:
     return any(_serves(actor, queue, lane) for process in processes for actor in _actors(process))
 
 
-def _actors(process: Registered) -> list[Mapping[str, Any]]:
+def _actors(process: RegisteredProcess) -> list[Mapping[str, Any]]:
     """Return the actors of a process, as far as its row lists them in the format of this version."""
     try:
         actors = json.loads(process.metadata)["actors"]

@@ -13,7 +13,7 @@ from anyio import create_task_group
 from django.conf import settings
 
 from steady_queue.errors import ConfigurationError, StoreBug, StoreError
-from steady_queue.store.operations.server import applied, too_old, unfit
+from steady_queue.store.operations.server import describe_schema_problem, find_applied_migrations, find_version_problem
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 async def find_refusal(driver: AsyncDriver, alias: str) -> str | None:
     """Why no process may work on this database (the server is too old, the schema does not fit), or None."""
-    if problem := await driver.run(too_old(driver.sql)):
+    if problem := await driver.run(find_version_problem(driver.sql)):
         return problem
     known = known_migrations()
     if known is None:
         return None
     try:
-        found = await driver.run(applied(driver.sql))
+        found = await driver.run(find_applied_migrations(driver.sql))
     except StoreBug as error:
         return f"the migrations of the database {alias!r} cannot be read: {error}"
-    return unfit(alias, found, known)
+    return describe_schema_problem(alias, found, known)
 
 
 def known_migrations() -> list[str] | None:

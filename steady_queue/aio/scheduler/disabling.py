@@ -32,5 +32,5 @@ class EntryDisabler:
         reason = reason.encode("utf-8", "backslashreplace").decode()
         self._timetable.drop(key)
         # Only as it was read: an entry that was corrected meanwhile stays enabled.
-        if await self._driver.run(recurring.give_up(self._driver.sql, key, entry.updated_at, reason)):
+        if await self._driver.run(recurring.disable_broken(self._driver.sql, key, entry.updated_at, reason)):
             self._events.emit(events.RecurringDisabled(key=key, reason=reason))

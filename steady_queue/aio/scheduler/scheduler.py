@@ -106,7 +106,7 @@ class Scheduler:
         """Store the entries of the code: once, so that an old version does not overwrite those of a newer one."""
         static = await asyncio.to_thread(self._find_static)
         taken = await self._driver.run(recurring.persist(self._driver.sql, static, may_be_ours))
-        self._persisted_at = await self._driver.run(recurring.clock(self._driver.sql))
+        self._persisted_at = await self._driver.run(recurring.read_database_time(self._driver.sql))
         for key, path in taken.items():
             error = ConfigurationError(f"another project has an entry with this key, of {path}")
             self._events.emit(events.RecurringFailed(key=key, error=str(error), exception=error))
@@ -137,12 +137,12 @@ class Scheduler:
         """Return the database's time; every LOOK_SECONDS, update the timetable as well."""
         self._turn_began_at = began = self._clock.monotonic()
         if self._last_look_at is not None and began - self._last_look_at < LOOK_SECONDS:
-            return await self._driver.run(recurring.clock(self._driver.sql))
-        listed = await self._driver.run(recurring.listing(self._driver.sql))
+            return await self._driver.run(recurring.read_database_time(self._driver.sql))
+        listed = await self._driver.run(recurring.list_entries(self._driver.sql))
         self._timetable.keep_only(listed.changed)
         changed = self._timetable.changed(listed.changed)
         if changed:
-            found = await self._driver.run(recurring.entries(self._driver.sql, changed))
+            found = await self._driver.run(recurring.read_entries(self._driver.sql, changed))
             for entry in found:
                 await self._yield.yield_if_due()
                 try:

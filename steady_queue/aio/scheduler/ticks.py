@@ -19,7 +19,7 @@ from steady_queue.jobs.task_signals import asend, is_heard
 from steady_queue.recurring.catch_up import LATE, chosen
 from steady_queue.recurring.definitions import is_elsewhere
 from steady_queue.store.ids import new_job_ids
-from steady_queue.store.operations.ticks import Tick, tick
+from steady_queue.store.operations.ticks import Tick, enqueue_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.timing import CooperativeYield
     from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.operations.ticks import Ticked
+    from steady_queue.store.operations.ticks import EnqueuedTicks
 
     #: The entries of ticks, by the ids of the ticks.
     Origins = Mapping[UUID, Planned]
@@ -103,7 +103,7 @@ class TickEnqueuer:
     async def _enqueue(self, ticks: Sequence[Tick], origins: Origins) -> set[UUID]:
         """Store the ticks, or pass them to their backends; returns the ids of the ticks whose jobs are stored now."""
         try:
-            done = await self._driver.run(tick(self._driver.sql, ticks, limits_in_force))
+            done = await self._driver.run(enqueue_ticks(self._driver.sql, ticks, limits_in_force))
         except StoreDataError as error:
             # One of them cannot be stored: halve them until it is alone, so that the others are enqueued.
             if len(ticks) == 1:
@@ -120,7 +120,7 @@ class TickEnqueuer:
             await self._wake_all()
         return won.difference(foreign, done.discarded)
 
-    def _emit(self, ticks: Sequence[Tick], done: Ticked) -> None:
+    def _emit(self, ticks: Sequence[Tick], done: EnqueuedTicks) -> None:
         ours = set(done.ids)
         stored = len(ours) - len(done.discarded)
         if stored and self._events.is_wanted(events.RecurringEnqueued):

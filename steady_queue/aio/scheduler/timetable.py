@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from steady_queue.jobs.compat import Task
     from steady_queue.recurring.schedule import Schedule
-    from steady_queue.store.operations.recurring import Entry, Moment
+    from steady_queue.store.operations.recurring import Entry, StoredTime
 
 #: The number of lines for replaced or dropped plans that may stay in the heap.
 MAX_STALE_LINES = 100
@@ -42,7 +42,7 @@ class Timetable:
     def __init__(self) -> None:
         self._known: dict[str, Planned] = {}
         #: Entries that other schedulers may be able to enqueue, with their `updated_at` when they were ignored.
-        self._ignored: dict[str, Moment] = {}
+        self._ignored: dict[str, StoredTime] = {}
         #: Lines of plans that are no longer known stay until they come first, or are too many. The number avoids that
         #: plans are compared.
         self._lines: list[tuple[datetime, int, Planned]] = []
@@ -55,15 +55,15 @@ class Timetable:
             heappop(self._lines)
         return self._lines[0][0] if self._lines else None
 
-    def changed(self, listed: Mapping[str, Moment]) -> list[str]:
+    def changed(self, listed: Mapping[str, StoredTime]) -> list[str]:
         """Return the keys of entries that are new, or have another `updated_at` than the known ones."""
         return [key for key, updated_at in listed.items() if self._seen(key) != updated_at]
 
-    def _seen(self, key: str) -> Moment | None:
+    def _seen(self, key: str) -> StoredTime | None:
         planned = self._known.get(key)
         return self._ignored.get(key) if planned is None else planned.entry.updated_at
 
-    def keep_only(self, listed: Mapping[str, Moment]) -> None:
+    def keep_only(self, listed: Mapping[str, StoredTime]) -> None:
         """Forget the entries that are not listed."""
         for key in (self._known.keys() | self._ignored.keys()) - listed.keys():
             self.drop(key)
@@ -120,7 +120,7 @@ class Timetable:
         return self._known.get(planned.entry.new.task_key) is planned
 
 
-def _instant(what: str, moment: Moment) -> datetime:
+def _instant(what: str, moment: StoredTime) -> datetime:
     if not isinstance(moment, datetime):
         raise ConfigurationError(f"its {what} cannot be read: {moment!r}")
     return moment

@@ -69,7 +69,7 @@ class Pruner:
                 await self._outage.wait(self.name, failure)
         self._outage.succeeded(self.name)
         if any(fates):
-            failed, released = len(fates.failed), len(fates.given_back)
+            failed, released = len(fates.failed), len(fates.released)
             self._events.emit(events.ChildPruned(pid=child.pid, failed=failed, released=released))
             if failed:
                 self._events.emit(

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from steady_queue.store.operations.queues import waiting
+from steady_queue.store.operations.queues import find_waiting_queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -131,7 +131,7 @@ class QueuePlan:
 
     async def _query_names(self) -> None:
         began = self._clock.monotonic()
-        found = await self._driver.run(waiting(self._driver.sql))
+        found = await self._driver.run(find_waiting_queues(self._driver.sql))
         now = self._clock.monotonic()
         seconds = min(NAMES_MAX_SECONDS, max(NAMES_MIN_SECONDS, NAMES_COST_FACTOR * (now - began)))
         self._names_expire_at = now + seconds

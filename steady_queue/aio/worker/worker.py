@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from anyio import CancelScope, current_time
 
 from steady_queue import events
-from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
-from steady_queue.store.operations.queues import change_marker
+from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
+from steady_queue.store.operations.queues import read_change_marker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -153,13 +153,13 @@ class Worker:
         # server that does not answer must not delay the shutdown for ever: then the claims are found by process id.
         with CancelScope(shield=True, deadline=self._claim_deadline) as self._claim_scope:
             if queues is None:
-                wanted = [Wanted(self.process_id, lane, count) for lane, count in free.items()]
+                wanted = [ClaimRequest(self.process_id, lane, count) for lane, count in free.items()]
                 taken = await self._driver.run(claim_from_all(self._driver.sql, *wanted))
                 self._is_more_left = taken.is_paused
                 if taken.is_paused:
                     self.plan.require_names()
                 return taken.claims
-            wanted = [Wanted(self.process_id, lane, free[lane], names) for lane, names in queues.items() if names]
+            wanted = [ClaimRequest(self.process_id, lane, free[lane], names) for lane, names in queues.items() if names]
             claims = await self._driver.run(claim(self._driver.sql, *wanted)) if wanted else []
             self._is_more_left = self.plan.record(queues, claims, free)
             return claims
@@ -173,7 +173,7 @@ class Worker:
         """Return whether a claim could find jobs. Asks the database only where that is cheaper than a claim."""
         if not self._driver.sql.change_marker:
             return True
-        marker = await self._driver.run(change_marker(self._driver.sql))
+        marker = await self._driver.run(read_change_marker(self._driver.sql))
         has_changed, self._marker = marker != self._marker, marker
         now = self._clock.monotonic()
         # The marker does not change with writes of this process: jobs that those made ready are found a little later.

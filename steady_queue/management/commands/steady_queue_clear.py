@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Callable, Mapping
 
-    from steady_queue.store.operations.cleanup import Old
+    from steady_queue.store.operations.cleanup import EndedFilter
 
 DESCRIPTION = """\
 Deletes old finished and failed tasks. Never deletes waiting or running tasks.
@@ -31,8 +31,8 @@ class Part(NamedTuple):
     """Finished or failed tasks, and the filter that selects those to delete."""
 
     name: str
-    filter: Old
-    count: Callable[[Old], int]
+    filter: EndedFilter
+    count: Callable[[EndedFilter], int]
     clear: Callable[..., int]
 
 

@@ -1,4 +1,4 @@
-"""Django's own connection: what is written here belongs to the caller's transaction."""
+"""Django's own connection: the statements are part of the caller's transaction."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.utils import timezone
 
 from steady_queue.errors import ConfigurationError, StoreConflict, StoreDataError, StoreError, StoreUnavailable
-from steady_queue.store.drivers.error_codes import answer_is_lost, made, mysql_error, postgres_error, sqlite_error
-from steady_queue.store.drivers.pool import TRIES, should_retry
+from steady_queue.store.drivers.error_codes import (
+    build_error,
+    is_answer_lost,
+    mysql_error,
+    postgres_error,
+    sqlite_error,
+)
+from steady_queue.store.drivers.pool import MAX_TRIES, should_retry
 from steady_queue.store.sql import MySQL, Postgres, SQLite
-from steady_queue.store.sql.mysql import IDLE_LIMIT, check_size
+from steady_queue.store.sql.mysql import IDLE_TRANSACTION_SECONDS, check_size
 from steady_queue.store.statement import drive
 
 if TYPE_CHECKING:
@@ -29,12 +35,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _DIALECTS: dict[str, Dialect] = {"postgresql": Postgres(), "mysql": MySQL(), "sqlite": SQLite()}
-#: MariaDB ends a frozen holder of keys, as on our own connections; the caller's setting comes back afterwards.
-_HOLD_BRIEFLY = (
-    "SET @steady_queue_idle = @@SESSION.idle_transaction_timeout, SESSION idle_transaction_timeout ="
-    f" LEAST(COALESCE(NULLIF(@@SESSION.idle_transaction_timeout, 0), {IDLE_LIMIT}), {IDLE_LIMIT})"
+#: MariaDB ends the transaction of a frozen process, as on our own connections; the setting is restored afterwards.
+_SET_IDLE_TIMEOUT = (
+    "SET @steady_queue_idle = @@SESSION.idle_transaction_timeout, SESSION idle_transaction_timeout = LEAST("
+    f"COALESCE(NULLIF(@@SESSION.idle_transaction_timeout, 0), {IDLE_TRANSACTION_SECONDS}), {IDLE_TRANSACTION_SECONDS})"
 )
-_HOLD_AS_BEFORE = "SET SESSION idle_transaction_timeout = @steady_queue_idle"
+_RESTORE_IDLE_TIMEOUT = "SET SESSION idle_transaction_timeout = @steady_queue_idle"
 _NUMBERED = re.compile(r"\$(\d+)")
 
 
@@ -50,7 +56,7 @@ def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
 
 
 class DjangoDriver:
-    """Carries operations over the calling thread's connection to one alias."""
+    """Runs operations on the calling thread's connection to one alias."""
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
@@ -62,7 +68,7 @@ class DjangoDriver:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether the caller has a transaction open that we must neither end nor retry in."""
+        """Whether the caller has an open transaction, which we must neither end nor retry in."""
         connection = self.connection
         if connection.in_atomic_block:
             return True
@@ -71,50 +77,50 @@ class DjangoDriver:
 
     def run(self, operation: Operation[T]) -> T:
         try:
-            # Here, not with the first statement: what fails before anything is sent has certainly not been applied.
+            # Here, not with the first statement: an error before anything is sent means that nothing was applied.
             self.connection.ensure_connection()
         except (DatabaseError, InterfaceError) as error:
-            raise named(error, self.connection, lost_means_unknown=False) from error
+            raise classify_error(error, self.connection, lost_means_unknown=False) from error
         if self.in_transaction:
-            return self._join(operation)
-        for attempt in range(1, TRIES + 1):
+            return self._run_in_callers(operation)
+        for attempt in range(1, MAX_TRIES + 1):
             try:
-                return self._own(operation)
+                return self._run_in_own(operation)
             except StoreUnavailable:
-                # Django would keep a connection that the server has left; the next use is to open a new one.
+                # Django would keep a connection that the server has closed; after this the next use opens a new one.
                 self.connection.close()
                 raise
             except StoreConflict as error:
-                if attempt == TRIES or not should_retry(operation, error):
+                if attempt == MAX_TRIES or not should_retry(operation, error):
                     raise
                 time.sleep(random.uniform(0, 0.005 * 2**attempt))
         raise AssertionError("unreachable")
 
-    def _join(self, operation: Operation[T]) -> T:
-        """Inside the caller's transaction: in a savepoint when it takes several statements."""
+    def _run_in_callers(self, operation: Operation[T]) -> T:
+        """Inside the caller's transaction: in a savepoint if the operation has several statements."""
         connection = self.connection
         around = transaction.atomic(using=self.alias) if operation.transaction else nullcontext()
         try:
             if connection.vendor == "sqlite" and not connection.in_atomic_block:
-                # Under manual transactions a savepoint that begins SQLite's transaction would also commit it.
+                # With autocommit off, a savepoint that begins SQLite's transaction would also commit it.
                 self._begin()
             with around:
                 return drive(operation.flow(), self._execute)
         except StoreConflict:
-            # The server has ended the transaction, or a part of it that we cannot tell: nothing may be committed.
+            # The server has rolled back the transaction, or an unknown part of it: nothing may be committed.
             connection.needs_rollback = True
             raise
         except StoreError as error:
             error.applied = "no"
             if connection.vendor == "postgresql" and not operation.transaction:
-                # Without a savepoint the server has aborted the caller's transaction: its COMMIT would only roll back.
+                # Without a savepoint the server has aborted the caller's transaction: its COMMIT would roll back.
                 connection.needs_rollback = True
             raise
         except (DatabaseError, InterfaceError) as error:
-            raise named(error, connection, lost_means_unknown=False) from error
+            raise classify_error(error, connection, lost_means_unknown=False) from error
 
-    def _own(self, operation: Operation[T]) -> T:
-        """In a transaction of our own, or in none when one statement is all."""
+    def _run_in_own(self, operation: Operation[T]) -> T:
+        """In a transaction of our own, or in none if the operation is a single statement."""
         connection = self.connection
         if not operation.transaction:
             return drive(operation.flow(), self._execute)
@@ -125,7 +131,7 @@ class DjangoDriver:
         def execute(statement: Statement) -> list[Row]:
             nonlocal is_bounded
             if statement.holds_keys and not is_bounded and getattr(connection, "mysql_is_mariadb", False):
-                self._command(_HOLD_BRIEFLY)
+                self._command(_SET_IDLE_TIMEOUT)
                 is_bounded = True
             return self._execute(statement)
 
@@ -138,18 +144,18 @@ class DjangoDriver:
             error.applied = "no"
             raise
         except (DatabaseError, InterfaceError) as error:
-            raise named(error, connection, lost_means_unknown=committing) from error
+            raise classify_error(error, connection, lost_means_unknown=committing) from error
         finally:
             if is_bounded and connection.connection is not None:
-                with suppress(StoreError):  # a connection that is lost has nothing to be put back
-                    self._command(_HOLD_AS_BEFORE)
+                with suppress(StoreError):  # a lost connection has no setting to restore
+                    self._command(_RESTORE_IDLE_TIMEOUT)
         return result
 
     def _begin(self) -> None:
         if self.connection.vendor == "postgresql":
             self._command("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         elif self.connection.vendor == "sqlite":
-            # Takes the write lock now: a transaction that begins by reading could not wait for it later.
+            # Takes the write lock now: a transaction that begins with a read cannot wait for it later.
             self._command("DELETE FROM steady_queue_lockbucket WHERE 0")
 
     def _command(self, text: str) -> None:
@@ -157,33 +163,33 @@ class DjangoDriver:
             with self.connection.cursor() as cursor:
                 cursor.execute(text)
         except (DatabaseError, InterfaceError) as error:
-            raise named(error, self.connection, lost_means_unknown=False) from error
+            raise classify_error(error, self.connection, lost_means_unknown=False) from error
 
     def _execute(self, statement: Statement) -> list[Row]:
         connection = self.connection
         try:
             with connection.cursor() as cursor:
-                text = _for_django(statement.text, connection.vendor)
+                text = _convert_placeholders(statement.text, connection.vendor)
                 params = self.sql.params(statement)
                 if connection.vendor == "mysql":
-                    packet = _packet(self.alias)
+                    max_packet = _max_packet(self.alias)
                     for row in params if statement.many else (params,):
-                        check_size(row, packet)
+                        check_size(row, max_packet)
                 if statement.many:
-                    cursor.executemany(text, [_bound(row, connection.vendor) for row in params])
+                    cursor.executemany(text, [_convert_params(row, connection.vendor) for row in params])
                     return []
-                cursor.execute(text, _bound(params, connection.vendor))
+                cursor.execute(text, _convert_params(params, connection.vendor))
                 rows = cursor.fetchall() if statement.returns else []
         except (DatabaseError, InterfaceError, ValueError, OverflowError) as error:
-            raise named(error, connection, lost_means_unknown=True) from error
+            raise classify_error(error, connection, lost_means_unknown=True) from error
         rows = self.sql.rows(statement, rows)
         if connection.vendor == "postgresql" and not settings.USE_TZ:
-            return [_aware(row, statement.returns) for row in rows]
+            return [_make_aware(row, statement.returns) for row in rows]
         return rows
 
 
-def _aware(row: Row, returns: str) -> Row:
-    """A row with its instants restored: without USE_TZ Django's connection returns them as naive local times."""
+def _make_aware(row: Row, returns: str) -> Row:
+    """A row with aware times: without USE_TZ Django's connection returns them as naive local times."""
     local = timezone.get_default_timezone()
     return [
         value.replace(tzinfo=local) if letter in "tm" and value is not None and value.tzinfo is None else value
@@ -192,42 +198,42 @@ def _aware(row: Row, returns: str) -> Row:
 
 
 @lru_cache
-def _packet(alias: str) -> int:
-    """The largest packet that a MySQL server takes."""
+def _max_packet(alias: str) -> int:
+    """The largest packet that a MySQL server accepts, in bytes."""
     with connections[alias].cursor() as cursor:
         cursor.execute("SELECT @@max_allowed_packet")
         return int(cursor.fetchone()[0])
 
 
 @lru_cache(maxsize=1024)
-def _for_django(text: str, vendor: str) -> str:
-    """The statement with placeholders as Django's cursors want them."""
+def _convert_placeholders(text: str, vendor: str) -> str:
+    """The statement with the placeholders of Django's cursors."""
     if vendor == "postgresql":
         return _NUMBERED.sub(r"%(p\1)s", text.replace("%", "%%"))
     return text.replace("%", "%%").replace("?", "%s") if vendor == "sqlite" else text
 
 
-def _bound(params: Any, vendor: str) -> Any:
+def _convert_params(params: Any, vendor: str) -> Any:
     return {f"p{at}": value for at, value in enumerate(params, 1)} if vendor == "postgresql" else params
 
 
-def named(error: BaseException, connection: BaseDatabaseWrapper, *, lost_means_unknown: bool) -> StoreError:
-    """The kind of an error raised by Django's connection, told by the code in the driver's own error below it."""
+def classify_error(error: BaseException, connection: BaseDatabaseWrapper, *, lost_means_unknown: bool) -> StoreError:
+    """The class of an error raised by Django's connection, by the code in the driver's error that caused it."""
     if not isinstance(error, (DatabaseError, InterfaceError)):
-        return made(StoreDataError, error, None)
+        return build_error(StoreDataError, error, None)
     cause = error.__cause__ or error
     code: Any
     if connection.vendor == "postgresql":
         code = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-        # psycopg's own complaints about a value (a NUL in a text) carry no code; those about a connection neither.
+        # psycopg's own errors about a value (a NUL in a str) have no code; those about a connection have none either.
         if (
             code is None
             and isinstance(error, DatabaseError)
             and type(cause).__name__ in ("DataError", "NotSupportedError")
         ):
-            return made(StoreDataError, error, None)
+            return build_error(StoreDataError, error, None)
         kind = postgres_error(code)
-        unknown = kind is StoreUnavailable and answer_is_lost(code)
+        unknown = kind is StoreUnavailable and is_answer_lost(code)
     elif connection.vendor == "mysql":
         code = cause.args[0] if cause.args and isinstance(cause.args[0], int) else None
         kind = mysql_error(code)
@@ -236,4 +242,4 @@ def named(error: BaseException, connection: BaseDatabaseWrapper, *, lost_means_u
         code = getattr(cause, "sqlite_errorcode", None)
         kind = sqlite_error(code)
         unknown = False
-    return made(kind, error, code, applied="unknown" if unknown and lost_means_unknown else "no")
+    return build_error(kind, error, code, applied="unknown" if unknown and lost_means_unknown else "no")

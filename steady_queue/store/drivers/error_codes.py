@@ -1,4 +1,4 @@
-"""What a server's error code means for us: the only classification of database errors, and never by their text."""
+"""Error codes of the servers, and the StoreError class of each: errors are never classified by their text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Literal
 
 from steady_queue.errors import StoreBug, StoreConflict, StoreDataError, StoreError, StoreUnavailable
 
-#: How much of a driver's words is told: some quote all the values of a statement, and so a task's arguments.
-WORDS = 500
+#: Messages of drivers are cut to this length: some quote all values of a statement, and so a task's arguments.
+MESSAGE_CHARACTERS = 500
 
 #: Deadlock, serialization failure, lock not available.
 _POSTGRES_CONFLICT = {"40001", "40P01", "55P03"}
@@ -41,7 +41,7 @@ _SQLITE_DATA = {18, 19, 20, 25}
 
 
 def postgres_error(code: str | None) -> type[StoreError]:
-    """The kind of a SQLSTATE; without one the connection is at fault."""
+    """The class for a SQLSTATE; an error without one is an error of the connection."""
     if code is None or code in _POSTGRES_UNAVAILABLE or code[:2] in _POSTGRES_UNAVAILABLE_CLASSES:
         return StoreUnavailable
     if code in _POSTGRES_CONFLICT:
@@ -49,17 +49,17 @@ def postgres_error(code: str | None) -> type[StoreError]:
     return StoreDataError if code[:2] in _POSTGRES_DATA_CLASSES else StoreBug
 
 
-def answer_is_lost(code: str | None) -> bool:
-    """Whether an unavailable PostgreSQL may have applied the statement all the same.
+def is_answer_lost(code: str | None) -> bool:
+    """Whether PostgreSQL may have applied the statement although it is unavailable.
 
-    Codes of class 08 are made by the client when the answer did not come; a server that shuts down may have committed
-    before it said so. Any other code is an answer: nothing was applied.
+    Codes of class 08 are set by the client when it got no answer; a server that shuts down may have committed before it
+    sent one. Any other code is an answer: nothing was applied.
     """
     return code is None or code[:2] == "08" or code in {"57P01", "57P02", "57P03", "57P05"}
 
 
 def mysql_error(code: int | None) -> type[StoreError]:
-    """The kind of a MySQL or MariaDB error number; without one (or 0) the connection is at fault."""
+    """The class for a MySQL or MariaDB error number; an error without one, or 0, is an error of the connection."""
     if not code or code in _MYSQL_UNAVAILABLE:
         return StoreUnavailable
     if code in _MYSQL_CONFLICT:
@@ -68,12 +68,12 @@ def mysql_error(code: int | None) -> type[StoreError]:
 
 
 def is_lock_timeout(error: StoreError) -> bool:
-    """Whether somebody else has held a lock for longer than the statement was to wait."""
+    """Whether another transaction has held a lock for longer than the statement waits."""
     return error.code in _LOCK_TIMEOUT
 
 
 def sqlite_error(code: int | None) -> type[StoreError]:
-    """The kind of a SQLite result code, extended or primary."""
+    """The class for a SQLite result code, extended or primary."""
     primary = None if code is None else code & 0xFF
     if primary in _SQLITE_UNAVAILABLE:
         return StoreUnavailable
@@ -82,8 +82,12 @@ def sqlite_error(code: int | None) -> type[StoreError]:
     return StoreDataError if primary in _SQLITE_DATA else StoreBug
 
 
-def made(
+def build_error(
     kind: type[StoreError], error: BaseException, code: object, *, applied: Literal["no", "unknown"] = "no"
 ) -> StoreError:
-    """A StoreError that tells the driver's own words, but not the whole statement with its values."""
-    return kind(f"{type(error).__name__}: {error}"[:WORDS], code=None if code is None else str(code), applied=applied)
+    """A StoreError with the driver's message, cut so that it does not quote a whole statement with its values."""
+    return kind(
+        f"{type(error).__name__}: {error}"[:MESSAGE_CHARACTERS],
+        code=None if code is None else str(code),
+        applied=applied,
+    )

@@ -1,7 +1,7 @@
-"""A few connections of one event loop: opened when needed, kept while good, closed with the loop's owner.
+"""A few connections of one event loop: opened when needed, kept while they are usable, closed by the owner of the loop.
 
-Deliberately less than a pool of the drivers' own: nothing is reset or probed between uses, because only our statements
-run on these connections and a connection that failed is thrown away.
+Deliberately less than the drivers' own pools: connections are neither reset nor checked between uses, because only
+Steady Queue's statements run on them, and a connection that failed is closed.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 C = TypeVar("C", bound="Link")
 
-#: How often an operation is begun anew after a conflict before the conflict is reported.
-TRIES = 5
+#: An operation is started at most this often; then the conflict is raised.
+MAX_TRIES = 5
 
 
 def should_retry(operation: Operation[T], error: StoreConflict) -> bool:
-    """Whether an operation is worth another try after this conflict."""
+    """Whether to restart an operation after this conflict."""
     return operation.retries_lock_timeout or not is_lock_timeout(error)
 
 
 class Link(Protocol):
-    """One connection, as its driver wraps it."""
+    """One connection of a driver."""
 
     @property
     def is_open(self) -> bool: ...
@@ -41,12 +41,12 @@ class Link(Protocol):
     async def close(self) -> None: ...
     def abandon(self) -> None: ...
     def survives(self, error: StoreError) -> bool:
-        """Whether the connection is as good as before after this error."""
+        """Whether the connection can still be used after this error."""
         ...
 
 
 class AsyncDriver(Protocol):
-    """Carries operations to one database from one event loop."""
+    """Runs operations on one database from one event loop."""
 
     @property
     def sql(self) -> Dialect: ...
@@ -55,7 +55,7 @@ class AsyncDriver(Protocol):
 
 
 class Pool(Generic[C]):
-    """At most `size` connections; an operation takes one, and begins anew after a conflict."""
+    """At most `size` connections; an operation uses one, and is restarted after a conflict."""
 
     def __init__(self, sql: Dialect, connect: Callable[[], Awaitable[C]], size: int) -> None:
         self.sql = sql
@@ -65,12 +65,12 @@ class Pool(Generic[C]):
         self._closed = False
 
     async def run(self, operation: Operation[T]) -> T:
-        for attempt in range(1, TRIES + 1):
+        for attempt in range(1, MAX_TRIES + 1):
             try:
                 async with self._connection() as connection:
                     return await connection.run(operation)
             except StoreConflict as error:
-                if attempt == TRIES or not should_retry(operation, error):
+                if attempt == MAX_TRIES or not should_retry(operation, error):
                     raise
                 await asyncio.sleep(random.uniform(0, 0.005 * 2**attempt))
         raise AssertionError("unreachable")

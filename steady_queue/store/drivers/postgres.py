@@ -1,52 +1,38 @@
-"""asyncpg. Parameters travel in binary, lists as arrays; rows come back as they are."""
+"""asyncpg. Parameters are sent in binary, lists as arrays; rows are returned unchanged."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from steady_queue.errors import StoreConflict, StoreDataError, StoreError, StoreUnavailable
-from steady_queue.store.drivers.error_codes import answer_is_lost, made, postgres_error
+from steady_queue.errors import StoreDataError, StoreUnavailable
+from steady_queue.store.drivers.error_codes import build_error, is_answer_lost, postgres_error
 from steady_queue.store.drivers.pool import Pool
+from steady_queue.store.drivers.server_link import ServerLink
 from steady_queue.store.drivers.tls_upgrade import retrieve_upgrade_errors
 from steady_queue.store.sql.postgres import BEGIN, BEGIN_BEHIND_POOLER, SETTINGS, Postgres
-from steady_queue.store.statement import drive_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from steady_queue.store.statement import Operation, Row, Statement
-
-T = TypeVar("T")
+    from steady_queue.errors import StoreError
+    from steady_queue.store.statement import Row, Statement
 
 retrieve_upgrade_errors()
 
 
-class PostgresLink:
-    """One asyncpg connection, and the command that begins its transactions."""
+class PostgresLink(ServerLink):
+    """One asyncpg connection."""
 
     def __init__(self, connection: asyncpg.Connection, begin: str = BEGIN) -> None:
         self.connection = connection
-        self._begin = begin
+        self.begin = begin
 
     @property
     def is_open(self) -> bool:
         return not self.connection.is_closed()
-
-    async def run(self, operation: Operation[T]) -> T:
-        if not operation.transaction:
-            return await drive_async(operation.flow(), self._execute)
-        await self._command(self._begin)
-        try:
-            result = await drive_async(operation.flow(), self._execute)
-        except StoreError as error:
-            error.applied = "no"  # whatever was lost, it was never committed
-            await self._roll_back()
-            raise
-        await self._command("COMMIT", applied_if_lost=True)
-        return result
 
     async def close(self) -> None:
         try:
@@ -54,38 +40,27 @@ class PostgresLink:
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
             self.abandon()
 
-    def survives(self, error: StoreError) -> bool:
-        # After these the server has answered and the transaction was rolled back.
-        return isinstance(error, (StoreConflict, StoreDataError))
-
     def abandon(self) -> None:
         self.connection.terminate()
 
-    async def _execute(self, statement: Statement) -> list[Row]:
+    async def execute(self, statement: Statement) -> list[Row]:
         try:
             if statement.many:
                 await self.connection.executemany(statement.text, statement.params)
                 return []
             rows: list[Row] = await self.connection.fetch(statement.text, *statement.params)
         except _ERRORS as error:
-            raise _named(error, lost_means_unknown=True) from error
+            raise _classify_error(error, lost_means_unknown=True) from error
         return rows
 
-    async def _command(self, text: str, *, applied_if_lost: bool = False) -> None:
+    async def command(self, text: str, *, applied_if_lost: bool = False) -> None:
         try:
             await self.connection.execute(text)
         except _ERRORS as error:
-            raise _named(error, lost_means_unknown=applied_if_lost) from error
-
-    async def _roll_back(self) -> None:
-        if self.is_open:
-            try:
-                await self.connection.execute("ROLLBACK")
-            except _ERRORS:
-                self.abandon()
+            raise _classify_error(error, lost_means_unknown=applied_if_lost) from error
 
 
-#: InternalClientError: the server closed the connection, and the loop has not seen it yet.
+#: InternalClientError: the server closed the connection, and the event loop has not noticed it yet.
 _ERRORS = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
@@ -97,23 +72,23 @@ _ERRORS = (
 )
 
 
-def _named(error: BaseException, *, lost_means_unknown: bool) -> StoreError:
-    """The error's kind, and whether the statement may have taken effect all the same."""
+def _classify_error(error: BaseException, *, lost_means_unknown: bool) -> StoreError:
+    """The class of the error, and whether the statement may have taken effect although it failed."""
     if isinstance(error, asyncpg.PostgresError):
         code = error.sqlstate
         kind = postgres_error(code)
-        unknown = lost_means_unknown and answer_is_lost(code)
-        return made(kind, error, code, applied="unknown" if unknown else "no")
+        unknown = lost_means_unknown and is_answer_lost(code)
+        return build_error(kind, error, code, applied="unknown" if unknown else "no")
     if isinstance(error, (asyncpg.exceptions.DataError, ValueError, OverflowError)):
-        return made(StoreDataError, error, None)
-    return made(StoreUnavailable, error, None, applied="unknown" if lost_means_unknown else "no")
+        return build_error(StoreDataError, error, None)
+    return build_error(StoreUnavailable, error, None, applied="unknown" if lost_means_unknown else "no")
 
 
 def open_pool(parameters: Mapping[str, Any], *, size: int, pooled_by_server: bool = False) -> Pool[PostgresLink]:
     """Connections to one PostgreSQL database.
 
-    `pooled_by_server`: behind a pooler in transaction mode a statement prepared on one server connection is missing on
-    the next, and session settings would leak to other clients: both are left out.
+    `pooled_by_server`: behind a pooler in transaction mode a statement prepared on one server connection does not exist
+    on the next, and session settings would apply to other clients: neither is used.
     """
     options: dict[str, Any] = dict(parameters)
     if pooled_by_server:
@@ -125,9 +100,9 @@ def open_pool(parameters: Mapping[str, Any], *, size: int, pooled_by_server: boo
         try:
             connection = await asyncpg.connect(**options)
         except _ERRORS as error:
-            raise _named(error, lost_means_unknown=False) from error
+            raise _classify_error(error, lost_means_unknown=False) from error
         if pooled_by_server:
-            # Else asyncpg switches jit off and on around its own lookups, on whichever connection the pooler gives it.
+            # Otherwise asyncpg disables and enables jit around its own queries, perhaps on two different connections.
             connection._server_caps = connection._server_caps._replace(jit=False)
             return PostgresLink(connection, BEGIN_BEHIND_POOLER)
         return PostgresLink(connection)
@@ -136,23 +111,23 @@ def open_pool(parameters: Mapping[str, Any], *, size: int, pooled_by_server: boo
 
 
 async def listen(
-    parameters: Mapping[str, Any], channel: str, heard: Callable[[str], None], lost: Callable[[], None]
+    parameters: Mapping[str, Any], channel: str, notified: Callable[[str], None], lost: Callable[[], None]
 ) -> PostgresLink:
-    """A connection of its own that hears notifications until it is closed; calls `lost` when it is."""
+    """A separate connection that calls `notified` for each notification, and `lost` when it is closed."""
 
-    def hear(_connection: object, _pid: int, _channel: str, payload: object) -> None:
-        heard(str(payload))
+    def receive(_connection: object, _pid: int, _channel: str, payload: object) -> None:
+        notified(str(payload))
 
     try:
         connection = await asyncpg.connect(**parameters)
     except _ERRORS as error:
-        raise _named(error, lost_means_unknown=False) from error
+        raise _classify_error(error, lost_means_unknown=False) from error
     try:
         connection.add_termination_listener(lambda _: lost())
-        await connection.add_listener(channel, hear)
+        await connection.add_listener(channel, receive)
     except BaseException as error:
         connection.terminate()
         if isinstance(error, _ERRORS):
-            raise _named(error, lost_means_unknown=False) from error
+            raise _classify_error(error, lost_means_unknown=False) from error
         raise
     return PostgresLink(connection)

@@ -1,6 +1,6 @@
-"""aiosqlite. A whole operation runs in one hop to the connection's thread: a hop per statement halves the rate.
+"""aiosqlite. A whole operation is one call in the connection's thread: a call for each statement halves the rate.
 
-aiosqlite offers no public way to run several statements in one hop; `_execute` is what all its own methods use.
+aiosqlite has no public way to run several statements in one call; `_execute` is what all its own methods use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import aiosqlite
 
 from steady_queue.errors import StoreDataError, StoreError
-from steady_queue.store.drivers.error_codes import made, sqlite_error
+from steady_queue.store.drivers.error_codes import build_error, sqlite_error
 from steady_queue.store.drivers.pool import Pool
 from steady_queue.store.sql.sqlite import SQLite
 from steady_queue.store.statement import drive
@@ -41,7 +41,7 @@ class SQLiteLink:
         return self.connection._running
 
     async def open(self) -> None:
-        """Connect. Awaiting aiosqlite's connection would do so too, but loses the one it opens if it is cancelled."""
+        """Connect. Awaiting aiosqlite's connection does so too, but does not close it if the await is cancelled."""
         opened = asyncio.get_running_loop().create_future()
         self.connection._thread.start()
         self.connection._tx.put_nowait((opened, self._open))
@@ -55,12 +55,12 @@ class SQLiteLink:
         await self.connection.close()
 
     def abandon(self) -> None:
-        # Not `stop()`, which would report to a loop that may be closed by then.
+        # Not `stop()`, which calls back into an event loop that may be closed by then.
         self.connection._running = False
         self.connection._tx.put_nowait((None, self._close_and_stop))
 
     def survives(self, error: StoreError) -> bool:
-        return True  # rolled back, whatever it was: a busy database does not spoil the connection
+        return True  # rolled back after every error: a busy database does not break the connection
 
     def _open(self) -> None:
         self.connection._connection = self.connection._connector()
@@ -81,7 +81,7 @@ class SQLiteLink:
             database.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()
-            raise named(error) from error
+            raise classify_error(error) from error
         except BaseException:
             self._roll_back()
             raise
@@ -96,25 +96,25 @@ class SQLiteLink:
                 return []
             rows = database.execute(statement.text, params).fetchall()
         except (sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
-            raise named(error) from error
+            raise classify_error(error) from error
         return self.sql.rows(statement, rows)
 
     def _roll_back(self) -> None:
-        # SQLite ends the transaction by itself after some errors (full disk, I/O).
+        # SQLite rolls back by itself after some errors (full disk, I/O).
         if self.connection._conn.in_transaction:
             self.connection._conn.execute("ROLLBACK")
 
 
-def named(error: BaseException) -> StoreError:
-    """The error's kind. Nothing is ever unknown here: the database is in this very process."""
+def classify_error(error: BaseException) -> StoreError:
+    """The class of the error. Whether it was applied is always known: the database runs in this process."""
     if not isinstance(error, sqlite3.Error):
-        return made(StoreDataError, error, None)
+        return build_error(StoreDataError, error, None)
     code: int | None = getattr(error, "sqlite_errorcode", None)
-    return made(sqlite_error(code), error, code)
+    return build_error(sqlite_error(code), error, code)
 
 
 def open_pool(parameters: Mapping[str, Any], *, size: int = 1) -> Pool[SQLiteLink]:
-    """The writer's connection to one SQLite file. More than one would only wait for each other."""
+    """The writer's connection to one SQLite file. Several would only wait for each other."""
     sql = SQLite()
     options = dict(parameters)
     path = options.pop("database")
@@ -122,20 +122,20 @@ def open_pool(parameters: Mapping[str, Any], *, size: int = 1) -> Pool[SQLiteLin
 
     async def connect() -> SQLiteLink:
         connection = aiosqlite.connect(path, **{**options, "isolation_level": None})
-        # Daemon: a program that ends without closing its loop must not wait for this thread for ever.
+        # Daemon: a program that exits without closing its event loop must not wait for this thread.
         connection._thread = Thread(target=_serve, args=(connection._tx,), name="steady-queue-sqlite", daemon=True)
         link = SQLiteLink(connection, sql)
         try:
             await link.open()
             await link.in_thread(_prepare, link, first_commands)
         except BaseException as error:
-            from anyio import CancelScope  # nobody who only enqueues needs it otherwise
+            from anyio import CancelScope  # a process that only enqueues does not need it otherwise
 
             link.abandon()
-            with CancelScope(shield=True):  # one that is cancelled would not wait at all
-                await _ended(connection._thread)
+            with CancelScope(shield=True):  # without the shield a cancelled task would not wait
+                await _wait_for_exit(connection._thread)
             if isinstance(error, sqlite3.Error):
-                raise named(error) from error
+                raise classify_error(error) from error
             raise
         return link
 
@@ -143,7 +143,7 @@ def open_pool(parameters: Mapping[str, Any], *, size: int = 1) -> Pool[SQLiteLin
 
 
 def _serve(calls: SimpleQueue[tuple[asyncio.Future[Any] | None, Callable[[], Any]]]) -> None:
-    """Make the calls of a connection. aiosqlite's own loop ends with a traceback if an event loop was closed meanwhile.
+    """Run the calls of a connection. aiosqlite's own loop ends with a traceback if the event loop was closed meanwhile.
 
     A call that was cancelled may still run when its event loop is closed.
     """
@@ -157,17 +157,17 @@ def _serve(calls: SimpleQueue[tuple[asyncio.Future[Any] | None, Callable[[], Any
             _answer(future, aiosqlite.core.set_exception, error)
         else:
             _answer(future, aiosqlite.core.set_result, result)
-        del future, call  # what a call holds must not live until the next one
+        del future, call  # objects that a call refers to must not live until the next call
 
 
 def _answer(future: asyncio.Future[Any] | None, answer: Callable[..., None], value: Any) -> None:
     if future is not None:
-        with suppress(RuntimeError):  # the event loop is closed: nobody waits for the answer
+        with suppress(RuntimeError):  # the event loop is closed: no task waits for the answer
             future.get_loop().call_soon_threadsafe(answer, future, value)
 
 
-async def _ended(thread: Thread) -> None:
-    """Wait, a moment at most, for a connection's thread: it may still report to this loop, which is about to close."""
+async def _wait_for_exit(thread: Thread) -> None:
+    """Wait at most one second for a connection's thread: it may still call back into this loop, which closes soon."""
     for _ in range(100):
         if not thread.is_alive():
             return
@@ -175,7 +175,7 @@ async def _ended(thread: Thread) -> None:
 
 
 def _prepare(link: SQLiteLink, first_commands: str) -> None:
-    # WAL lets readers go on while one writes; it is a property of the file and stays.
+    # WAL lets readers read while one connection writes; it is a property of the file and stays.
     database = link.connection._conn
     if database.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         database.execute("PRAGMA journal_mode = wal")

@@ -1,9 +1,9 @@
-"""asyncpg's request for encryption, without an error that nobody can retrieve.
+"""asyncpg's request for encryption, without an error that is never retrieved.
 
 asyncpg makes a future for the server's answer together with the protocol. A connect that is cancelled after the socket
 was connected, and before `loop.create_connection()` has returned, never awaits that future: its transport is closed,
 the future gets a ConnectionError ("unexpected connection_lost() call"), and the event loop reports "Future exception
-was never retrieved" as if something had gone wrong. Whoever does await the future still gets the error.
+was never retrieved" although nothing is wrong. Code that awaits the future still gets the error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from asyncpg import connect_utils
 
 
 def retrieve_upgrade_errors() -> None:
-    """Let asyncpg mark such an error as retrieved, for every connection of this process."""
+    """Make asyncpg mark such an error as retrieved, for every connection of this process."""
     upgrade: Any = getattr(connect_utils, "TLSUpgradeProto", None)
     if upgrade is None or hasattr(upgrade, "is_retrieving"):
         return

@@ -1,1 +1,31 @@
-"""store/operations."""
+"""The operations, in the order in which a task passes them.
+
+    enqueue.py       insert a job and its first execution row
+    notify.py        wake the listening processes
+    dispatch.py      scheduled -> ready or blocked
+    promote.py       blocked -> ready, within the limit of the concurrency key
+    claim.py         ready -> claimed
+    settle.py        claimed -> finished, failed, or ready again
+    results.py       read jobs with their status
+
+Manual actions:
+
+    actions.py       retry, discard, run now
+    bulk_actions.py  retry and discard all jobs that match a filter
+    cleanup.py       delete jobs that ended long ago
+    queues.py        names, size, latency, pause and resume
+
+Processes and repair:
+
+    processes.py     register, heartbeat, deregister
+    prune.py         end the claims of dead processes
+    maintenance.py   find work, overrun slots, ownerless slots, stranded keys, old jobs
+    set_aside.py     rows that the database refuses to change
+
+Recurring tasks, server and schema:
+
+    recurring.py     the entries of recurring tasks
+    ticks.py         a tick and its job, enqueued once
+    server.py        version of the server, applied migrations
+    charset.py       character sets on MySQL and MariaDB
+"""

@@ -1,9 +1,10 @@
-"""Revision: what people do to jobs afterwards. Retry the failed, discard the unwanted.
+"""Manual actions: retry failed jobs, discard jobs that do not run, run waiting jobs now.
 
-Hurry: jobs that wait, for their time or for a slot, run now because somebody said so.
+`run_now` makes a scheduled job ready, or blocked when it is limited. A blocked job gets a slot above those that its
+limit allows: the slot counts like any other, so that no other job of its key is promoted until there is a free slot.
 
-A scheduled job becomes ready, or queues for a slot when it is limited. A blocked one gets a slot beside those that its
-limit allows: it counts like any other, so that nothing else of its key is promoted until there is room again.
+`promoting` is for callers that own the transaction. Inside the caller's transaction no slot is granted: the result has
+an operation to run after the commit.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steady_queue.store.operations.promote import (
+    NO_LIMITS,
     Grant,
-    expected,
-    give,
+    grant_slots,
     insert_blocked,
+    insert_ready,
+    limit_in_force,
     lock_id,
-    make_ready,
     promote,
-    promotion,
 )
-from steady_queue.store.statement import Operation
+from steady_queue.store.statement import Operation, operation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,205 +33,172 @@ if TYPE_CHECKING:
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
-#: Where a job may stand while it can still be discarded, in the order in which jobs move through them.
+#: The execution tables of jobs that can be discarded, in the order in which jobs move through them.
 DISCARDABLE = ("scheduledexecution", "blockedexecution", "readyexecution", "failedexecution")
+#: Slots granted by `run_now` have larger numbers: above every limit, so that they differ from promoted slots.
+MANUAL_SLOT_BASE = 2**30
 
 
-class Revised(NamedTuple):
-    """Which jobs were changed, which others that made ready, and what is left to do.
-
-    `afterwards` is there when the caller owns the transaction: slots are given out after its commit.
-    """
+class ActionResult(NamedTuple):
+    """The jobs that were changed, the jobs that this made ready, and what is left to do."""
 
     ids: list[UUID]
     promoted: Sequence[UUID] = ()
-    #: Whether there may be something to claim now.
-    wakes: bool = False
-    afterwards: Operation[Any] | None = None
-    #: Where the discarded jobs stood, by the name of their table.
-    stood: Mapping[str, Sequence[UUID]] = MappingProxyType({})
+    #: Whether jobs may have become ready, so that workers are to be woken.
+    wakes_workers: bool = False
+    #: Set when the caller owns the transaction: slots are granted after its commit.
+    after_commit: Operation[Any] | None = None
+    #: The discarded jobs by their execution table.
+    discarded_from: Mapping[str, Sequence[UUID]] = MappingProxyType({})
 
 
-UNCHANGED = Revised([])
+UNCHANGED = ActionResult([])
 
 
+@operation()
 def retry(
-    sql: Dialect, ids: Sequence[UUID], limits: Limits | None = None, *, promoting: bool = True
-) -> Operation[Revised]:
-    """Run failed jobs again as if they were new: limited ones queue for a slot. Tells those that had failed.
-
-    `promoting` belongs to callers that own the transaction, here and below.
-    """
-    return Operation("retry", partial(retried, sql, list(dict.fromkeys(ids)), limits or {}, promoting))
-
-
-def discard(
-    sql: Dialect, ids: Sequence[UUID], limits: Limits | None = None, *, promoting: bool = True
-) -> Operation[Revised]:
-    """Delete jobs that neither run nor have finished, with their slots. Tells those deleted."""
-    return Operation("discard", partial(discarded, sql, list(dict.fromkeys(ids)), limits or {}, promoting))
-
-
-def retried(sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool) -> Flow[Revised]:
-    failed = yield from taken(sql, "failedexecution", ids)
+    sql: Dialect, ids: Sequence[UUID], limits: Limits = NO_LIMITS, *, promoting: bool = True
+) -> Flow[ActionResult]:
+    """Run failed jobs again as if they were new: limited ones wait for a slot. Returns those that had failed."""
+    failed = yield from lock_executions(sql, "failedexecution", list(dict.fromkeys(ids)))
     if not failed:
         return UNCHANGED
-    yield sql.say("DELETE FROM steady_queue_failedexecution WHERE job_id IN ?*", failed)
-    yield sql.say("UPDATE steady_queue_job SET retries = 0 WHERE id IN ?*", failed)
-    keys = yield from made_new(sql, failed, limits)
-    promoted, afterwards = yield from passed_on(sql, keys, limits, promoting)
-    return Revised(failed, promoted, True, afterwards)
+    yield sql.delete("failedexecution", failed)
+    yield sql.say(f"UPDATE steady_queue_job{sql.by_id} SET retries = 0 WHERE id IN ?*", failed)
+    keys = yield from _insert_first_executions(sql, failed, limits)
+    promoted, after_commit = yield from _promote_or_defer(sql, keys, limits, promoting)
+    return ActionResult(failed, promoted, True, after_commit)
 
 
-def made_new(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[dict[str, int]]:
-    """Ready rows, or blocked ones for limited jobs, of jobs that stand nowhere; returns the keys to be promoted."""
-    rows = yield sql.say(
-        "SELECT id, concurrency_key, concurrency_limit, priority, task_path FROM steady_queue_job WHERE id IN ?*",
-        list(ids),
-        returns="u....",
-    )
-    free = [row[0] for row in rows if row[1] is None]
-    if free:
-        yield make_ready(sql, free)
-    limited = [row for row in rows if row[1] is not None]
-    if limited:
-        yield insert_blocked(sql, [(job_id, key, priority) for job_id, key, _, priority, _ in limited])
-    return {key: expected(limits, path, stored) for _, key, stored, _, path in limited}
-
-
-def passed_on(
-    sql: Dialect, keys: Mapping[str, int], limits: Limits, promoting: bool
-) -> Flow[tuple[Sequence[UUID], Operation[Any] | None]]:
-    """Promote the keys now, or tell what is to be done after the caller's commit."""
-    if promoting or not keys:
-        return (yield from promote(sql, keys, limits)), None
-    return (), promotion(sql, keys, limits)
-
-
-def discarded(
-    sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool, tables: Sequence[str] = DISCARDABLE
-) -> Flow[Revised]:
-    gone: set[UUID] = set()
-    stood: dict[str, Sequence[UUID]] = {}
+@operation()
+def discard(
+    sql: Dialect,
+    ids: Sequence[UUID],
+    limits: Limits = NO_LIMITS,
+    *,
+    promoting: bool = True,
+    tables: Sequence[str] = DISCARDABLE,
+) -> Flow[ActionResult]:
+    """Delete jobs that neither run nor have finished, with their slots. Returns those deleted."""
+    ids = list(dict.fromkeys(ids))
+    deleted: set[UUID] = set()
+    discarded_from: dict[str, Sequence[UUID]] = {}
     for table in tables:
-        found = yield from taken(sql, table, [id_ for id_ in ids if id_ not in gone])
+        found = yield from lock_executions(sql, table, [id_ for id_ in ids if id_ not in deleted])
         if found:
-            yield sql.say(f"DELETE FROM steady_queue_{table} WHERE job_id IN ?*", found)
-            gone.update(found)
-            stood[table] = found
-    if not gone:
+            yield sql.delete(table, found)
+            deleted.update(found)
+            discarded_from[table] = found
+    if not deleted:
         return UNCHANGED
-    those = [id_ for id_ in ids if id_ in gone]
-    keys = yield from _slots_freed(sql, those, limits)
-    yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", those)
-    promoted, afterwards = yield from passed_on(sql, keys, limits, promoting)
-    return Revised(those, promoted, bool(promoted) or afterwards is not None, afterwards, stood)
+    discarded = [id_ for id_ in ids if id_ in deleted]
+    keys = yield from _free_slots(sql, discarded, limits)
+    yield sql.delete("job", discarded)
+    promoted, after_commit = yield from _promote_or_defer(sql, keys, limits, promoting)
+    return ActionResult(discarded, promoted, bool(promoted) or after_commit is not None, after_commit, discarded_from)
 
 
-def _slots_freed(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[dict[str, int]]:
-    """Take the jobs' slots from them; returns their keys, to be promoted."""
-    held = yield sql.say(
-        "SELECT job_id, concurrency_key FROM steady_queue_semaphore WHERE job_id IN ?*", list(ids), returns="u."
-    )
-    if not held:
-        return {}
-    holders = [row[0] for row in held]
-    yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", holders)
-    rows = yield sql.say(
-        "SELECT id, concurrency_limit, task_path FROM steady_queue_job WHERE id IN ?*", holders, returns="u.."
-    )
-    limit_of = {job_id: expected(limits, path, stored) for job_id, stored, path in rows}
-    return {key: limit_of.get(job_id, 1) for job_id, key in held}
-
-
-def taken(sql: Dialect, table: str, ids: Sequence[UUID]) -> Flow[list[UUID]]:
-    """Those of the jobs that stand in this table, held until the transaction ends."""
-    if ids and sql.locks_gaps:
-        # Where nothing is found a locking read would keep others from inserting, until the caller's transaction ends.
-        rows = yield sql.say(
-            f"SELECT job_id FROM steady_queue_{table} WHERE job_id IN ?* ORDER BY job_id", list(ids), returns="u"
-        )
-        ids = [row[0] for row in rows]
-    if not ids:
-        return []
-    rows = yield sql.say(
-        f"SELECT job_id FROM steady_queue_{table} WHERE job_id IN ?* ORDER BY job_id{sql.take}", list(ids), returns="u"
-    )
-    return [row[0] for row in rows]
-
-
-#: Capacity given by hand have larger numbers: above every limit there is, so that they can be told from the others.
-BY_HAND = 2**30
-
-
+@operation()
 def run_now(
     sql: Dialect,
     ids: Sequence[UUID],
-    limits: Limits | None = None,
+    limits: Limits = NO_LIMITS,
     *,
     promoting: bool = True,
     blocked_too: bool = True,
-) -> Operation[Revised]:
-    """Let scheduled and blocked jobs run now. Tells those that were either.
+) -> Flow[ActionResult]:
+    """Run scheduled and blocked jobs now. Returns those that were either.
 
-    In somebody else's transaction no slot is taken: there the blocked ones follow after its commit. Who cannot know
-    when that is leaves them alone: `blocked_too` is false.
+    Inside the caller's transaction no slot is granted: blocked jobs get theirs after its commit. A caller that does not
+    know when that is passes `blocked_too=False`.
     """
-    flow = partial(_run_now, sql, list(dict.fromkeys(ids)), limits or {}, promoting, blocked_too)
-    return Operation("run now", flow)
-
-
-def _run_now(sql: Dialect, ids: Sequence[UUID], limits: Limits, promoting: bool, blocked_too: bool) -> Flow[Revised]:
-    scheduled = yield from taken(sql, "scheduledexecution", ids)
+    ids = list(dict.fromkeys(ids))
+    scheduled = yield from lock_executions(sql, "scheduledexecution", ids)
     keys: dict[str, int] = {}
     if scheduled:
-        yield sql.say("DELETE FROM steady_queue_scheduledexecution WHERE job_id IN ?*", scheduled)
+        yield sql.delete("scheduledexecution", scheduled)
     moved = set(scheduled)
-    blocked = yield from _blocked(sql, [id_ for id_ in ids if id_ not in moved] if blocked_too else [])
+    blocked = yield from _find_blocked(sql, [id_ for id_ in ids if id_ not in moved] if blocked_too else [])
     if scheduled:
-        keys = yield from made_new(sql, scheduled, limits)
+        keys = yield from _insert_first_executions(sql, scheduled, limits)
     if not scheduled and not blocked:
         return UNCHANGED
     if not promoting:
-        afterwards = Operation("run now after commit", partial(_give_out, sql, blocked, keys, limits))
-        return Revised([*scheduled, *blocked], (), True, afterwards if blocked or keys else None)
-    given, promoted = yield from _give_out(sql, blocked, keys, limits)
-    return Revised([*scheduled, *given], promoted, True)
+        after_commit = Operation("run now after commit", partial(_run_blocked, sql, blocked, keys, limits))
+        return ActionResult([*scheduled, *blocked], (), True, after_commit if blocked or keys else None)
+    granted, promoted = yield from _run_blocked(sql, blocked, keys, limits)
+    return ActionResult([*scheduled, *granted], promoted, True)
 
 
-def _blocked(sql: Dialect, ids: Sequence[UUID]) -> Flow[dict[UUID, str]]:
+def lock_executions(sql: Dialect, table: str, ids: Sequence[UUID]) -> Flow[list[UUID]]:
+    """The jobs that have a row in this table, which is locked until the transaction ends."""
+    if ids and sql.locks_gaps:
+        # A locking read that finds no row locks the gap: other processes could not insert until the caller commits.
+        rows = yield sql.select(table, "job_id", list(ids), is_ordered=True, returns="u")
+        ids = [row[0] for row in rows]
+    if not ids:
+        return []
+    rows = yield sql.lock(table, "job_id", list(ids), is_ordered=True, returns="u")
+    return [row[0] for row in rows]
+
+
+def _insert_first_executions(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[dict[str, int]]:
+    """Insert ready rows, or blocked ones for limited jobs, of jobs without one; returns the keys to promote."""
+    columns = "id, concurrency_key, concurrency_limit, priority, task_path"
+    rows = yield sql.select("job", columns, list(ids), returns="u....")
+    unlimited = [row[0] for row in rows if row[1] is None]
+    if unlimited:
+        yield insert_ready(sql, unlimited)
+    limited = [row for row in rows if row[1] is not None]
+    if limited:
+        yield insert_blocked(sql, [(job_id, key, priority) for job_id, key, _, priority, _ in limited])
+    return {key: limit_in_force(limits, path, stored) for _, key, stored, _, path in limited}
+
+
+def _promote_or_defer(
+    sql: Dialect, keys: Mapping[str, int], limits: Limits, promoting: bool
+) -> Flow[tuple[Sequence[UUID], Operation[Any] | None]]:
+    """Promote the keys now, or return the operation that does so after the caller's commit."""
+    if promoting or not keys:
+        return (yield from promote.flow(sql, keys, limits)), None
+    return (), promote(sql, keys, limits)
+
+
+def _free_slots(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[dict[str, int]]:
+    """Delete the slots of these jobs; returns their keys, to be promoted."""
+    slots = yield sql.select("semaphore", "job_id, concurrency_key", list(ids), returns="u.")
+    if not slots:
+        return {}
+    holders = [row[0] for row in slots]
+    yield sql.delete("semaphore", holders)
+    rows = yield sql.select("job", "id, concurrency_limit, task_path", holders, returns="u..")
+    limit_of = {job_id: limit_in_force(limits, path, stored) for job_id, stored, path in rows}
+    return {key: limit_of.get(job_id, 1) for job_id, key in slots}
+
+
+def _find_blocked(sql: Dialect, ids: Sequence[UUID]) -> Flow[dict[UUID, str]]:
     """Those of the jobs that are blocked, with their keys."""
     if not ids:
         return {}
-    rows = yield sql.say(
-        "SELECT job_id, concurrency_key FROM steady_queue_blockedexecution WHERE job_id IN ?*", list(ids), returns="u."
-    )
+    rows = yield sql.select("blockedexecution", "job_id, concurrency_key", list(ids), returns="u.")
     return {row[0]: row[1] for row in rows}
 
 
-def _give_out(
+def _run_blocked(
     sql: Dialect, blocked: Mapping[UUID, str], keys: Mapping[str, int], limits: Limits
 ) -> Flow[tuple[list[UUID], list[UUID]]]:
-    """Slots by hand for blocked jobs, and a promotion of other keys; returns who got the first and the second."""
+    """Grant slots above the limit to blocked jobs, and promote other keys; returns the jobs of the first and second."""
+    granted: list[UUID] = []
     if blocked:
-        # All at once and ascending, those of the promotion too: which then finds them held by us.
+        # All locks together and ascending, also those of the promotion, which then finds them held by us.
         yield from sql.lock_keys(sorted({lock_id(key) for key in (*blocked.values(), *keys)}))
-    given = yield from _give_by_hand(sql, blocked) if blocked else _nobody()
-    return given, (yield from promote(sql, keys, limits))
+        granted = yield from _grant_above_limit(sql, blocked)
+    return granted, (yield from promote.flow(sql, keys, limits))
 
 
-def _nobody() -> Flow[list[UUID]]:
-    yield from ()
-    return []
-
-
-def _give_by_hand(sql: Dialect, blocked: Mapping[UUID, str]) -> Flow[list[UUID]]:
-    # Whoever holds such a row discards it, and may be waiting for the lock of its key: nothing is waited for here.
-    rows = yield sql.say(
-        f"SELECT job_id FROM steady_queue_blockedexecution WHERE job_id IN ?* ORDER BY job_id{sql.take_free}",
-        list(blocked),
-        returns="u",
-    )
+def _grant_above_limit(sql: Dialect, blocked: Mapping[UUID, str]) -> Flow[list[UUID]]:
+    # A transaction that has locked such a row discards the job, and may wait for the lock of its key: skip the row.
+    rows = yield sql.lock("blockedexecution", "job_id", list(blocked), skip_locked=True, is_ordered=True, returns="u")
     waiting = [row[0] for row in rows]
     if not waiting:
         return []
@@ -241,11 +209,11 @@ def _give_by_hand(sql: Dialect, blocked: Mapping[UUID, str]) -> Flow[list[UUID]]
     )
     highest: dict[str, int] = {}
     for key, slot in rows:
-        highest[key] = max(slot, highest.get(key, BY_HAND))
+        highest[key] = max(slot, highest.get(key, MANUAL_SLOT_BASE))
     grants = []
     for id_ in waiting:
         key = blocked[id_]
-        highest[key] = highest.get(key, BY_HAND) + 1
+        highest[key] = highest.get(key, MANUAL_SLOT_BASE) + 1
         grants.append(Grant(id_, key, highest[key]))
-    yield from give(sql, grants)
+    yield from grant_slots(sql, grants)
     return waiting

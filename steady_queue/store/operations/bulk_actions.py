@@ -1,19 +1,19 @@
-"""Sweep: retry or discard whatever answers a description, window by window.
+"""Bulk actions: retry or discard all jobs that match a filter, in windows.
 
-Each window is a bounded piece of a table, walked in the order of an index, in a transaction of its own: so a sweep over
-a million rows needs little memory, holds nobody up, and goes on where it was when it is begun again.
+Each window is a limited part of a table, read in the order of an index, in a transaction of its own: so an action on a
+million rows needs little memory, delays no other process, and continues after the last window when it is repeated.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from steady_queue.store.job import Lane
-from steady_queue.store.operations.actions import UNCHANGED, Revised, discarded, retried, taken
-from steady_queue.store.operations.queues import HIGHEST, next_priority
-from steady_queue.store.statement import Operation
+from steady_queue.store.operations.actions import UNCHANGED, ActionResult, discard, lock_executions, retry
+from steady_queue.store.operations.promote import NO_LIMITS
+from steady_queue.store.operations.queues import HIGHEST_PRIORITY, next_priority
+from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
-#: Rows in one window.
-WINDOW = 500
-_LEAST = UUID(int=0)
+WINDOW_ROWS = 500
+_FIRST_ID = UUID(int=0)
 
 
-class Which(NamedTuple):
-    """A description of jobs; what is left out may be anything. The last three are about failures."""
+class JobFilter(NamedTuple):
+    """Conditions for jobs; None matches every job. The last three are about failures."""
 
     queue: str | None = None
     task_path: str | None = None
@@ -39,93 +38,80 @@ class Which(NamedTuple):
     failed_after: datetime | None = None
 
 
-class Place(NamedTuple):
-    """Where a window ended; the lane and priority count where the ready jobs of one queue are walked."""
+class Position(NamedTuple):
+    """The end of a window; the lane and priority are used for the ready jobs of one queue."""
 
-    job_id: UUID = _LEAST
+    job_id: UUID = _FIRST_ID
     lane: int = 0
-    priority: int = HIGHEST
+    priority: int = HIGHEST_PRIORITY
 
 
-class Swept(NamedTuple):
-    """What became of a window, and where the next one begins; None at the end."""
+class WindowResult(NamedTuple):
+    """The result of one window, and where the next one begins; None at the end."""
 
-    revised: Revised
-    next: Place | None
+    result: ActionResult
+    next: Position | None
 
 
-def retry_some(
+@operation()
+def retry_window(
     sql: Dialect,
-    which: Which,
-    place: Place,
-    limits: Limits | None = None,
+    filter_: JobFilter,
+    position: Position,
+    limits: Limits = NO_LIMITS,
     *,
-    size: int = WINDOW,
+    size: int = WINDOW_ROWS,
     promoting: bool = True,
-) -> Operation[Swept]:
-    """Retry those of the next failed jobs that answer the description."""
-    return Operation("retry some", partial(_retry_some, sql, which, place, limits or {}, size, promoting))
+) -> Flow[WindowResult]:
+    """Retry the next failed jobs that match the filter."""
+    ids, after = yield from _read_table(sql, "failedexecution", position, size)
+    matching = yield from _match(sql, "failedexecution", ids, filter_)
+    result = (yield from retry.flow(sql, matching, limits, promoting=promoting)) if matching else UNCHANGED
+    return WindowResult(result, after)
 
 
-def discard_some(
+@operation()
+def discard_window(
     sql: Dialect,
     status: Status,
-    which: Which,
-    place: Place,
-    limits: Limits | None = None,
+    filter_: JobFilter,
+    position: Position,
+    limits: Limits = NO_LIMITS,
     *,
     spare: Collection[UUID] = (),
-    size: int = WINDOW,
+    size: int = WINDOW_ROWS,
     promoting: bool = True,
-) -> Operation[Swept]:
-    """Discard those of the next jobs with this status that answer the description, but for some."""
-    flow = partial(_discard_some, sql, status, which, place, limits or {}, spare, size, promoting)
-    return Operation("discard some", flow)
-
-
-def _retry_some(sql: Dialect, which: Which, place: Place, limits: Limits, size: int, promoting: bool) -> Flow[Swept]:
-    ids, after = yield from _by_id(sql, "failedexecution", place, size)
-    chosen = yield from _chosen(sql, "failedexecution", ids, which)
-    revised = (yield from retried(sql, chosen, limits, promoting)) if chosen else UNCHANGED
-    return Swept(revised, after)
-
-
-def _discard_some(
-    sql: Dialect,
-    status: Status,
-    which: Which,
-    place: Place,
-    limits: Limits,
-    spare: Collection[UUID],
-    size: int,
-    promoting: bool,
-) -> Flow[Swept]:
+) -> Flow[WindowResult]:
+    """Discard the next jobs with this status that match the filter, except those in `spare`."""
     table = f"{status}execution"
-    if table == "readyexecution" and which.queue is not None:
-        ids, after = yield from _by_queue(sql, which.queue, place, size)
-        which = which._replace(queue=None)
+    if table == "readyexecution" and filter_.queue is not None:
+        ids, after = yield from _read_queue(sql, filter_.queue, position, size)
+        filter_ = filter_._replace(queue=None)
     else:
-        ids, after = yield from _by_id(sql, table, place, size)
-    chosen = yield from _chosen(sql, table, [id_ for id_ in ids if id_ not in spare], which)
-    revised = (yield from discarded(sql, chosen, limits, promoting, (table,))) if chosen else UNCHANGED
-    return Swept(revised, after)
+        ids, after = yield from _read_table(sql, table, position, size)
+    matching = yield from _match(sql, table, [id_ for id_ in ids if id_ not in spare], filter_)
+    if not matching:
+        return WindowResult(UNCHANGED, after)
+    result = yield from discard.flow(sql, matching, limits, promoting=promoting, tables=(table,))
+    return WindowResult(result, after)
 
 
-def _by_id(sql: Dialect, table: str, place: Place, size: int) -> Flow[tuple[list[UUID], Place | None]]:
+def _read_table(sql: Dialect, table: str, position: Position, size: int) -> Flow[tuple[list[UUID], Position | None]]:
+    """The next jobs of an execution table, in the order of their ids."""
     rows = yield sql.say(
         f"SELECT job_id FROM steady_queue_{table} WHERE job_id > ? ORDER BY job_id LIMIT ?",
-        place.job_id,
+        position.job_id,
         size,
         returns="u",
     )
     ids = [row[0] for row in rows]
-    return ids, Place(ids[-1]) if len(ids) == size else None
+    return ids, Position(ids[-1]) if len(ids) == size else None
 
 
-def _by_queue(sql: Dialect, queue: str, place: Place, size: int) -> Flow[tuple[list[UUID], Place | None]]:
-    """The next ready jobs of a queue, in the order of its index: other queues are not read."""
+def _read_queue(sql: Dialect, queue: str, position: Position, size: int) -> Flow[tuple[list[UUID], Position | None]]:
+    """The next ready jobs of one queue, in the order of its index: other queues are not read."""
     ids: list[UUID] = []
-    last, lane, priority = place
+    last, lane, priority = position
     while True:
         rows = yield sql.say(
             f"SELECT job_id FROM {sql.ready_by_queue} WHERE queue_name = ? AND lane = ? AND priority = ?"
@@ -135,39 +121,40 @@ def _by_queue(sql: Dialect, queue: str, place: Place, size: int) -> Flow[tuple[l
         )
         ids.extend(row[0] for row in rows)
         if len(ids) == size:
-            return ids, Place(ids[-1], lane, priority)
-        last = _LEAST
+            return ids, Position(ids[-1], lane, priority)
+        last = _FIRST_ID
         lower = yield from next_priority(sql, queue, lane, priority)
         if lower is not None:
             priority = lower
         elif lane + 1 < len(Lane):
-            lane, priority = lane + 1, HIGHEST
+            lane, priority = lane + 1, HIGHEST_PRIORITY
         else:
             return ids, None
 
 
-def _chosen(sql: Dialect, table: str, ids: Sequence[UUID], which: Which) -> Flow[list[UUID]]:
-    """Those of the jobs that answer the description."""
-    of_job = {"queue_name = ?": which.queue, "task_path = ?": which.task_path}
+def _match(sql: Dialect, table: str, ids: Sequence[UUID], filter_: JobFilter) -> Flow[list[UUID]]:
+    """Those of the jobs that match the filter."""
+    of_job = {"queue_name = ?": filter_.queue, "task_path = ?": filter_.task_path}
     of_failure = {
-        "exception_class = ?": which.exception_class,
-        "failed_at < ?": which.failed_before,
-        "failed_at > ?": which.failed_after,
+        "exception_class = ?": filter_.exception_class,
+        "failed_at < ?": filter_.failed_before,
+        "failed_at > ?": filter_.failed_after,
     }
-    source = f"job_id FROM steady_queue_{table} WHERE job_id"
-    left = yield from _filtered(sql, source, ids, of_failure)
-    left = yield from _filtered(sql, "id FROM steady_queue_job WHERE id", left, of_job)
-    if left and any(value is not None for value in of_failure.values()):
-        # Held, and then looked at once more: it may have been retried meanwhile, and have failed in another way.
-        left = yield from taken(sql, table, left)
-        left = yield from _filtered(sql, source, left, of_failure)
-    return left
+    matching = yield from _select_matching(sql, f"steady_queue_{table}", "job_id", ids, of_failure)
+    matching = yield from _select_matching(sql, "steady_queue_job", "id", matching, of_job)
+    if matching and any(value is not None for value in of_failure.values()):
+        # Locked, and then read again: the job may have been retried meanwhile, and have failed in another way.
+        matching = yield from lock_executions(sql, table, matching)
+        matching = yield from _select_matching(sql, f"steady_queue_{table}", "job_id", matching, of_failure)
+    return matching
 
 
-def _filtered(sql: Dialect, source: str, ids: Sequence[UUID], conditions: Mapping[str, Any]) -> Flow[list[UUID]]:
+def _select_matching(
+    sql: Dialect, table: str, key: str, ids: Sequence[UUID], conditions: Mapping[str, Any]
+) -> Flow[list[UUID]]:
     given = {text: value for text, value in conditions.items() if value is not None}
     if not ids or not given:
         return list(ids)
-    text = f"SELECT {source} IN ?* AND {' AND '.join(given)}"
+    text = f"SELECT {key} FROM {table}{sql.by_id} WHERE {key} IN ?* AND {' AND '.join(given)}"
     rows = yield sql.say(text, list(ids), *given.values(), returns="u")
     return sorted(row[0] for row in rows)

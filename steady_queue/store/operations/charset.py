@@ -1,14 +1,13 @@
-"""Character sets: on MySQL and MariaDB every text must be utf8mb4, and every name compared byte by byte.
+"""Character sets: on MySQL and MariaDB every text column must be utf8mb4, and names must be compared byte by byte.
 
-A table gets the database's default character set. In one that is not utf8mb4, texts outside of it cannot be stored.
+A table gets the database's default character set. If that is not utf8mb4, it cannot store every text.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from steady_queue.store.statement import Operation
+from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,11 +15,11 @@ if TYPE_CHECKING:
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
-UTF8 = "utf8mb4"
-#: The columns that identify things: they are never equal unless their bytes are.
-NAMES = frozenset({"queue_name", "task_path", "backend", "concurrency_key", "unique_key", "task_key"})
-#: So many columns are named in a message.
-SHOWN = 5
+CHARSET = "utf8mb4"
+#: The columns with names: two names are equal only when their bytes are.
+NAME_COLUMNS = frozenset({"queue_name", "task_path", "backend", "concurrency_key", "unique_key", "task_key"})
+#: Columns that a message names.
+MAX_COLUMNS_SHOWN = 5
 
 
 class TextColumn(NamedTuple):
@@ -30,8 +29,8 @@ class TextColumn(NamedTuple):
     collation: str
 
 
-class UnfitText(NamedTuple):
-    """Columns that lose texts or confuse names, and the statements that mend them."""
+class TextColumnProblem(NamedTuple):
+    """Columns with a wrong character set or collation, and the statements that convert them."""
 
     columns: Sequence[TextColumn]
     statements: Sequence[str]
@@ -39,47 +38,46 @@ class UnfitText(NamedTuple):
 
 def bytewise_collation(*, is_mariadb: bool) -> str:
     """The collation under which two texts are equal only when their bytes are."""
-    # The defaults find 'A' equal to 'a', 'a ' equal to 'a', and any two emoji equal.
+    # In the default collations 'A' equals 'a', 'a ' equals 'a', and any two emoji are equal.
     return "utf8mb4_nopad_bin" if is_mariadb else "utf8mb4_0900_bin"
 
 
-def unfit_text(sql: Dialect) -> Operation[UnfitText | None]:
-    """The columns of the queue's tables that are not as they must be; None where all are, or where all always are."""
-    # Used by migration 0005: must keep working on the schema of 0004.
-    return Operation("text columns", partial(_unfit_text, sql), transaction=False)
-
-
-def _unfit_text(sql: Dialect) -> Flow[UnfitText | None]:
+@operation(transaction=False)
+def find_text_column_problem(sql: Dialect) -> Flow[TextColumnProblem | None]:
+    """The text columns of the queue's tables that must be converted; None where there are none."""
+    # Used by migration 0001: must keep working on the tables that it creates.
     if not sql.text_columns:
         return None
     rows = yield sql.say(sql.text_columns, returns="....")
     version = yield sql.say(sql.server_version, returns=".")
     collation = bytewise_collation(is_mariadb="mariadb" in str(version[0][0]).lower())
-    return judge([TextColumn(*map(str, row)) for row in rows], collation)
+    return check_columns([TextColumn(*map(str, row)) for row in rows], collation)
 
 
-def judge(columns: Iterable[TextColumn], bytewise: str) -> UnfitText | None:
-    """What is wrong with these columns, and how to convert their tables to that collation."""
+def check_columns(columns: Iterable[TextColumn], bytewise: str) -> TextColumnProblem | None:
+    """The columns that must be converted, and the statements that convert their tables to that collation."""
     columns = sorted(columns)
-    unfit = [one for one in columns if one.charset != UTF8 or (one.column in NAMES and one.collation != bytewise)]
-    if not unfit:
+    wrong = [
+        one for one in columns if one.charset != CHARSET or (one.column in NAME_COLUMNS and one.collation != bytewise)
+    ]
+    if not wrong:
         return None
-    tables = {one.table for one in unfit}
+    tables = {one.table for one in wrong}
     if any(one.column in ("id", "job_id") for one in columns):
-        # MySQL keeps ids as texts: those of all tables must have one collation, or joins find no index to use.
+        # MySQL stores ids as text: all tables must have one collation, or joins cannot use an index.
         tables = {one.table for one in columns if one.collation != bytewise}
-    # Every text gets the collation of names: without it the conversion would give names the default one.
-    convert = f"CONVERT TO CHARACTER SET {UTF8} COLLATE {bytewise}"
-    return UnfitText(unfit, [f"ALTER TABLE {table} {convert}" for table in sorted(tables)])
+    # Every text column gets the collation of names: otherwise the conversion would set the default collation on names.
+    convert = f"CONVERT TO CHARACTER SET {CHARSET} COLLATE {bytewise}"
+    return TextColumnProblem(wrong, [f"ALTER TABLE {table} {convert}" for table in sorted(tables)])
 
 
-def describe(alias: str, unfit: UnfitText) -> tuple[str, str]:
-    """What to say of such columns, and what to do about them."""
-    shown = [f"{one.table}.{one.column} ({one.collation})" for one in unfit.columns[:SHOWN]]
-    if len(unfit.columns) > SHOWN:
-        shown.append(f"{len(unfit.columns) - SHOWN} more")
-    said = (
-        f"the database {alias!r} has columns that are not {UTF8}, or names that are not compared byte by byte: "
+def describe_problem(alias: str, problem: TextColumnProblem) -> tuple[str, str]:
+    """The error message for such columns, and the hint with the statements that convert them."""
+    shown = [f"{one.table}.{one.column} ({one.collation})" for one in problem.columns[:MAX_COLUMNS_SHOWN]]
+    if len(problem.columns) > MAX_COLUMNS_SHOWN:
+        shown.append(f"{len(problem.columns) - MAX_COLUMNS_SHOWN} more")
+    message = (
+        f"the database {alias!r} has columns that are not {CHARSET}, or names that are not compared byte by byte: "
         f"{', '.join(shown)}"
     )
-    return said, f"run: {'; '.join(unfit.statements)}"
+    return message, f"run: {'; '.join(problem.statements)}"

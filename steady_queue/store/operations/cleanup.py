@@ -1,18 +1,17 @@
-"""Cleanup: jobs that ended long ago are deleted, window by window, the oldest first.
+"""Cleanup: delete jobs that ended long ago, in windows, the oldest first.
 
-A window is a bounded piece of the index of the times at which jobs ended; each is a short transaction of its own.
+A window is a limited part of the index of the times at which jobs ended; each is a short transaction of its own.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from steady_queue.store.operations.actions import discarded, taken
-from steady_queue.store.operations.promote import JOBS_AT_ONCE
-from steady_queue.store.statement import Operation
+from steady_queue.store.operations.actions import discard, lock_executions
+from steady_queue.store.operations.promote import JOBS_PER_STATEMENT
+from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,155 +19,162 @@ if TYPE_CHECKING:
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow, Row
 
-#: Rows in one window.
-WINDOW = 500
-#: Before anything that any of the databases can store.
+WINDOW_ROWS = 500
+#: Before any time that the databases can store.
 BEGINNING = datetime(1000, 1, 1, tzinfo=UTC)
 
 
-class Old(NamedTuple):
-    """Which jobs are to go: ended before a moment, or longer ago than a span of the database's time."""
+class EndedFilter(NamedTuple):
+    """The jobs to delete: those that ended before a time, or longer ago, by the database's time, than a timedelta."""
 
     before: datetime | timedelta
     queue: str | None = None
     task_path: str | None = None
 
 
-class Place(NamedTuple):
-    """The last job of a window, and when it ended: a text if it is stored as one that is no time (SQLite)."""
+class CleanupPosition(NamedTuple):
+    """The last job of a window, and when it ended: a str if the column has a text that is no time (SQLite)."""
 
     ended_at: datetime | str = BEGINNING
     job_id: UUID = UUID(int=0)
 
 
-class Cleared(NamedTuple):
-    """How many jobs a window lost, and where the next one begins; None at the end."""
+class ClearedWindow(NamedTuple):
+    """How many jobs of a window were deleted, and where the next one begins; None at the end."""
 
     jobs: int
-    next: Place | None
+    next: CleanupPosition | None
 
 
-class _Kind(NamedTuple):
-    """The words for jobs that ended in one of the two ways."""
+class _Source(NamedTuple):
+    """Where the jobs are that ended in one of the two ways."""
 
-    source: str
+    table: str
     id: str
     ended_at: str
 
 
-_FINISHED = _Kind("steady_queue_job j WHERE j.finished_at IS NOT NULL AND", "j.id", "j.finished_at")
-_FAILED = _Kind(
+_FINISHED = _Source("steady_queue_job j WHERE j.finished_at IS NOT NULL AND", "j.id", "j.finished_at")
+_FAILED = _Source(
     "steady_queue_failedexecution e JOIN steady_queue_job j ON j.id = e.job_id WHERE", "e.job_id", "e.failed_at"
 )
 
 
-def clear_finished(sql: Dialect, old: Old, place: Place, size: int = WINDOW) -> Operation[Cleared]:
-    """Delete those of the next finished jobs that are to go."""
-    return Operation("clear finished", partial(finished_cleared, sql, old, place, size))
+@operation()
+def clear_finished(
+    sql: Dialect, ended: EndedFilter, position: CleanupPosition, size: int = WINDOW_ROWS
+) -> Flow[ClearedWindow]:
+    """Delete the finished jobs of the next window that match the filter."""
+    ids, after = yield from _read_window(sql, ended, _FINISHED, position, size)
+    if not ids:
+        return ClearedWindow(0, after)
+    # Jobs that another process deletes at this moment are counted by that process.
+    rows = yield sql.lock("job", "id", ids, skip_locked=True, returns="u")
+    if rows:
+        yield sql.delete("job", [row[0] for row in rows])
+    return ClearedWindow(len(rows), after)
 
 
-def clear_failed(sql: Dialect, old: Old, place: Place, size: int = WINDOW) -> Operation[Cleared]:
-    """Delete those of the next failed jobs that are to go."""
-    return Operation("clear failed", partial(failed_cleared, sql, old, place, size))
+@operation()
+def clear_failed(
+    sql: Dialect, ended: EndedFilter, position: CleanupPosition, size: int = WINDOW_ROWS
+) -> Flow[ClearedWindow]:
+    """Delete the failed jobs of the next window that match the filter."""
+    ids, after = yield from _read_window(sql, ended, _FAILED, position, size)
+    # Locked, and then read again: the job may have been retried meanwhile, and have failed again this moment.
+    ids = yield from lock_executions(sql, "failedexecution", ids)
+    if ids:
+        rows = yield sql.say(
+            f"SELECT job_id FROM steady_queue_failedexecution{sql.by_id} WHERE job_id IN ?* AND failed_at < ?",
+            *(ids, (yield from _resolve_time(sql, ended.before))),
+            returns="u",
+        )
+        ids = [row[0] for row in rows]
+    result = yield from discard.flow(sql, ids, tables=("failedexecution",))
+    return ClearedWindow(len(result.ids), after)
 
 
-def next_finished(sql: Dialect, old: Old, place: Place) -> Operation[Place | None]:
-    """The place of the next finished job that is to go."""
-    return Operation("next finished", partial(_next, sql, old, _FINISHED, place), transaction=False)
+@operation(transaction=False)
+def next_finished(sql: Dialect, ended: EndedFilter, position: CleanupPosition) -> Flow[CleanupPosition | None]:
+    """The position of the next finished job before the filter's time."""
+    return (yield from _find_next(sql, ended, _FINISHED, position))
 
 
-def next_failed(sql: Dialect, old: Old, place: Place) -> Operation[Place | None]:
-    """The place of the next failed job that is to go."""
-    return Operation("next failed", partial(_next, sql, old, _FAILED, place), transaction=False)
+@operation(transaction=False)
+def next_failed(sql: Dialect, ended: EndedFilter, position: CleanupPosition) -> Flow[CleanupPosition | None]:
+    """The position of the next failed job before the filter's time."""
+    return (yield from _find_next(sql, ended, _FAILED, position))
 
 
-def count_finished(sql: Dialect, old: Old) -> Operation[int]:
-    """How many finished jobs are to go."""
-    return Operation("count finished", partial(_count, sql, old, _FINISHED), transaction=False)
+@operation(transaction=False)
+def count_finished(sql: Dialect, ended: EndedFilter) -> Flow[int]:
+    """How many finished jobs match the filter."""
+    return (yield from _count(sql, ended, _FINISHED))
 
 
-def count_failed(sql: Dialect, old: Old) -> Operation[int]:
-    """How many failed jobs are to go."""
-    return Operation("count failed", partial(_count, sql, old, _FAILED), transaction=False)
+@operation(transaction=False)
+def count_failed(sql: Dialect, ended: EndedFilter) -> Flow[int]:
+    """How many failed jobs match the filter."""
+    return (yield from _count(sql, ended, _FAILED))
 
 
-def since(now: datetime, span: timedelta) -> datetime:
-    """When a span began that ends now, however long it is."""
+def subtract_span(now: datetime, span: timedelta) -> datetime:
+    """The time `span` before now, or BEGINNING if that is later."""
     try:
         return max(now - span, BEGINNING)
     except OverflowError:
         return BEGINNING
 
 
-def finished_cleared(sql: Dialect, old: Old, place: Place, size: int) -> Flow[Cleared]:
-    ids, after = yield from _window(sql, old, _FINISHED, place, size)
-    if not ids:
-        return Cleared(0, after)
-    # What somebody else clears at this moment is theirs to count.
-    rows = yield sql.say(f"SELECT id FROM steady_queue_job WHERE id IN ?*{sql.take_free}", ids, returns="u")
-    if rows:
-        yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", [row[0] for row in rows])
-    return Cleared(len(rows), after)
+def _read_window(
+    sql: Dialect, ended: EndedFilter, source: _Source, position: CleanupPosition, size: int
+) -> Flow[tuple[list[UUID], CleanupPosition | None]]:
+    """The matching jobs of the next window, and where the window ends."""
+    size = min(size, JOBS_PER_STATEMENT)
+    rows = yield from _read(sql, ended, source, position, size, "ut..")
+    ids = [id_ for id_, _, queue, path in rows if ended.queue in (None, queue) and ended.task_path in (None, path)]
+    return ids, CleanupPosition(rows[-1][1], rows[-1][0]) if len(rows) == size else None
 
 
-def failed_cleared(sql: Dialect, old: Old, place: Place, size: int) -> Flow[Cleared]:
-    ids, after = yield from _window(sql, old, _FAILED, place, size)
-    # Held, and then looked at once more: it may have been retried meanwhile, and have failed again this moment.
-    ids = yield from taken(sql, "failedexecution", ids)
-    if ids:
-        rows = yield sql.say(
-            "SELECT job_id FROM steady_queue_failedexecution WHERE job_id IN ?* AND failed_at < ?",
-            *(ids, (yield from _moment(sql, old.before))),
-            returns="u",
-        )
-        ids = [row[0] for row in rows]
-    revised = yield from discarded(sql, ids, {}, True, ("failedexecution",))
-    return Cleared(len(revised.ids), after)
-
-
-def _window(sql: Dialect, old: Old, kind: _Kind, place: Place, size: int) -> Flow[tuple[list[UUID], Place | None]]:
-    """The next jobs of this kind before the moment, only those that are to go; and where the window ends."""
-    size = min(size, JOBS_AT_ONCE)
-    rows = yield from _read(sql, old, kind, place, size, "ut..")
-    ids = [id_ for id_, _, queue, path in rows if old.queue in (None, queue) and old.task_path in (None, path)]
-    return ids, Place(rows[-1][1], rows[-1][0]) if len(rows) == size else None
-
-
-def _read(sql: Dialect, old: Old, kind: _Kind, place: Place, size: int, returns: str) -> Flow[list[Row]]:
-    before = yield from _moment(sql, old.before)
-    columns = f"{kind.id}, {kind.ended_at}, j.queue_name, j.task_path"
+def _read(
+    sql: Dialect, ended: EndedFilter, source: _Source, position: CleanupPosition, size: int, returns: str
+) -> Flow[list[Row]]:
+    before = yield from _resolve_time(sql, ended.before)
+    columns = f"{source.id}, {source.ended_at}, j.queue_name, j.task_path"
     rows = yield sql.say(
-        f"SELECT {columns} FROM {kind.source} {kind.ended_at} >= ? AND {kind.ended_at} < ?"
-        f" AND ({kind.ended_at} > ? OR {kind.id} > ?) ORDER BY {kind.ended_at}, {kind.id} LIMIT ?",
-        *(place.ended_at, before, place.ended_at, place.job_id, size),
+        f"SELECT {columns} FROM {source.table} {source.ended_at} >= ? AND {source.ended_at} < ?"
+        f" AND ({source.ended_at} > ? OR {source.id} > ?) ORDER BY {source.ended_at}, {source.id} LIMIT ?",
+        *(position.ended_at, before, position.ended_at, position.job_id, size),
         returns=returns,
     )
     return rows
 
 
-def _next(sql: Dialect, old: Old, kind: _Kind, place: Place) -> Flow[Place | None]:
-    rows = yield from _read(sql, old, kind, place, 1, "um..")
-    return Place(rows[0][1], rows[0][0]) if rows else None
+def _find_next(
+    sql: Dialect, ended: EndedFilter, source: _Source, position: CleanupPosition
+) -> Flow[CleanupPosition | None]:
+    rows = yield from _read(sql, ended, source, position, 1, "um..")
+    return CleanupPosition(rows[0][1], rows[0][0]) if rows else None
 
 
-def _count(sql: Dialect, old: Old, kind: _Kind) -> Flow[int]:
-    before = yield from _moment(sql, old.before)
-    filters: Sequence[tuple[str, Any]] = [
-        (f"{kind.ended_at} < ?", before),
-        *([("j.queue_name = ?", old.queue)] if old.queue is not None else []),
-        *([("j.task_path = ?", old.task_path)] if old.task_path is not None else []),
+def _count(sql: Dialect, ended: EndedFilter, source: _Source) -> Flow[int]:
+    before = yield from _resolve_time(sql, ended.before)
+    conditions: Sequence[tuple[str, Any]] = [
+        (f"{source.ended_at} < ?", before),
+        *([("j.queue_name = ?", ended.queue)] if ended.queue is not None else []),
+        *([("j.task_path = ?", ended.task_path)] if ended.task_path is not None else []),
     ]
     rows = yield sql.say(
-        f"SELECT count(*) FROM {kind.source} {' AND '.join(text for text, _ in filters)}",
-        *(value for _, value in filters),
+        f"SELECT count(*) FROM {source.table} {' AND '.join(text for text, _ in conditions)}",
+        *(value for _, value in conditions),
         returns=".",
     )
     return int(rows[0][0])
 
 
-def _moment(sql: Dialect, before: datetime | timedelta) -> Flow[datetime]:
-    """The moment that is meant, by the database's time."""
+def _resolve_time(sql: Dialect, before: datetime | timedelta) -> Flow[datetime]:
+    """The time itself, or the time that long ago by the database's clock."""
     if isinstance(before, datetime):
         return max(before, BEGINNING)
     rows = yield sql.say(f"SELECT {sql.now}", returns="t")
-    return since(rows[0][0], before)
+    return subtract_span(rows[0][0], before)

@@ -1,26 +1,27 @@
 """Promote: blocked jobs become ready while their concurrency key has free slots.
 
-A slot is a row owned by a job. It is never taken inside somebody else's transaction, where even an insert that ignores
-conflicts waits for the other to end; only here, in a short transaction of our own:
+A slot is a row that belongs to a job. It is never taken inside the caller's transaction, where even an insert that
+ignores conflicts waits for other transactions to end; only here, in a short transaction of our own:
 
-1. lock the keys, as a statement of its own: the next one must see what the previous holder committed. (In one
-   statement with the promotion, jobs were seen stranded beside free slots.) Keys hash into 1,024 lock ids, taken in
-   ascending order.
-2. read the slots taken and the first blocked jobs of each key, skipping rows that others hold;
-3. grant in order while the key has fewer slots taken than the candidate's limit; the first refusal ends the key's turn.
+1. lock the keys, as a separate statement: the next one must see what the previous holder committed. (In one
+   statement with the promotion, jobs were seen to stay blocked although slots were free.) Keys hash into 1,024 lock
+   ids, which are locked in ascending order.
+2. read the taken slots and the first blocked jobs of each key, skipping rows that other transactions have locked;
+3. grant slots in order while the key has fewer taken slots than the candidate's limit; the first refusal ends the
+   key's turn.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from zlib import crc32
 
-from steady_queue.store.statement import Operation
+from steady_queue.store.names import LOCK_ID_COUNT
+from steady_queue.store.statement import chunks_of, operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
     from steady_queue.store.sql import Dialect
@@ -28,20 +29,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOCK_IDS = 1024
-#: Keys, and jobs, in one statement: servers bound the number of values.
-KEYS_AT_ONCE = 1_000
-JOBS_AT_ONCE = 5_000
+#: Keys, and jobs, in one statement: servers limit the number of values.
+KEYS_PER_STATEMENT = 1_000
+JOBS_PER_STATEMENT = 5_000
 
 
-class InForce(Protocol[T]):
-    """What the code says about each task path that it knows: a mapping is one."""
+class ByTaskPath(Protocol[T]):
+    """A value for each task path that the code knows: a mapping is one."""
 
     def get(self, path: str, otherwise: T, /) -> T: ...
 
 
-#: The limit in force for each task path; the limit stored with the job serves for those that the code does not know.
-Limits: TypeAlias = InForce[int]
+#: The limit in force for each task path; the limit stored with the job applies to paths that the code does not know.
+Limits: TypeAlias = ByTaskPath[int]
+
+#: The limits stored with the jobs apply.
+NO_LIMITS: Limits = {}
 
 
 class Grant(NamedTuple):
@@ -53,51 +56,41 @@ class Grant(NamedTuple):
 
 
 def lock_id(key: str) -> int:
-    """Which of the lock ids guards this key; computed by the client, so that every server agrees."""
-    return crc32(key.encode("utf-8", "surrogatepass")) % LOCK_IDS
+    """The lock id of this key; computed by the client, so that it is the same on every server."""
+    return crc32(key.encode("utf-8", "surrogatepass")) % LOCK_ID_COUNT
 
 
-def promotion(sql: Dialect, keys: Mapping[str, int], limits: Limits | None = None) -> Operation[list[UUID]]:
-    """Promote these keys; the number beside each is the limit expected, which only decides how many rows are read."""
-    return Operation("promote", partial(promote, sql, keys, limits or {}))
+@operation()
+def promote(
+    sql: Dialect, keys: Mapping[str, int], limits: Limits = NO_LIMITS, wait_seconds: int | None = None
+) -> Flow[list[UUID]]:
+    """Lock, read, grant; returns the jobs made ready. Must run inside a READ COMMITTED transaction of ours.
 
-
-def promote(sql: Dialect, keys: Mapping[str, int], limits: Limits, wait_seconds: int | None = None) -> Flow[list[UUID]]:
-    """Lock, look, grant; returns the jobs made ready. Must run inside a READ COMMITTED transaction of ours.
-
-    `wait_seconds` bounds the wait for each key that somebody else has locked.
+    Each key comes with the limit expected, which only decides how many rows are read. `wait_seconds` limits the wait
+    for each key that another transaction has locked.
     """
     if not keys:
         return []
     yield from sql.lock_keys(sorted({lock_id(key) for key in keys}), wait_seconds)
     promoted: list[UUID] = []
-    for part in parts(list(keys.items()), KEYS_AT_ONCE):
-        promoted += yield from _promote(sql, dict(part), limits)
+    for chunk in chunks_of(list(keys.items()), KEYS_PER_STATEMENT):
+        promoted += yield from _promote_locked(sql, dict(chunk), limits)
     return promoted
 
 
-def blocked_keys(sql: Dialect, after: str, most: int) -> Operation[list[str]]:
-    """The next keys that have blocked jobs, in order."""
-    return Operation("blocked keys", partial(find_blocked_keys, sql, after, most), transaction=False)
+@operation(transaction=False)
+def find_blocked_keys(sql: Dialect, after: str, count: int) -> Flow[list[str]]:
+    """The next keys that have blocked jobs, in order.
 
-
-def next_blocked_job(sql: Dialect, key: str) -> Operation[UUID | None]:
-    """The blocked job that is the next of its key."""
-    return Operation("next blocked job", partial(_next_blocked_job, sql, key), transaction=False)
-
-
-def promote_one(sql: Dialect, key: str, job_id: UUID, limits: Limits | None = None) -> Operation[bool]:
-    """Make one blocked job ready if its key has a free slot for it."""
-    return Operation("promote one", partial(_promote_one, sql, key, job_id, limits or {}))
-
-
-def find_blocked_keys(sql: Dialect, after: str, most: int) -> Flow[list[str]]:
-    """One step down the index for each key: the number of jobs behind a key does not matter."""
-    rows = yield sql.say(sql.blocked_keys, after, most, returns=".")
+    One index lookup for each key: the number of jobs of a key does not matter.
+    """
+    rows = yield sql.say(sql.blocked_keys, after, count, returns=".")
     return [str(row[0]) for row in rows]
 
 
-def _next_blocked_job(sql: Dialect, key: str) -> Flow[UUID | None]:
+@operation(transaction=False)
+def find_next_blocked_job(sql: Dialect, key: str) -> Flow[UUID | None]:
+    """The blocked job that is the next of its key."""
     rows = yield sql.say(
         f"SELECT job_id FROM {sql.blocked_by_key} WHERE concurrency_key = ? ORDER BY priority DESC, job_id LIMIT 1",
         key,
@@ -106,21 +99,23 @@ def _next_blocked_job(sql: Dialect, key: str) -> Flow[UUID | None]:
     return rows[0][0] if rows else None
 
 
-def _promote_one(sql: Dialect, key: str, job_id: UUID, limits: Limits) -> Flow[bool]:
+@operation()
+def promote_one(sql: Dialect, key: str, job_id: UUID, limits: Limits = NO_LIMITS) -> Flow[bool]:
+    """Make one blocked job ready if its key has a free slot for it."""
     yield from sql.lock_keys([lock_id(key)])
     slots = yield sql.say("SELECT slot FROM steady_queue_semaphore WHERE concurrency_key = ?", key, returns=".")
-    held = yield sql.say(
-        f"SELECT job_id FROM steady_queue_blockedexecution WHERE job_id IN ?*{sql.take_free}", [job_id], returns="u"
+    locked = yield sql.lock("blockedexecution", "job_id", [job_id], skip_locked=True, returns="u")
+    jobs = yield sql.say(
+        f"SELECT concurrency_limit, task_path FROM steady_queue_job{sql.by_id} WHERE id = ?", job_id, returns="i."
     )
-    jobs = yield sql.say("SELECT concurrency_limit, task_path FROM steady_queue_job WHERE id = ?", job_id, returns="i.")
-    candidates = [(key, job_id, stored, path) for stored, path in jobs] if held else []
-    grants = allot({key: {row[0] for row in slots}}, candidates, limits)
+    candidates = [(key, job_id, stored, path) for stored, path in jobs] if locked else []
+    grants = allocate_slots({key: {row[0] for row in slots}}, candidates, limits)
     if grants:
-        yield from give(sql, grants)
+        yield from grant_slots(sql, grants)
     return bool(grants)
 
 
-def _promote(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list[UUID]]:
+def _promote_locked(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list[UUID]]:
     rows = yield sql.say(
         "SELECT concurrency_key, slot FROM steady_queue_semaphore WHERE concurrency_key IN ?*", list(keys), returns=".."
     )
@@ -128,29 +123,29 @@ def _promote(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list
     for key, slot in rows:
         taken[key].add(slot)
     promoted: list[UUID] = []
-    # One candidate more than should be granted: its refusal shows that the turn is over. Without one, the limit in
-    # force is larger than the one expected, and there may be more. A limit may be larger than any list can be.
-    wants = {key: min(JOBS_AT_ONCE, max(1, limit - len(taken[key]) + 1)) for key, limit in keys.items()}
+    # One candidate more than can be granted: its refusal shows that the turn is over. Without a refusal, the limit in
+    # force is larger than the one expected, and more jobs may be granted. A limit may be larger than any list can be.
+    wants = {key: min(JOBS_PER_STATEMENT, max(1, limit - len(taken[key]) + 1)) for key, limit in keys.items()}
     while wants:
-        candidates = yield from _first_blocked(sql, wants)
-        grants = allot(taken, candidates, limits)
-        for part in parts(grants, JOBS_AT_ONCE):
-            yield from give(sql, part)
+        candidates = yield from _find_candidates(sql, wants)
+        grants = allocate_slots(taken, candidates, limits)
+        for chunk in chunks_of(grants, JOBS_PER_STATEMENT):
+            yield from grant_slots(sql, chunk)
         granted = Counter(grant.concurrency_key for grant in grants)
         promoted.extend(grant.job_id for grant in grants)
         for grant in grants:
             taken[grant.concurrency_key].add(grant.slot)
-        wants = {key: min(JOBS_AT_ONCE, 2 * count) for key, count in wants.items() if granted[key] == count}
+        wants = {key: min(JOBS_PER_STATEMENT, 2 * count) for key, count in wants.items() if granted[key] == count}
     return promoted
 
 
-def expected(limits: Limits, path: str, stored: int | None) -> int:
-    """The limit in force for a job of this path that was stored with that one."""
+def limit_in_force(limits: Limits, path: str, stored: int | None) -> int:
+    """The limit in force for a job of this task path that was stored with that limit."""
     return limits.get(path, stored or 1)
 
 
-def allot(taken: Mapping[str, set[int]], candidates: Iterable[Row], limits: Limits) -> list[Grant]:
-    """Who gets which slot. Candidates are (key, job id, stored limit, task path), in order within their key."""
+def allocate_slots(taken: Mapping[str, set[int]], candidates: Iterable[Row], limits: Limits) -> list[Grant]:
+    """Which job gets which slot. Candidates are (key, job id, stored limit, task path), in order within their key."""
     used = {key: set(slots) for key, slots in taken.items()}
     lowest: dict[str, int] = {}
     refused: set[str] = set()
@@ -158,7 +153,7 @@ def allot(taken: Mapping[str, set[int]], candidates: Iterable[Row], limits: Limi
     for key, job_id, stored, path in candidates:
         if key in refused:
             continue
-        if len(used[key]) >= expected(limits, path, stored):
+        if len(used[key]) >= limit_in_force(limits, path, stored):
             refused.add(key)
             continue
         slot = lowest.get(key, 1)
@@ -170,39 +165,37 @@ def allot(taken: Mapping[str, set[int]], candidates: Iterable[Row], limits: Limi
     return grants
 
 
-def _first_blocked(sql: Dialect, wants: Mapping[str, int]) -> Flow[Sequence[Row]]:
-    if sql.at_once:
-        return (yield sql.at_once.blocked_at_once(wants))
+def _find_candidates(sql: Dialect, wants: Mapping[str, int]) -> Flow[Sequence[Row]]:
+    if sql.single_statements:
+        return (yield sql.single_statements.find_blocked(wants))
     found = yield from sql.first_blocked(wants)
     jobs: dict[UUID, Row] = {}
-    for part in parts([job_id for _, job_id in found], JOBS_AT_ONCE):
-        rows = yield sql.say(
-            "SELECT id, concurrency_limit, task_path FROM steady_queue_job WHERE id IN ?*", list(part), returns="ui."
-        )
+    for chunk in chunks_of([job_id for _, job_id in found], JOBS_PER_STATEMENT):
+        rows = yield sql.select("job", "id, concurrency_limit, task_path", list(chunk), returns="ui.")
         jobs.update((row[0], row) for row in rows)
     return [(key, job_id, jobs[job_id][1], jobs[job_id][2]) for key, job_id in found if job_id in jobs]
 
 
-def give(sql: Dialect, grants: Sequence[Grant]) -> Flow[None]:
+def grant_slots(sql: Dialect, grants: Sequence[Grant]) -> Flow[None]:
     """Make blocked jobs ready, with these slots; their keys must be locked."""
-    if sql.at_once:
-        yield sql.at_once.grant(grants)
+    if sql.single_statements:
+        yield sql.single_statements.grant(grants)
         return
     ids = [grant.job_id for grant in grants]
     now = (yield sql.say(f"SELECT {sql.now}", returns="t"))[0][0]
-    yield sql.say("DELETE FROM steady_queue_blockedexecution WHERE job_id IN ?*", ids)
+    yield sql.delete("blockedexecution", ids)
     yield sql.say_each(
         "INSERT INTO steady_queue_semaphore (job_id, concurrency_key, slot, acquired_at) VALUES (?, ?, ?, ?)",
         [(*grant, now) for grant in grants],
     )
-    yield make_ready(sql, ids)
+    yield insert_ready(sql, ids)
 
 
-def make_ready(sql: Dialect, ids: Sequence[UUID]) -> Statement:
+def insert_ready(sql: Dialect, ids: Sequence[UUID]) -> Statement:
     """A ready row for each job, from the job's own columns."""
     return sql.say(
         "INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority)"
-        " SELECT id, queue_name, lane, priority FROM steady_queue_job WHERE id IN ?*",
+        f" SELECT id, queue_name, lane, priority FROM steady_queue_job{sql.by_id} WHERE id IN ?*",
         list(ids),
     )
 
@@ -215,26 +208,17 @@ def insert_blocked(sql: Dialect, rows: Sequence[tuple[Any, ...]]) -> Statement:
 
 
 def discard_refused(sql: Dialect, ids: Sequence[UUID]) -> Flow[frozenset[UUID]]:
-    """Delete those of the jobs, all to be discarded rather than wait, that still have no slot after a promotion.
+    """Delete those of the jobs, which are all to be discarded rather than wait, that have no slot after a promotion.
 
-    Whoever holds one discards it or lets it run: to wait for them would hold up all who need the key.
+    Rows that another transaction has locked are skipped: it discards the job or makes it ready, and to wait for it
+    would delay every process that needs the key.
     """
     discarded: set[UUID] = set()
-    for part in parts(ids, JOBS_AT_ONCE):
-        rows = yield sql.say(
-            f"SELECT job_id FROM steady_queue_blockedexecution WHERE job_id IN ?*{sql.take_free}",
-            list(part),
-            returns="u",
-        )
+    for chunk in chunks_of(ids, JOBS_PER_STATEMENT):
+        rows = yield sql.lock("blockedexecution", "job_id", list(chunk), skip_locked=True, returns="u")
         refused = [row[0] for row in rows]
         if refused:
-            yield sql.say("DELETE FROM steady_queue_blockedexecution WHERE job_id IN ?*", refused)
-            yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", refused)
+            yield sql.delete("blockedexecution", refused)
+            yield sql.delete("job", refused)
         discarded.update(refused)
     return frozenset(discarded)
-
-
-def parts(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """The values in pieces of at most this size."""
-    for at in range(0, len(values), size):
-        yield values[at : at + size]

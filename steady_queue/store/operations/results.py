@@ -1,12 +1,11 @@
-"""Results: jobs read back with where they stand, in one statement and so of one moment."""
+"""Results: jobs with their status, read by one statement, so that all of it is of one point in time."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from steady_queue.store.job import JobRecord, Status
-from steady_queue.store.statement import Operation
+from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
-_ELSEWHERE = {
+_JOINED = {
     "status": (
         "CASE WHEN j.finished_at IS NOT NULL THEN 'finished' WHEN f.job_id IS NOT NULL THEN 'failed'"
         " WHEN c.job_id IS NOT NULL THEN 'claimed' WHEN b.job_id IS NOT NULL THEN 'blocked'"
@@ -25,17 +24,14 @@ _ELSEWHERE = {
     "claimed_at": "c.claimed_at",
     "claimed_by": "p.name",
 }
-_COLUMNS = ", ".join(_ELSEWHERE.get(name, f"j.{name}") for name in JobRecord._fields)
-#: A time that cannot be read must not hide the rest.
+_COLUMNS = ", ".join(_JOINED.get(name, f"j.{name}") for name in JobRecord._fields)
+#: A time that cannot be parsed must not hide the other columns.
 _TYPES = "".join("u" if name == "id" else "m" if name.endswith("_at") else "." for name in JobRecord._fields)
 
 
-def find_jobs(sql: Dialect, ids: Sequence[UUID]) -> Operation[list[JobRecord]]:
-    """The jobs with these ids that exist, in the order asked for."""
-    return Operation("find jobs", partial(_find_jobs, sql, ids), transaction=False)
-
-
-def _find_jobs(sql: Dialect, ids: Sequence[UUID]) -> Flow[list[JobRecord]]:
+@operation(transaction=False)
+def find_jobs(sql: Dialect, ids: Sequence[UUID]) -> Flow[list[JobRecord]]:
+    """The jobs with these ids that exist, in the order of the ids."""
     if not ids:
         return []
     rows = yield sql.say(

@@ -1,15 +1,11 @@
-"""The server: whether it is new enough for the statements of this package.
-
-The schema: which migrations of this package a database has, and whether they are those that the package knows.
-"""
+"""The server and the schema: whether the server is new enough, and which migrations of this package it has."""
 
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import TYPE_CHECKING
 
-from steady_queue.store.statement import Operation
+from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -17,56 +13,47 @@ if TYPE_CHECKING:
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
-#: The oldest versions that will do. MariaDB before 10.11.6 missorts the ids of jobs.
-OLDEST = {"PostgreSQL": (14,), "MySQL": (8, 0, 1), "MariaDB": (10, 11, 6), "SQLite": (3, 35)}
+#: The oldest supported versions. MariaDB before 10.11.6 sorts the ids of jobs wrongly.
+OLDEST_VERSIONS = {"PostgreSQL": (14,), "MySQL": (8, 0, 1), "MariaDB": (10, 11, 6), "SQLite": (3, 35)}
 
 
-def describe(sql: Dialect) -> Operation[str]:
+@operation(transaction=False)
+def describe_server(sql: Dialect) -> Flow[str]:
     """The server's name and version: `MariaDB 11.4.2`."""
-    return Operation("server version", partial(_describe, sql), transaction=False)
-
-
-def too_old(sql: Dialect) -> Operation[str | None]:
-    """What to say of a server that is too old; None when it will do."""
-    return Operation("server version", partial(_too_old, sql), transaction=False)
-
-
-def _too_old(sql: Dialect) -> Flow[str | None]:
     rows = yield sql.say(sql.server_version, returns=".")
-    return judge(sql.name, str(rows[0][0]))
+    return " ".join(_parse_version(sql.name, str(rows[0][0])))
 
 
-def _describe(sql: Dialect) -> Flow[str]:
+@operation(transaction=False)
+def find_version_problem(sql: Dialect) -> Flow[str | None]:
+    """The error message for a server that is too old; None when it is supported."""
     rows = yield sql.say(sql.server_version, returns=".")
-    return " ".join(_named(sql.name, str(rows[0][0])))
+    return check_version(sql.name, str(rows[0][0]))
 
 
-def judge(name: str, version: str) -> str | None:
-    """What to say of a server's version, as it tells it: `15.4 (Debian ...)`, `11.4.2-MariaDB-log`, `3.45.1`."""
-    name, number = _named(name, version)
+def check_version(name: str, version: str) -> str | None:
+    """The error message for a version as the server returns it: `15.4 (Debian ...)`, `11.4.2-MariaDB-log`, `3.45.1`."""
+    name, number = _parse_version(name, version)
     numbers = tuple(map(int, number.split("."))) if number[:1].isdigit() else ()
-    if not numbers or numbers >= OLDEST[name]:
+    if not numbers or numbers >= OLDEST_VERSIONS[name]:
         return None
-    return f"{name} {number} is too old: {'.'.join(map(str, OLDEST[name]))} or newer is needed"
+    return f"{name} {number} is too old: {'.'.join(map(str, OLDEST_VERSIONS[name]))} or newer is needed"
 
 
-def _named(name: str, version: str) -> tuple[str, str]:
-    """The server's own name, and the number in its version; the whole version where there is none."""
+def _parse_version(name: str, version: str) -> tuple[str, str]:
+    """The name of the server, and the number in its version; the whole version where there is none."""
     if name.startswith("MySQL"):
         name = "MariaDB" if "MariaDB" in version else "MySQL"
-        # Older MariaDB servers put a number in front so that old replicas take them for MySQL 5.5.
+        # Older MariaDB servers prefix a number, so that old replicas treat them as MySQL 5.5.
         version = version.removeprefix("5.5.5-")
     found = re.search(r"\d+(\.\d+)*", version)
     return name, found[0] if found else version
 
 
-def applied(sql: Dialect) -> Operation[list[str]]:
-    """The names of the migrations that the database has; none where no migration has ever been run."""
-    return Operation("schema version", partial(_applied, sql), transaction=False)
-
-
-def _applied(sql: Dialect) -> Flow[list[str]]:
-    # The catalogue is asked first: not every server has an error code of its own for a table that is missing.
+@operation(transaction=False)
+def find_applied_migrations(sql: Dialect) -> Flow[list[str]]:
+    """The names of the migrations that the database has; none where no migration was ever run."""
+    # The catalogue is read first: not every server has a separate error code for a table that does not exist.
     rows = yield sql.say(sql.has_table, "django_migrations", returns=".")
     if not rows[0][0]:
         return []
@@ -75,8 +62,8 @@ def _applied(sql: Dialect) -> Flow[list[str]]:
     return [str(row[0]) for row in rows]
 
 
-def unfit(alias: str, found: Collection[str], known: Collection[str]) -> str | None:
-    """What to say of a database with these migrations to a package that knows those; None when they are the same."""
+def describe_schema_problem(alias: str, found: Collection[str], known: Collection[str]) -> str | None:
+    """The error message if the migrations found in the database are not those that the package knows; or None."""
     if missing := sorted(set(known) - set(found)):
         where = "" if alias == "default" else f" --database={alias}"
         return (

@@ -1,8 +1,8 @@
 """Settle: the only place that ends a claim.
 
-Deleting the claimed row by job id *and* claim id decides who owns the job. Only what that deleted gets its job updated,
-its slot freed and the next job of its key promoted, in the same transaction. A late writer changes nothing and is told
-so.
+Deleting the claimed row by job id *and* claim id is the fence. Only a job whose claimed row was deleted is updated, its
+slot freed and the next job of its key promoted, in the same transaction. The settle of a claim that was lost changes
+nothing, and its verdict says so.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
-from steady_queue.store.operations.promote import expected, insert_blocked, make_ready, promote
+from steady_queue.store.operations.promote import NO_LIMITS, insert_blocked, insert_ready, limit_in_force, promote
 from steady_queue.store.outcome import Attempt, Failed, Finished, Released, Settlement, Verdict
 from steady_queue.store.statement import Operation
 
@@ -35,20 +35,20 @@ def settle(
     worker_id: str,
     preserve: bool = True,
     by_owner: bool = True,
-    limits: Limits | None = None,
+    limits: Limits = NO_LIMITS,
     promotes: bool = True,
 ) -> Operation[Settlement]:
-    """Write what became of these claims, all of one process, named `worker_id`.
+    """Write the outcomes of these claims, all of one process, named `worker_id`.
 
     `preserve` keeps the rows of finished jobs. `by_owner` is false when a claim is taken from its process: then the
-    job's `last_claim_id` is left alone, so that the owner can still tell that it was taken. `promotes` is false when a
-    job that waits for the freed slot cannot be written: maintenance promotes, and sets that job aside.
+    job's `last_claim_id` is not changed, so that the owner's settle is fenced. `promotes` is false when a job that
+    waits for the freed slot cannot be written: maintenance promotes, and sets that job aside.
     """
     limited = any(outcome.claim.concurrency_key is not None for outcome in outcomes)
     return Operation(
         "settle",
-        partial(_settle, sql, outcomes, worker_id, preserve, by_owner, (limits or {}) if limited else None, promotes),
-        transaction=limited or sql.at_once is None,
+        partial(_settle, sql, outcomes, worker_id, preserve, by_owner, limits if limited else None, promotes),
+        transaction=limited or sql.single_statements is None,
     )
 
 
@@ -64,24 +64,26 @@ def _settle(
     """`limits` is None when none of the outcomes is limited."""
     if not outcomes:
         return Settlement({})
-    if sql.at_once:
-        rows = yield sql.at_once.end_claims(outcomes, worker_id=worker_id, preserve=preserve, by_owner=by_owner)
+    if sql.single_statements:
+        rows = yield sql.single_statements.end_claims(
+            outcomes, worker_id=worker_id, preserve=preserve, by_owner=by_owner
+        )
         applied = {row[0] for row in rows}
     else:
         applied = yield from _end_claims(sql, outcomes, worker_id, preserve, by_owner)
     promoted: Sequence[UUID] = ()
     if limits is not None:
-        keys = _freed(outcomes, applied, limits) | (yield from _blocked_again(sql, outcomes, applied, limits))
-        promoted = (yield from promote(sql, keys, limits)) if promotes else ()
+        keys = _freed_keys(outcomes, applied, limits) | (yield from _block_slotless(sql, outcomes, applied, limits))
+        promoted = (yield from promote.flow(sql, keys, limits)) if promotes else ()
     verdicts = dict.fromkeys(applied, Verdict.APPLIED)
     verdicts |= yield from _explain(sql, [o for o in outcomes if o.claim.claim_id not in applied])
     return Settlement(verdicts, len(promoted))
 
 
-def _freed(outcomes: Sequence[Outcome], applied: set[UUID], limits: Limits) -> dict[str, int]:
+def _freed_keys(outcomes: Sequence[Outcome], applied: set[UUID], limits: Limits) -> dict[str, int]:
     """The keys that lost a slot, each with the limit in force for its job."""
     return {
-        claim.concurrency_key: expected(limits, claim.task_path, claim.concurrency_limit)
+        claim.concurrency_key: limit_in_force(limits, claim.task_path, claim.concurrency_limit)
         for outcome in outcomes
         if not isinstance(outcome, Released)
         and (claim := outcome.claim).claim_id in applied
@@ -89,12 +91,12 @@ def _freed(outcomes: Sequence[Outcome], applied: set[UUID], limits: Limits) -> d
     }
 
 
-def _blocked_again(
+def _block_slotless(
     sql: Dialect, outcomes: Sequence[Outcome], applied: set[UUID], limits: Limits
 ) -> Flow[dict[str, int]]:
-    """Let jobs that were given back after they had lost their slots to others queue for one; returns their keys.
+    """Block released jobs that have lost their slots, because they overran; returns their keys.
 
-    A statement of its own, after the claims were ended: before that, the slot may be just about to be lost.
+    A separate statement, after the claims were ended: before that, maintenance may still take the slot.
     """
     released = {
         claim.job_id: claim
@@ -105,27 +107,24 @@ def _blocked_again(
     }
     if not released:
         return {}
-    rows = yield sql.say("SELECT job_id FROM steady_queue_semaphore WHERE job_id IN ?*", list(released), returns="u")
+    rows = yield sql.select("semaphore", "job_id", list(released), returns="u")
     for row in rows:
         del released[row[0]]
     if released:
-        yield sql.say("DELETE FROM steady_queue_readyexecution WHERE job_id IN ?*", list(released))
+        yield sql.delete("readyexecution", list(released))
         yield insert_blocked(sql, [(c.job_id, c.concurrency_key, c.priority) for c in released.values()])
-    return {str(c.concurrency_key): expected(limits, c.task_path, c.concurrency_limit) for c in released.values()}
+    return {str(c.concurrency_key): limit_in_force(limits, c.task_path, c.concurrency_limit) for c in released.values()}
 
 
 def _explain(sql: Dialect, unapplied: Sequence[Outcome]) -> Flow[dict[UUID, Verdict]]:
-    """Why an outcome was not applied: settled before by an equal try, or taken from its process."""
+    """Why an outcome was not applied: an earlier try of the same settle was, or the claim was lost."""
     if not unapplied:
         return {}
-    rows = yield sql.say(
-        "SELECT id, last_claim_id FROM steady_queue_job WHERE id IN ?*",
-        [outcome.claim.job_id for outcome in unapplied],
-        returns="uu",
-    )
+    ids = [outcome.claim.job_id for outcome in unapplied]
+    rows = yield sql.select("job", "id, last_claim_id", ids, returns="uu")
     last = {row[0]: row[1] for row in rows}
     return {
-        # A job that is gone has been settled and was not to be preserved.
+        # A job that does not exist was settled before, and its row was not preserved.
         claim.claim_id: Verdict.REPEATED if last.get(claim.job_id, claim.claim_id) == claim.claim_id else Verdict.FENCED
         for claim in (outcome.claim for outcome in unapplied)
     }
@@ -134,52 +133,47 @@ def _explain(sql: Dialect, unapplied: Sequence[Outcome]) -> Flow[dict[UUID, Verd
 def _end_claims(
     sql: Dialect, outcomes: Sequence[Outcome], worker_id: str, preserve: bool, by_owner: bool
 ) -> Flow[set[UUID]]:
-    rows = yield sql.say(
-        f"SELECT claim_id, claimed_at, {sql.now} FROM steady_queue_claimedexecution WHERE job_id IN ?*{sql.take}",
-        [outcome.claim.job_id for outcome in outcomes],
-        returns="utt",
-    )
+    ids = [outcome.claim.job_id for outcome in outcomes]
+    rows = yield sql.lock("claimedexecution", f"claim_id, claimed_at, {sql.now}", ids, returns="utt")
     held: Held = {claim_id: (claimed_at, now) for claim_id, claimed_at, now in rows}
     ours = [outcome for outcome in outcomes if outcome.claim.claim_id in held]
     if not ours:
         return set()
-    over: list[Finished | Failed] = []
+    ended: list[Finished | Failed] = []
     released: list[UUID] = []
     for outcome in ours:
         match outcome:
             case Finished() | Failed():
-                over.append(outcome)
+                ended.append(outcome)
             case Released():
                 released.append(outcome.claim.job_id)
             case _:
                 assert_never(outcome)
-    if over:
-        yield from _end_attempts(sql, over, held, worker_id, preserve, by_owner)
+    if ended:
+        yield from _end_attempts(sql, ended, held, worker_id, preserve, by_owner)
     if released:
-        yield make_ready(sql, released)
-    yield sql.say(
-        "DELETE FROM steady_queue_claimedexecution WHERE job_id IN ?*", [outcome.claim.job_id for outcome in ours]
-    )
+        yield insert_ready(sql, released)
+    yield sql.delete("claimedexecution", [outcome.claim.job_id for outcome in ours])
     return {outcome.claim.claim_id for outcome in ours}
 
 
 def _end_attempts(
-    sql: Dialect, over: Sequence[Finished | Failed], held: Held, worker_id: str, preserve: bool, by_owner: bool
+    sql: Dialect, ended: Sequence[Finished | Failed], held: Held, worker_id: str, preserve: bool, by_owner: bool
 ) -> Flow[None]:
-    """Everything that the end of an attempt changes, but for the claimed row itself."""
-    finished = [outcome.claim.job_id for outcome in over if isinstance(outcome, Finished)]
-    failed = [outcome for outcome in over if isinstance(outcome, Failed)]
+    """Everything that the end of an attempt changes, except the claimed row itself."""
+    finished = [outcome.claim.job_id for outcome in ended if isinstance(outcome, Finished)]
+    failed = [outcome for outcome in ended if isinstance(outcome, Failed)]
     if finished and not preserve:
-        yield sql.say("DELETE FROM steady_queue_job WHERE id IN ?*", finished)
-        yield from sql.update_attempts([_attempt(outcome, held) for outcome in failed], worker_id, by_owner)
+        yield sql.delete("job", finished)
+        yield from sql.update_attempts([_build_attempt(outcome, held) for outcome in failed], worker_id, by_owner)
     else:
-        yield from sql.update_attempts([_attempt(outcome, held) for outcome in over], worker_id, by_owner)
+        yield from sql.update_attempts([_build_attempt(outcome, held) for outcome in ended], worker_id, by_owner)
     if failed:
-        yield from _keep_failures(sql, failed, held)
-    yield sql.say("DELETE FROM steady_queue_semaphore WHERE job_id IN ?*", [outcome.claim.job_id for outcome in over])
+        yield from _insert_failures(sql, failed, held)
+    yield sql.delete("semaphore", [outcome.claim.job_id for outcome in ended])
 
 
-def _attempt(outcome: Finished | Failed, held: Held) -> Attempt:
+def _build_attempt(outcome: Finished | Failed, held: Held) -> Attempt:
     claim = outcome.claim
     claimed_at, now = held[claim.claim_id]
     if isinstance(outcome, Finished):
@@ -187,11 +181,9 @@ def _attempt(outcome: Finished | Failed, held: Held) -> Attempt:
     return Attempt(claim.job_id, claim.claim_id, claimed_at, None, None, outcome.error.as_line())
 
 
-def _keep_failures(sql: Dialect, failed: Sequence[Failed], held: Held) -> Flow[None]:
-    # A failed row may be left from an earlier failure of the same job: the newer one counts.
-    yield sql.say(
-        "DELETE FROM steady_queue_failedexecution WHERE job_id IN ?*", [outcome.claim.job_id for outcome in failed]
-    )
+def _insert_failures(sql: Dialect, failed: Sequence[Failed], held: Held) -> Flow[None]:
+    # A failed row may exist from an earlier failure of the same job: the newer one replaces it.
+    yield sql.delete("failedexecution", [outcome.claim.job_id for outcome in failed])
     yield sql.say_each(
         "INSERT INTO steady_queue_failedexecution (job_id, failed_at, exception_class, message) VALUES (?, ?, ?, ?)",
         [(o.claim.job_id, held[o.claim.claim_id][1], o.error.exception_class, o.error.message) for o in failed],

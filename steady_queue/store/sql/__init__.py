@@ -1,12 +1,19 @@
 """What differs between the databases.
 
-The flows say everything in portable SQL, in steps that a transaction holds together. A dialect holds the few words that
-a server says differently (`mysql.py`, `sqlite.py`); `postgres.py` also says each hot operation in a single statement.
+    dialect.py              words and verbs that the flows use, in standard SQL where there is one
+    values.py               values from drivers that return text for ids and times
+    postgres.py             PostgreSQL, with the settings of its connections
+    postgres_statements.py  the hot operations on PostgreSQL: enqueue, promote, claim, settle, each as one statement
+    mysql.py                MySQL and MariaDB
+    sqlite.py               SQLite
+
+The flows are written in portable SQL, as steps in one transaction. A dialect has the parts that a server writes in
+another way; PostgreSQL also has each hot operation as a single statement.
 """
 
-from steady_queue.store.sql.dialect import AtOnce, Dialect
+from steady_queue.store.sql.dialect import Dialect, SingleStatements
 from steady_queue.store.sql.mysql import MySQL
 from steady_queue.store.sql.postgres import Postgres
 from steady_queue.store.sql.sqlite import SQLite
 
-__all__ = ["AtOnce", "Dialect", "MySQL", "Postgres", "SQLite"]
+__all__ = ["Dialect", "MySQL", "Postgres", "SQLite", "SingleStatements"]

@@ -1,88 +1,94 @@
-"""The words of a server, and how values cross its border.
+"""What differs between the servers: words, verbs for lookups by id, and how values are passed and returned.
 
-Portable statements are written with `?` for a value and `IN ?*` for a list of values.
+Portable statements are written with `?` for a value and `IN ?*` for a list of values. Tables are named without their
+prefix where a method takes one.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from steady_queue.errors import StoreDataError
-from steady_queue.store.ids import uuid_of
+from steady_queue.store.sql.values import RESTORE
 from steady_queue.store.statement import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from steady_queue.store.job import NewJob
-    from steady_queue.store.operations.claim import Wanted
+    from steady_queue.store.operations.claim import ClaimRequest
     from steady_queue.store.operations.promote import Grant
     from steady_queue.store.outcome import Attempt, Outcome
     from steady_queue.store.statement import Flow, Row
 
 _PLACEHOLDER = re.compile(r"\?\*?")
-#: Values of these types, most of all, are the same for every driver.
+#: Values of these types, which most values have, are the same for every driver.
 _PLAIN = frozenset((str, int, bytes, type(None)))
+#: The primary keys that are not `job_id`.
+_KEYS = {"job": "id", "process": "id", "lockbucket": "id"}
 
-#: Characters of an error about a value, which may quote it.
-WORDS = 500
+#: Error messages about a value may quote it, and are cut to this length.
+MESSAGE_CHARACTERS = 500
 
-#: Longer ago than anything was stored, in seconds.
-CENTURIES = 500 * 365.25 * 86_400.0
+#: 500 years: longer ago than anything was stored, and a time that every server can represent.
+MAX_AGO_SECONDS = 500 * 365.25 * 86_400.0
 
-#: The names of queues, one step down the index for each, and a NULL after the last.
-NAMES = (
+#: The names of queues with ready jobs, found by one index lookup for each, and a NULL after the last.
+QUEUE_NAMES = (
     "WITH RECURSIVE names(name) AS (SELECT min(queue_name) FROM steady_queue_readyexecution UNION ALL"
     " SELECT (SELECT min(r.queue_name) FROM steady_queue_readyexecution r WHERE r.queue_name > names.name)"
     " FROM names WHERE names.name IS NOT NULL)"
 )
 
 
-class AtOnce(Protocol):
+def key_of(table: str) -> str:
+    """The primary key column of a table."""
+    return _KEYS.get(table, "job_id")
+
+
+class SingleStatements(Protocol):
     """The hot operations, each as one statement: no transaction, no second round trip."""
 
     def insert_ready(self, jobs: Sequence[NewJob]) -> Statement: ...
     def insert_and_notify(self, job: NewJob) -> Statement: ...
     def insert_scheduled(self, jobs: Sequence[NewJob]) -> Statement: ...
     def insert_blocked(self, jobs: Sequence[NewJob]) -> Statement: ...
-    def blocked_at_once(self, wants: Mapping[str, int]) -> Statement: ...
+    def find_blocked(self, wants: Mapping[str, int]) -> Statement: ...
     def grant(self, grants: Sequence[Grant]) -> Statement: ...
-    def claim(self, *wanted: Wanted) -> Statement: ...
-    def claim_from_all(self, *wanted: Wanted) -> Statement: ...
+    def claim(self, *requests: ClaimRequest) -> Statement: ...
+    def claim_from_all(self, *requests: ClaimRequest) -> Statement: ...
     def end_claims(
         self, outcomes: Sequence[Outcome], *, worker_id: str, preserve: bool, by_owner: bool
     ) -> Statement: ...
 
 
 class Dialect:
-    """One server's words. The defaults are MySQL's and MariaDB's."""
+    """The SQL of one server. The defaults are those of MySQL and MariaDB, or standard SQL."""
 
     name = ""
-    #: The one-statement forms, where the server has them.
-    at_once: AtOnce | None = None
+    #: The hot operations as single statements, where the server has them.
+    single_statements: SingleStatements | None = None
     #: Whether the server can notify listeners.
     can_notify = False
-    mark = "?"
+    placeholder = "?"
     #: The server's time as an expression, in UTC.
     now = ""
-    #: How a read takes the rows it finds: waiting for others, or leaving out what others hold.
-    take = " FOR UPDATE"
-    take_free = " FOR UPDATE SKIP LOCKED"
-    #: Whether such a read, in a transaction of the caller's, may lock where nothing is.
+    #: Locks the rows that a read finds, waiting for other transactions or skipping the rows that they have locked.
+    for_update = " FOR UPDATE"
+    for_update_skip_locked = " FOR UPDATE SKIP LOCKED"
+    #: Whether such a read, in a transaction of the caller's, may lock gaps between rows.
     locks_gaps = False
-    #: How an insert leaves out what is there already: the words before and after it.
-    insert_missing = "INSERT IGNORE"
-    or_nothing = ""
-    #: The tables of the polls, with the index named where the optimizer needs telling.
+    #: Stands after the name of a table whose rows are looked up by primary key, where the optimizer needs the hint.
+    by_id = ""
+    #: The tables of the polls, with the index hint where the optimizer needs one.
     ready_by_queue = "steady_queue_readyexecution r"
     ready_all = "steady_queue_readyexecution r"
     blocked_by_key = "steady_queue_blockedexecution"
     scheduled_due = "steady_queue_scheduledexecution"
-    #: The next keys of blocked jobs after a bound one, in order and at most a bound number of them, by steps too.
+    #: The next keys of blocked jobs after a bound one, in order and at most a bound number, by index lookups as well.
     blocked_keys = (
         "WITH RECURSIVE found(name, place) AS"
         " (SELECT min(concurrency_key), 1 FROM steady_queue_blockedexecution WHERE concurrency_key > ? UNION ALL"
@@ -91,65 +97,19 @@ class Dialect:
         " FROM found WHERE found.name IS NOT NULL AND found.place < ?) SELECT name FROM found WHERE name IS NOT NULL"
     )
     #: A job's errors and one more, which is bound.
-    errors_and = "CONCAT_WS(CHAR(10 USING utf8mb4), errors, ?)"
+    appended_error = "CONCAT_WS(CHAR(10 USING utf8mb4), errors, ?)"
     #: The function that returns the lower of two numbers.
     least = "LEAST"
-    #: The server's time as many microseconds ago as a bound number says: the same text for every number.
-    given_ago = ""
-    #: Asks for the server's version.
+    #: Selects the server's version.
     server_version = "SELECT version()"
-    #: Asks whether the database has the table of a bound name.
+    #: Selects whether the database has the table of a bound name.
     has_table = "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = ?"
-    #: Asks for table, name, character set and collation of the queue's text columns, where they may differ.
+    #: Selects table, name, character set and collation of the queue's text columns, where they may differ.
     text_columns = ""
-    #: Asks for a number that changes with other connections' writes, where there is one.
+    #: Selects a number that changes with the writes of other connections, where there is one.
     change_marker = ""
 
-    def queue_names(self) -> Flow[list[str]]:
-        """The names of the queues that have ready jobs, in order, by steps down the index."""
-        rows = yield self.say(f"{NAMES} SELECT name FROM names WHERE name IS NOT NULL", returns=".")
-        return [row[0] for row in rows]
-
-    def waiting_queues(self) -> Flow[list[Row]]:
-        """The queues that are not paused, with each lane that they have ready jobs for; a NULL when any is paused."""
-        raise NotImplementedError
-
-    def lock_keys(self, lock_ids: Sequence[int], wait_seconds: int | None = None) -> Flow[None]:
-        """Hold these lock ids, given ascending, until the transaction ends; fail when one is not free in time."""
-        raise NotImplementedError
-
-    def first_blocked(self, wants: Mapping[str, int]) -> Flow[list[tuple[str, UUID]]]:
-        """The first blocked jobs of each key, as many as are wanted, in their order; without those that others hold."""
-        found: list[tuple[str, UUID]] = []
-        for key, count in wants.items():
-            rows = yield self.say(
-                f"SELECT job_id FROM {self.blocked_by_key} WHERE concurrency_key = ?"
-                f" ORDER BY priority DESC, job_id LIMIT ?{self.take_free}",
-                key,
-                count,
-                returns="u",
-            )
-            found.extend((key, row[0]) for row in rows)
-        return found
-
-    def ago(self, seconds: float) -> str:
-        """The server's time so many seconds ago, as an expression; at most some centuries, which all servers know."""
-        return self.exactly_ago(min(seconds, CENTURIES))
-
-    def exactly_ago(self, seconds: float) -> str:
-        raise NotImplementedError
-
-    def microseconds_ago(self, column: str) -> str:
-        """The server's time as many microseconds ago as the column has, at most some centuries, as an expression."""
-        return self.given_ago.replace("?", f"{self.least}({column}, {round(CENTURIES * 1_000_000)})")
-
-    def try_maintenance(self) -> Flow[bool]:
-        """Be the only one to maintain until the transaction ends; False when somebody else is."""
-        raise NotImplementedError
-
-    def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
-        """Write each ended attempt into its job, while its claimed row still stands."""
-        raise NotImplementedError
+    # -- statements ---------------------------------------------------------------------------------------------------
 
     def say(self, text: str, *params: Any, returns: str = "") -> Statement:
         """A portable statement in this server's style; a list among `params` belongs to a `?*`."""
@@ -160,15 +120,99 @@ class Dialect:
                 flat.extend(param)
             else:
                 flat.append(param)
-        return Statement(spread(text, sizes, self.mark), flat, returns)
+        return Statement(spread(text, sizes, self.placeholder), flat, returns)
 
     def say_each(self, text: str, rows: Sequence[Sequence[Any]]) -> Statement:
-        """A portable statement to be run once for each row of parameters."""
-        return Statement(spread(text, (), self.mark), rows, many=True)
+        """A portable statement that runs once for each row of parameters."""
+        return Statement(spread(text, (), self.placeholder), rows, many=True)
 
-    def unless_there(self, text: str) -> str:
-        """An insert that leaves alone what has the same unique values, and waits for whoever is just writing it."""
-        return f"{text} ON CONFLICT DO NOTHING"
+    def select(
+        self, table: str, columns: str, ids: Sequence[Any], *, returns: str, is_ordered: bool = False
+    ) -> Statement:
+        """Read columns of the rows with these ids; `is_ordered`: in the order of the ids."""
+        return self.say(_select_text(table, columns, is_ordered), ids, returns=returns)
+
+    def lock(
+        self,
+        table: str,
+        columns: str,
+        ids: Sequence[Any],
+        *,
+        returns: str,
+        skip_locked: bool = False,
+        is_ordered: bool = False,
+    ) -> Statement:
+        """The same, and lock these rows until the transaction ends; `is_ordered`: in the order of the ids."""
+        lock = self.for_update_skip_locked if skip_locked else self.for_update
+        return self.say(_select_text(table, columns, is_ordered) + lock, ids, returns=returns)
+
+    def delete(self, table: str, ids: Sequence[Any]) -> Statement:
+        """Delete the rows with these ids."""
+        return self.say(_delete_text(table), ids)
+
+    def delete_one(self, table: str, id_: Any) -> Statement:
+        """Delete the row with this id."""
+        return self.say(f"DELETE FROM steady_queue_{table} WHERE {key_of(table)} = ?", id_)
+
+    def insert_new(self, into: str) -> str:
+        """An insert that skips rows whose unique values exist, and waits for the transaction that writes them."""
+        return f"INSERT INTO {into} ON CONFLICT DO NOTHING"
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def ago(self, seconds: float) -> str:
+        """The server's time this many seconds ago, at most 500 years, as an expression."""
+        return self.literal_ago(min(seconds, MAX_AGO_SECONDS))
+
+    def literal_ago(self, seconds: float) -> str:
+        raise NotImplementedError
+
+    def microseconds_ago(self, number: str = "?") -> str:
+        """The server's time as many microseconds ago as an expression says, which is bound by default."""
+        raise NotImplementedError
+
+    def column_ago(self, column: str) -> str:
+        """The server's time as many microseconds ago as the column has, at most 500 years, as an expression."""
+        return self.microseconds_ago(f"{self.least}({column}, {round(MAX_AGO_SECONDS * 1_000_000)})")
+
+    # -- flows --------------------------------------------------------------------------------------------------------
+
+    def queue_names(self) -> Flow[list[str]]:
+        """The names of the queues that have ready jobs, in order, by one index lookup for each."""
+        rows = yield self.say(f"{QUEUE_NAMES} SELECT name FROM names WHERE name IS NOT NULL", returns=".")
+        return [row[0] for row in rows]
+
+    def waiting_queues(self) -> Flow[list[Row]]:
+        """The queues that are not paused, with each lane that they have ready jobs for; a NULL when any is paused."""
+        raise NotImplementedError
+
+    def lock_keys(self, lock_ids: Sequence[int], wait_seconds: int | None = None) -> Flow[None]:
+        """Lock these ids, given in ascending order, until the transaction ends; fail after `wait_seconds` for one."""
+        raise NotImplementedError
+
+    def try_maintenance(self) -> Flow[bool]:
+        """Take the lock of maintenance until the transaction ends; False when another process has it."""
+        raise NotImplementedError
+
+    def first_blocked(self, wants: Mapping[str, int]) -> Flow[list[tuple[str, UUID]]]:
+        """The first blocked jobs of each key, as many as are wanted, in order; rows that are locked are skipped."""
+        found: list[tuple[str, UUID]] = []
+        for key, count in wants.items():
+            rows = yield self.say(
+                f"SELECT job_id FROM {self.blocked_by_key} WHERE concurrency_key = ?"
+                f" ORDER BY priority DESC, job_id LIMIT ?{self.for_update_skip_locked}",
+                key,
+                count,
+                returns="u",
+            )
+            found.extend((key, row[0]) for row in rows)
+        return found
+
+    def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
+        """Write each ended attempt into its job, while its claimed row still exists."""
+        raise NotImplementedError
+
+    # -- values -------------------------------------------------------------------------------------------------------
 
     def encode(self, value: Any) -> Any:
         """A parameter as the server's drivers take it."""
@@ -184,65 +228,44 @@ class Dialect:
                 return [[v if v.__class__ in plain else encode(v) for v in row] for row in statement.params]
             return [v if v.__class__ in plain else encode(v) for v in statement.params]
         except (ValueError, OverflowError) as error:
-            raise StoreDataError(f"a value cannot be converted: {error}"[:WORDS]) from error
+            raise StoreDataError(f"a value cannot be converted: {error}"[:MESSAGE_CHARACTERS]) from error
 
     def rows(self, statement: Statement, rows: Iterable[Row]) -> list[Row]:
-        """Rows from a driver, with the columns named in `returns` restored to their types."""
-        places = [(at, _RESTORE[letter]) for at, letter in enumerate(statement.returns) if letter in _RESTORE]
-        if not places:
+        """Rows from a driver, with the columns of `returns` converted to their types."""
+        columns = [(at, RESTORE[letter]) for at, letter in enumerate(statement.returns) if letter in RESTORE]
+        if not columns:
             return list(rows)
         restored: list[Row] = []
         try:
             for row in rows:
                 values = list(row)
-                for at, restore in places:
+                for at, restore in columns:
                     if values[at] is not None:
                         values[at] = restore(values[at])
                 restored.append(values)
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
             # SQLite stores any text in a column of another type, and MySQL zeros as a time.
-            raise StoreDataError(f"a stored value cannot be read: {error}"[:WORDS]) from error
+            raise StoreDataError(f"a stored value cannot be read: {error}"[:MESSAGE_CHARACTERS]) from error
         return restored
 
 
+@lru_cache(maxsize=512)
+def _select_text(table: str, columns: str, is_ordered: bool) -> str:
+    key = key_of(table)
+    return f"SELECT {columns} FROM steady_queue_{table} WHERE {key} IN ?*{f' ORDER BY {key}' if is_ordered else ''}"
+
+
+@lru_cache
+def _delete_text(table: str) -> str:
+    return f"DELETE FROM steady_queue_{table} WHERE {key_of(table)} IN ?*"
+
+
 @lru_cache(maxsize=1024)
-def spread(text: str, sizes: tuple[int, ...], mark: str) -> str:
-    """`text` with each `?` as `mark`, and each `?*` as a list of as many marks as its value has items."""
+def spread(text: str, sizes: tuple[int, ...], placeholder: str) -> str:
+    """`text` with each `?` as `placeholder`, and each `?*` as a list of as many as its value has items."""
     remaining = iter(sizes)
 
     def fill(found: re.Match[str]) -> str:
-        return f"({', '.join([mark] * next(remaining))})" if found[0] == "?*" else mark
+        return f"({', '.join([placeholder] * next(remaining))})" if found[0] == "?*" else placeholder
 
     return _PLACEHOLDER.sub(fill, text)
-
-
-def _restore_uuid(value: str | UUID) -> UUID:
-    return value if isinstance(value, UUID) else uuid_of(int(value.replace("-", ""), 16))
-
-
-def _restore_time(value: str | datetime) -> datetime:
-    if isinstance(value, str):
-        return _parsed(value)
-    return value if value.tzinfo else value.replace(tzinfo=UTC)
-
-
-def _restore_moment(value: Any) -> Any:
-    """An instant; what a person has written, and is none, as it is."""
-    try:
-        return _restore_time(value)
-    except (ValueError, TypeError, AttributeError):
-        return value
-
-
-@lru_cache(maxsize=64)  # the rows of a batch have their times in common
-def _parsed(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-_RESTORE: dict[str, Callable[[Any], Any]] = {
-    "u": _restore_uuid,
-    "t": _restore_time,
-    "m": _restore_moment,
-    "i": int,
-}

@@ -1,22 +1,21 @@
-"""MySQL and MariaDB: one dialect, kept to what both understand (no RETURNING, no FOR UPDATE OF).
+"""MySQL and MariaDB: one dialect, limited to what both support (no RETURNING, no FOR UPDATE OF).
 
-Every lookup names its index: a locking statement locks, or waits for, each row that it scans, and on a small table the
-optimizer would rather scan it all.
+Every lookup names its index: a locking statement locks, or waits for, each row that it scans, and the optimizer prefers
+to scan all of a small table.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.errors import StoreDataError
-from steady_queue.store.operations.promote import LOCK_IDS, parts
-from steady_queue.store.outcome import MOST_ATTEMPTS
-from steady_queue.store.sql.dialect import Dialect
-from steady_queue.store.statement import Statement
+from steady_queue.store.names import LOCK_ID_COUNT
+from steady_queue.store.outcome import MAX_ATTEMPTS
+from steady_queue.store.sql.dialect import Dialect, key_of
+from steady_queue.store.statement import Statement, chunks_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,18 +24,20 @@ if TYPE_CHECKING:
     from steady_queue.store.outcome import Attempt
     from steady_queue.store.statement import Flow, Row
 
-#: How long a frozen holder of locks may sit in its transaction before MariaDB ends it, in seconds.
-IDLE_LIMIT = 10
-#: Keys whose first jobs are asked for together; a larger union takes the server longer to plan than it saves.
-KEYS_IN_UNION = 100
+#: MariaDB ends the transaction of a frozen process, which may hold locks, after this many idle seconds.
+IDLE_TRANSACTION_SECONDS = 10
+#: Keys whose first jobs are selected by one statement; a larger union takes the server longer to plan than it saves.
+KEYS_PER_UNION = 100
+#: Ready jobs that are read in one step from queue to queue.
+_STEP_ROWS = 200
 
 
 class MySQL(Dialect):
     name = "MySQL or MariaDB"
-    mark = "%s"
+    placeholder = "%s"
     locks_gaps = True
     now = "UTC_TIMESTAMP(6)"
-    given_ago = "UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND"
+    by_id = " FORCE INDEX (PRIMARY)"
     ready_by_queue = "steady_queue_readyexecution r FORCE INDEX (sq_ready_by_queue)"
     ready_all = "steady_queue_readyexecution r FORCE INDEX (sq_ready_all)"
     blocked_by_key = "steady_queue_blockedexecution FORCE INDEX (sq_blocked_by_key)"
@@ -51,36 +52,59 @@ class MySQL(Dialect):
         " WHERE concurrency_key > ? ORDER BY concurrency_key LIMIT ?"
     )
 
-    def say(self, text: str, *params: Any, returns: str = "") -> Statement:
-        if deleted := _DELETED.match(text):
-            ids = params[0] if isinstance(params[0], (list, tuple)) else params
-            return Statement(_delete(deleted[1], deleted[2], len(ids)), ids)
-        if taken := _TAKEN.match(text):
-            # Each once, as in a list; rows are locked in the order in which they are given.
-            ids = sorted(set(params[0])) if taken[4] else list(dict.fromkeys(params[0]))
-            return Statement(_take(taken[1], taken[2], taken[3], taken[5], len(ids)), ids, returns)
-        return super().say(_by_primary_key(text), *params, returns=returns)
+    def select(
+        self, table: str, columns: str, ids: Sequence[Any], *, returns: str, is_ordered: bool = False
+    ) -> Statement:
+        if is_ordered:
+            ids = sorted(set(ids))
+            return Statement(_lookup_text(table, columns, len(ids)), ids, returns)
+        text = f"SELECT {columns} FROM steady_queue_{table}{self.by_id} WHERE {key_of(table)} IN ?*"
+        return self.say(text, ids, returns=returns)
+
+    def lock(
+        self,
+        table: str,
+        columns: str,
+        ids: Sequence[Any],
+        *,
+        returns: str,
+        skip_locked: bool = False,
+        is_ordered: bool = False,
+    ) -> Statement:
+        # Each id once, as in an IN list; the server locks rows in the order of the ids.
+        ids = sorted(set(ids)) if is_ordered else list(dict.fromkeys(ids))
+        lock = self.for_update_skip_locked if skip_locked else self.for_update
+        return Statement(_lookup_text(table, columns, len(ids), lock), ids, returns)
+
+    def delete(self, table: str, ids: Sequence[Any]) -> Statement:
+        return Statement(_delete_text(table, len(ids)), ids)
+
+    def delete_one(self, table: str, id_: Any) -> Statement:
+        return Statement(_delete_text(table, 1), (id_,))
+
+    def insert_new(self, into: str) -> str:
+        return f"INSERT IGNORE INTO {into}"
 
     def lock_keys(self, lock_ids: Sequence[int], wait_seconds: int | None = None) -> Flow[None]:
-        text = "SELECT id FROM steady_queue_lockbucket WHERE id IN ?* ORDER BY id FOR UPDATE"
-        lock = replace(self.say(text, list(lock_ids), returns="."), holds_keys=True)
-        rows = yield lock if wait_seconds is None else replace(lock, text=_waiting(lock.text, wait_seconds))
+        lock = self.lock("lockbucket", "id", lock_ids, returns=".", is_ordered=True)
+        text = lock.text if wait_seconds is None else _lock_text_with_wait(len(lock.params), wait_seconds)
+        rows = yield replace(lock, text=text, holds_keys=True)
         missing = set(lock_ids) - {row[0] for row in rows}
         if missing:
-            # Somebody emptied the table (Django's flush does): without its row a key would not be locked at all.
+            # The table was emptied (Django's flush does that): without its row a key would not be locked at all.
             yield self.say_each(
                 "INSERT IGNORE INTO steady_queue_lockbucket (id) VALUES (?)", [(id_,) for id_ in sorted(missing)]
             )
-            yield self.say(text, list(lock_ids), returns=".")
+            yield lock
 
     def first_blocked(self, wants: Mapping[str, int]) -> Flow[list[tuple[str, UUID]]]:
-        """Many keys in one statement: each would take a round trip of its own."""
+        """Many keys in one statement: otherwise each would take a round trip."""
         first = (
             f"(SELECT concurrency_key, job_id, priority FROM {self.blocked_by_key} WHERE concurrency_key = ?"
-            f" ORDER BY priority DESC, job_id LIMIT ?{self.take_free})"
+            f" ORDER BY priority DESC, job_id LIMIT ?{self.for_update_skip_locked})"
         )
         found: list[Row] = []
-        for part in parts(list(wants.items()), KEYS_IN_UNION):
+        for part in chunks_of(list(wants.items()), KEYS_PER_UNION):
             text = " UNION ALL ".join([first] * len(part))
             found += yield self.say(text, *[value for key, count in part for value in (key, count)], returns=".u.")
         # A union has no order of its own.
@@ -92,52 +116,53 @@ class MySQL(Dialect):
         return list(dict.fromkeys(name for name, _ in pairs))
 
     def waiting_queues(self) -> Flow[list[Row]]:
-        pairs, resting = yield from self._walk()
-        waiting: list[Row] = [pair for pair in pairs if pair[0] not in resting]
-        return [*waiting, (None, None)] if resting else waiting
+        pairs, paused = yield from self._walk()
+        waiting: list[Row] = [pair for pair in pairs if pair[0] not in paused]
+        return [*waiting, (None, None)] if paused else waiting
 
     def _walk(self) -> Flow[tuple[list[tuple[str, int]], set[str]]]:
-        """The queues and lanes of ready jobs, and the queues that are paused, which the first step tells as well.
+        """The queues and lanes of ready jobs, and the paused queues, which the first statement selects as well.
 
-        Steps of our own: neither server goes down this index in steps, for its third column is descending.
+        One statement for each step: neither server skips through this index by itself, as its third column is
+        descending.
         """
         step = (
             "SELECT r.queue_name, r.lane FROM steady_queue_readyexecution r FORCE INDEX (sq_ready_by_queue)"
             " WHERE r.queue_name > ? OR (r.queue_name = ? AND r.lane > ?)"
-            f" ORDER BY r.queue_name, r.lane LIMIT {_STRIDE}"
+            f" ORDER BY r.queue_name, r.lane LIMIT {_STEP_ROWS}"
         )
         rows = yield self.say(
             f"SELECT * FROM ({step}) t UNION ALL SELECT p.queue_name, NULL FROM steady_queue_pause p",
             *("", "", -1),
             returns="..",
         )
-        resting = {name for name, lane in rows if lane is None}
+        paused = {name for name, lane in rows if lane is None}
         rows = [row for row in rows if row[1] is not None]
         found: dict[tuple[str, int], None] = {}
         while True:
             found.update({(str(name), int(lane)): None for name, lane in rows})
-            if len(rows) < _STRIDE:
-                return list(found), resting
+            if len(rows) < _STEP_ROWS:
+                return list(found), paused
             name, lane = rows[-1]
             rows = yield self.say(step, name, name, lane, returns="..")
 
-    def unless_there(self, text: str) -> str:
-        return text.replace("INSERT", "INSERT IGNORE", 1)
-
-    def exactly_ago(self, seconds: float) -> str:
+    def literal_ago(self, seconds: float) -> str:
         return f"UTC_TIMESTAMP(6) - INTERVAL {seconds:.6f} SECOND"
 
+    def microseconds_ago(self, number: str = "?") -> str:
+        return f"UTC_TIMESTAMP(6) - INTERVAL {number} MICROSECOND"
+
     def try_maintenance(self) -> Flow[bool]:
-        text = "SELECT id FROM steady_queue_lockbucket WHERE id = ?"
-        rows = yield self.say(f"{text} FOR UPDATE SKIP LOCKED", LOCK_IDS, returns=".")
-        if not rows and not (yield self.say(text, LOCK_IDS, returns=".")):
-            # Its table was emptied: make the row anew, and have it at once unless another was quicker.
-            yield self.say("INSERT IGNORE INTO steady_queue_lockbucket (id) VALUES (?)", LOCK_IDS)
-            rows = yield self.say(f"{text} FOR UPDATE SKIP LOCKED", LOCK_IDS, returns=".")
+        text = f"SELECT id FROM steady_queue_lockbucket{self.by_id} WHERE id = ?"
+        rows = yield self.say(f"{text} FOR UPDATE SKIP LOCKED", LOCK_ID_COUNT, returns=".")
+        if not rows and not (yield self.say(text, LOCK_ID_COUNT, returns=".")):
+            # The table was emptied: insert the row and lock it, unless another process was faster.
+            yield self.say("INSERT IGNORE INTO steady_queue_lockbucket (id) VALUES (?)", LOCK_ID_COUNT)
+            rows = yield self.say(f"{text} FOR UPDATE SKIP LOCKED", LOCK_ID_COUNT, returns=".")
         return bool(rows)
 
     def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
-        """One statement for them all: what differs between them comes as a table, the times from their claims."""
+        """One statement for all: the values that differ are a derived table, the times are those of the claims."""
         if not attempts:
             return
         given = "SELECT ? AS id, ? AS value, ? AS error, ? AS finished_at" + " UNION ALL SELECT ?, ?, ?, ?" * (
@@ -147,7 +172,7 @@ class MySQL(Dialect):
             f"UPDATE ({given}) g"
             " STRAIGHT_JOIN steady_queue_claimedexecution c FORCE INDEX (PRIMARY) ON c.job_id = g.id"
             " STRAIGHT_JOIN steady_queue_job j FORCE INDEX (PRIMARY) ON j.id = c.job_id"
-            f" SET j.attempts = LEAST(j.attempts, {MOST_ATTEMPTS - 1}) + 1,"
+            f" SET j.attempts = LEAST(j.attempts, {MAX_ATTEMPTS - 1}) + 1,"
             " j.started_at = COALESCE(j.started_at, c.claimed_at),"
             " j.last_attempted_at = c.claimed_at, j.finished_at = g.finished_at, j.return_value = g.value,"
             " j.errors = NULLIF(CONCAT_WS(CHAR(10 USING utf8mb4), j.errors, g.error), ''),"
@@ -164,19 +189,16 @@ class MySQL(Dialect):
         return super().encode(value)
 
 
-#: How many ready jobs are looked at in one step from queue to queue.
-_STRIDE = 200
-
-#: What the drivers write as two characters in a text.
+#: Characters that the drivers escape with a second character.
 _ESCAPED = "\x00\n\r\x1a\"'\\"
-#: Statements below this part of a packet are not measured exactly.
-_SURELY_FITS = 0.2
+#: Statements smaller than this part of a packet are not measured exactly.
+_UNMEASURED_PART = 0.2
 
 
 def check_size(params: Sequence[Any], packet: int) -> None:
-    """Refuse a statement that no packet can hold: the server would only close the connection, as in an outage."""
+    """Refuse a statement that exceeds a packet: the server would close the connection, which looks like an outage."""
     texts = [value for value in params if isinstance(value, (str, bytes))]
-    if sum(map(len, texts)) < packet * _SURELY_FITS:
+    if sum(map(len, texts)) < packet * _UNMEASURED_PART:
         return
     size = 0
     for text in texts:
@@ -186,40 +208,27 @@ def check_size(params: Sequence[Any], packet: int) -> None:
         raise StoreDataError(f"{size:,} bytes do not fit into a packet of the server ({packet:,})", code="1153")
 
 
-@lru_cache(maxsize=512)
-def _waiting(text: str, seconds: int) -> str:
-    """A locking read that waits so long for locks: a hint tells MySQL, a comment that is executed tells MariaDB."""
-    hinted = text.replace("SELECT ", f"SELECT /*+ SET_VAR(innodb_lock_wait_timeout = {seconds:d}) */ ", 1)
-    return f"{hinted} /*M! WAIT {seconds:d} */"
+def _ids_table(column: str, count: int) -> str:
+    return f"(SELECT %s AS {column}{' UNION ALL SELECT %s' * (count - 1)}) g"
 
 
 @lru_cache(maxsize=512)
-def _by_primary_key(text: str) -> str:
-    """The statement with the primary key named wherever rows are looked up by it."""
-    text = _UPDATED.sub(r"UPDATE \1 FORCE INDEX (PRIMARY) SET\2 WHERE id ", text)
-    return _SELECTED.sub(r"FROM \1 FORCE INDEX (PRIMARY) WHERE \2 ", text)
+def _delete_text(table: str, count: int) -> str:
+    """A deletion that looks each row up. With an IN list, even with an index hint, small tables would be scanned."""
+    ids = _ids_table("id", count)
+    return f"DELETE t FROM {ids} STRAIGHT_JOIN steady_queue_{table} t FORCE INDEX (PRIMARY) ON t.{key_of(table)} = g.id"
 
 
 @lru_cache(maxsize=512)
-def _delete(table: str, column: str, count: int) -> str:
-    """A deletion that looks each row up. With a list of ids, whatever index is named, small tables would be scanned."""
-    ids = "SELECT %s AS id" + " UNION ALL SELECT %s" * (count - 1)
-    return f"DELETE t FROM ({ids}) g STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.{column} = g.id"
-
-
-@lru_cache(maxsize=512)
-def _take(columns: str, table: str, column: str, lock: str, count: int) -> str:
-    """A locking read that looks each row up, as a deletion does: a scan would wait for rows of open transactions."""
-    ids = "SELECT %s AS wanted" + " UNION ALL SELECT %s" * (count - 1)
+def _lookup_text(table: str, columns: str, count: int, lock: str = "", hint: str = "") -> str:
+    """A read that looks each row up, as a deletion does: a scan would wait for rows of open transactions."""
     return (
-        f"SELECT {columns} FROM ({ids}) g STRAIGHT_JOIN {table} t FORCE INDEX (PRIMARY) ON t.{column} = g.wanted{lock}"
+        f"SELECT {hint}{columns} FROM {_ids_table('wanted', count)}"
+        f" STRAIGHT_JOIN steady_queue_{table} t FORCE INDEX (PRIMARY) ON t.{key_of(table)} = g.wanted{lock}"
     )
 
 
-_DELETED = re.compile(r"DELETE FROM (steady_queue_\w+) WHERE (id|job_id) (?:IN \?\*|= \?)$")
-_TAKEN = re.compile(
-    r"SELECT (.+) FROM (steady_queue_\w+) WHERE (id|job_id) IN \?\*( ORDER BY (?:id|job_id))?"
-    r"( FOR UPDATE(?: SKIP LOCKED)?|(?<=ORDER BY job_id))$"
-)
-_UPDATED = re.compile(r"^UPDATE (steady_queue_\w+) SET(.*) WHERE id (?=IN|=)")
-_SELECTED = re.compile(r"FROM (steady_queue_\w+(?: [a-z])?) WHERE ((?:[a-z]\.)?(?:id|job_id)|p\.queue_name) (?=IN|=)")
+def _lock_text_with_wait(count: int, seconds: int) -> str:
+    """Locks ids, waiting this long for each: MySQL reads the hint, MariaDB executes the comment."""
+    hint = f"/*+ SET_VAR(innodb_lock_wait_timeout = {seconds:d}) */ "
+    return _lookup_text("lockbucket", "id", count, f" FOR UPDATE /*M! WAIT {seconds:d} */", hint)

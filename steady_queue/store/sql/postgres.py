@@ -1,7 +1,7 @@
 """PostgreSQL: each hot operation is one statement, so it needs one round trip and no transaction around it.
 
-Every statement is a lookup in the order of an index. Its plan must stay that way when the table was analyzed while
-empty, so the planner's other ways are switched off for our own connections: see `SETTINGS`.
+Every statement is an index lookup. It must keep that plan when the table was analyzed while it was empty, so other
+kinds of plans are disabled on Steady Queue's own connections: see `SETTINGS`.
 """
 
 from __future__ import annotations
@@ -10,53 +10,47 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from steady_queue.store.operations.claim import A_PAUSE, ANY_PRIORITY, CLAIM_TYPES, JOB_COLUMNS
-from steady_queue.store.operations.enqueue import FULL, NOTHING_MORE, PLAIN
-from steady_queue.store.operations.notify import CHANNEL
-from steady_queue.store.operations.promote import LOCK_IDS
-from steady_queue.store.outcome import MOST_ATTEMPTS, Failed, Finished
+from steady_queue.store.job import FROM_ANY_PAUSE
+from steady_queue.store.names import LOCK_ID_COUNT
 from steady_queue.store.sql.dialect import Dialect
+from steady_queue.store.sql.postgres_statements import PostgresStatements
 from steady_queue.store.statement import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from uuid import UUID
+    from collections.abc import Iterable, Sequence
 
-    from steady_queue.store.job import NewJob
-    from steady_queue.store.operations.claim import Wanted
-    from steady_queue.store.operations.promote import Grant
-    from steady_queue.store.outcome import Outcome
     from steady_queue.store.statement import Flow, Row
 
-#: How long a process may be frozen inside a transaction, with its locks, before the server ends that.
-IDLE_LIMIT = "10s"
-#: Set on our own connections, where the server allows it (a pooler may not). A plan cached for a table that was empty
-#: when analyzed scans the whole table for ever after: measured 16 times slower. Without scans there is no such plan.
+#: The server ends the transaction of a frozen process, which may hold locks, after this time.
+IDLE_TRANSACTION_TIMEOUT = "10s"
+#: Set on Steady Queue's own connections, where the server allows it (a pooler may not). A plan that was cached when the
+#: table had been analyzed while empty scans the whole table from then on: 16 times slower (measured). Without
+#: sequential scans there is no such plan.
 SETTINGS = {
     "jit": "off",
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
-    # One plan serves all parameters. By its own estimate the server would plan each claim anew, which takes as long as
+    # One plan serves all parameters. By its own estimate the server would plan each claim again, which takes as long as
     # claiming a job does.
     "plan_cache_mode": "force_generic_plan",
-    # Nothing here should wait for another's lock; what does is begun anew.
+    # No operation should wait for another transaction's lock; one that does is restarted.
     "lock_timeout": "5s",
-    "idle_in_transaction_session_timeout": IDLE_LIMIT,
-    # Also while it sends: a process that is frozen before it has read all that it claims holds those rows.
-    "tcp_user_timeout": IDLE_LIMIT,
+    "idle_in_transaction_session_timeout": IDLE_TRANSACTION_TIMEOUT,
+    # Also while the server sends: a process that is frozen before it has read all its claims keeps those rows locked.
+    "tcp_user_timeout": IDLE_TRANSACTION_TIMEOUT,
 }
-#: Begins a transaction, and the second one where the settings of the session are not ours to choose.
+#: Begins a transaction; behind a pooler, where the session's settings belong to other clients too, the second one.
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
-BEGIN_BEHIND_POOLER = f"{BEGIN}; SET LOCAL idle_in_transaction_session_timeout = '{IDLE_LIMIT}'"
+BEGIN_BEHIND_POOLER = f"{BEGIN}; SET LOCAL idle_in_transaction_session_timeout = '{IDLE_TRANSACTION_TIMEOUT}'"
 
-#: First half of our advisory locks, so that they meet nobody else's.
+#: The first of the two numbers of our advisory locks, so that they do not collide with those of the application.
 LOCK_SPACE = 0x5351
 
 
 def _lock_timeout(seconds: int) -> str:
-    """Sets the transaction's lock timeout, unless the one in force is shorter."""
+    """Sets the transaction's lock timeout, unless the current one is shorter."""
     now = "current_setting('lock_timeout')"
     return (
         f", set_config('lock_timeout', CASE WHEN {now}::interval > '0' AND {now}::interval < '{seconds:d}s'"
@@ -64,46 +58,34 @@ def _lock_timeout(seconds: int) -> str:
     )
 
 
-_TYPES = {
-    "id": "uuid",
-    "priority": "smallint",
-    "lane": "smallint",
-    "enqueued_at": "timestamptz",
-    "scheduled_at": "timestamptz",
-    "concurrency_limit": "int",
-    "on_conflict": "smallint",
-    "overrun_after": "bigint",
-}
 _LISTS = re.compile(r"IN \?\*")
-_FINISHED, _FAILED, _RELEASED = 0, 1, 2
 
 
 class Postgres(Dialect):
     name = "PostgreSQL"
     server_version = "SHOW server_version"
     can_notify = True
-    insert_missing = "INSERT"
-    or_nothing = " ON CONFLICT DO NOTHING"
     now = "statement_timestamp()"
-    given_ago = "statement_timestamp() - ?::bigint * interval '1 microsecond'"
     has_table = "SELECT to_regclass(?::text) IS NOT NULL"
-    errors_and = "COALESCE(errors || chr(10), '') || ?::text"
+    appended_error = "COALESCE(errors || chr(10), '') || ?::text"
 
-    def __init__(self) -> None:
-        self.at_once = self
+    single_statements = PostgresStatements()
 
     def lock_keys(self, lock_ids: Sequence[int], wait_seconds: int | None = None) -> Flow[None]:
-        # A column is evaluated after those before it, so the lock is waited for under these settings.
+        # Columns are evaluated from left to right, so these settings apply while the server waits for the lock.
         bound = "" if wait_seconds is None else _lock_timeout(wait_seconds)
         yield Statement(
             f"SELECT set_config('idle_in_transaction_session_timeout', $1, true){bound},"
             " pg_advisory_xact_lock($2::int, id) FROM unnest($3::int[]) AS id",
-            (IDLE_LIMIT, LOCK_SPACE, list(lock_ids)),
+            (IDLE_TRANSACTION_TIMEOUT, LOCK_SPACE, list(lock_ids)),
             returns=".." if wait_seconds is None else "...",
         )
 
-    def exactly_ago(self, seconds: float) -> str:
+    def literal_ago(self, seconds: float) -> str:
         return f"statement_timestamp() - interval '{seconds:.6f} seconds'"
+
+    def microseconds_ago(self, number: str = "?") -> str:
+        return f"statement_timestamp() - {number}::bigint * interval '1 microsecond'"
 
     def waiting_queues(self) -> Flow[list[Row]]:
         rows = yield Statement(
@@ -114,22 +96,22 @@ class Postgres(Dialect):
             " WHERE (r.queue_name, r.lane) > (s.name, s.lane) ORDER BY r.queue_name, r.lane LIMIT 1) n)"
             " SELECT name, lane FROM steps"
             " WHERE NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = steps.name)"
-            f" UNION ALL (SELECT NULL, NULL {A_PAUSE})",
+            f" UNION ALL (SELECT NULL, NULL {FROM_ANY_PAUSE})",
             returns="..",
         )
         return rows
 
     def try_maintenance(self) -> Flow[bool]:
         rows = yield Statement(
-            "SELECT pg_try_advisory_xact_lock($1::int, $2::int)", (LOCK_SPACE, LOCK_IDS), returns="."
+            "SELECT pg_try_advisory_xact_lock($1::int, $2::int)", (LOCK_SPACE, LOCK_ID_COUNT), returns="."
         )
         return bool(rows[0][0])
 
     def say(self, text: str, *params: Any, returns: str = "") -> Statement:
-        return Statement(_numbered(text), params, returns)
+        return Statement(_number_placeholders(text), params, returns)
 
     def say_each(self, text: str, rows: Sequence[Sequence[Any]]) -> Statement:
-        return Statement(_numbered(text), rows, many=True)
+        return Statement(_number_placeholders(text), rows, many=True)
 
     def params(self, statement: Statement) -> Sequence[Any]:
         return statement.params
@@ -137,227 +119,9 @@ class Postgres(Dialect):
     def rows(self, statement: Statement, rows: Iterable[Row]) -> list[Row]:
         return list(rows)
 
-    # -- enqueue ------------------------------------------------------------------------------------------------------
-
-    def insert_ready(self, jobs: Sequence[NewJob]) -> Statement:
-        return _insert(jobs, "readyexecution", ("queue_name", "lane", "priority"))
-
-    def insert_and_notify(self, job: NewJob) -> Statement:
-        plain = self.insert_ready([job])
-        return Statement(f"{plain.text} RETURNING pg_notify('{CHANNEL}', '')", plain.params, ".")
-
-    def insert_scheduled(self, jobs: Sequence[NewJob]) -> Statement:
-        return _insert(jobs, "scheduledexecution", ("scheduled_at", "priority"))
-
-    def insert_blocked(self, jobs: Sequence[NewJob]) -> Statement:
-        return _insert(jobs, "blockedexecution", ("concurrency_key", "priority"))
-
-    # -- promote ------------------------------------------------------------------------------------------------------
-
-    def blocked_at_once(self, wants: Mapping[str, int]) -> Statement:
-        return Statement(
-            "SELECT k.key, b.job_id, j.concurrency_limit, j.task_path"
-            " FROM unnest($1::text[], $2::int[]) AS k(key, count)"
-            " CROSS JOIN LATERAL (SELECT job_id, priority FROM steady_queue_blockedexecution"
-            " WHERE concurrency_key = k.key ORDER BY priority DESC, job_id LIMIT k.count FOR UPDATE SKIP LOCKED) b"
-            " JOIN steady_queue_job j ON j.id = b.job_id ORDER BY b.priority DESC, b.job_id",
-            (list(wants), list(wants.values())),
-            returns=".u..",
-        )
-
-    def grant(self, grants: Sequence[Grant]) -> Statement:
-        return Statement(
-            "WITH granted AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::int[]) AS g(job_id, key, slot)),"
-            " unblocked AS (DELETE FROM steady_queue_blockedexecution b USING granted g WHERE b.job_id = g.job_id),"
-            " slots AS (INSERT INTO steady_queue_semaphore (job_id, concurrency_key, slot, acquired_at)"
-            " SELECT job_id, key, slot, statement_timestamp() FROM granted)"
-            " INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority)"
-            " SELECT j.id, j.queue_name, j.lane, j.priority FROM granted g JOIN steady_queue_job j ON j.id = g.job_id",
-            tuple(list(column) for column in zip(*grants, strict=True)),
-        )
-
-    # -- claim --------------------------------------------------------------------------------------------------------
-
-    def claim(self, *wanted: Wanted) -> Statement:
-        names: list[str] = []
-        parts: list[tuple[int, int]] = []
-        for wish in wanted:
-            # Mostly all lanes want the same.
-            if wish.queues != wanted[0].queues or not parts:
-                names.extend(wish.queues)
-                parts.append((len(names) - len(wish.queues) + 1, len(names)))
-            else:
-                parts.append(parts[0])
-        return Statement(_CLAIM_BY_QUEUE, (*_rooms(wanted), *map(list, zip(*parts, strict=True)), names), CLAIM_TYPES)
-
-    def claim_from_all(self, *wanted: Wanted) -> Statement:
-        return Statement(_CLAIM_FROM_ALL, _rooms(wanted), CLAIM_TYPES)
-
-    # -- settle -------------------------------------------------------------------------------------------------------
-
-    def end_claims(self, outcomes: Sequence[Outcome], *, worker_id: str, preserve: bool, by_owner: bool) -> Statement:
-        rows = [_outcome_row(outcome) for outcome in outcomes]
-        limited = any(outcome.claim.concurrency_key is not None for outcome in outcomes)
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        kinds = frozenset(columns[2])
-        text = _end_claims(kinds, preserve, by_owner, limited)
-        if kinds == {_FINISHED}:
-            columns = [columns[0], columns[1], columns[3]]
-        return Statement(text, (worker_id, *columns), returns="u")
-
 
 @lru_cache(maxsize=512)
-def _numbered(text: str) -> str:
-    """A portable statement with `$1`, `$2`, ... for its marks."""
+def _number_placeholders(text: str) -> str:
+    """A portable statement with `$1`, `$2`, ... as placeholders."""
     parts = _LISTS.sub("= ANY(?)", text).split("?")
     return parts[0] + "".join(f"${at}{part}" for at, part in enumerate(parts[1:], 1))
-
-
-def _insert(jobs: Sequence[NewJob], table: str, columns: tuple[str, ...]) -> Statement:
-    """Jobs and their first execution rows, from arrays or, for a single one, from plain values."""
-    if len(jobs) == 1:
-        # The parameters of a plain job are the first of all its columns.
-        width = len(PLAIN) if jobs[0][len(PLAIN) :] == NOTHING_MORE else len(FULL)
-        return Statement(_insert_one(table, columns, width), jobs[0][:width])
-    # What the jobs have in common, which is most of it, is sent once: 14 µs instead of 22 for each job.
-    given = dict(zip(FULL, zip(*jobs, strict=True), strict=True))
-    common = frozenset(name for name in _OFTEN_COMMON if given[name].count(given[name][0]) == len(jobs))
-    values = [column[0] if name in common else list(column) for name, column in given.items()]
-    return Statement(_insert_many(table, columns, common), values)
-
-
-_OFTEN_COMMON = tuple(name for name in FULL if name not in ("id", "arguments"))
-
-
-@lru_cache
-def _insert_one(table: str, columns: tuple[str, ...], width: int) -> str:
-    names = FULL[:width]
-    marks = {name: f"${at}::{_TYPES.get(name, 'text')}" for at, name in enumerate(names, 1)}
-    return (
-        f"WITH job AS (INSERT INTO steady_queue_job ({', '.join(names)}) VALUES ({', '.join(marks.values())}))"
-        f" INSERT INTO steady_queue_{table} (job_id, {', '.join(columns)})"
-        f" VALUES ({', '.join(marks[name] for name in ('id', *columns))})"
-    )
-
-
-@lru_cache(maxsize=512)
-def _insert_many(table: str, columns: tuple[str, ...], common: frozenset[str]) -> str:
-    """Arrays for the columns that differ from job to job, one value for those in `common`."""
-    marks = {name: f"${at}::{_TYPES.get(name, 'text')}" for at, name in enumerate(FULL, 1)}
-    arrays = {name: f"{mark}[]" for name, mark in marks.items() if name not in common}
-    values = {name: marks[name] if name in common else name for name in FULL}
-    return (
-        f"WITH given AS (SELECT * FROM unnest({', '.join(arrays.values())}) AS g({', '.join(arrays)})),"
-        f" job AS (INSERT INTO steady_queue_job ({', '.join(FULL)}) SELECT {', '.join(values.values())} FROM given)"
-        f" INSERT INTO steady_queue_{table} (job_id, {', '.join(columns)})"
-        f" SELECT id, {', '.join(values[name] for name in columns)} FROM given"
-    )
-
-
-def _rooms(wanted: Sequence[Wanted]) -> tuple[UUID, list[int], list[int]]:
-    return wanted[0].process_id, [wish.lane for wish in wanted], [wish.limit for wish in wanted]
-
-
-def _claim_text(candidates: str) -> str:
-    """`candidates` selects the job ids to take, in order, held against other workers."""
-    job_columns = ", ".join(f"j.{name}" for name in JOB_COLUMNS)
-    return (
-        "WITH picked AS MATERIALIZED (SELECT job_id, gen_random_uuid() AS claim_id, row_number() OVER () AS place"
-        f" FROM ({candidates}) c),"
-        " unqueued AS (DELETE FROM steady_queue_readyexecution r USING picked p WHERE r.job_id = p.job_id),"
-        " mine AS (INSERT INTO steady_queue_claimedexecution (job_id, claim_id, process_id, claimed_at)"
-        " SELECT job_id, claim_id, $1::uuid, statement_timestamp() FROM picked)"
-        f" SELECT p.job_id, p.claim_id, statement_timestamp(), {job_columns} FROM picked p"
-        " JOIN steady_queue_job j ON j.id = p.job_id ORDER BY p.place"
-    )
-
-
-def _or_sign(text: str) -> str:
-    """The statement with one more row, of nothing but NULL, when some queue is paused."""
-    place = text.rindex(" SELECT p.job_id")
-    nothing = ", ".join(["NULL"] * len(CLAIM_TYPES))
-    return f"{text[:place]} ({text[place + 1 :]}) UNION ALL (SELECT {nothing} {A_PAUSE})"
-
-
-_IS_KNOWN = "EXISTS (SELECT 1 FROM steady_queue_process o WHERE o.id = $1::uuid)"
-_IN_ORDER = " ORDER BY r.priority DESC, r.job_id LIMIT l.room FOR UPDATE OF r SKIP LOCKED"
-_CLAIM_FROM_ALL = _or_sign(
-    _claim_text(
-        "SELECT t.job_id FROM unnest($2::smallint[], $3::int[]) AS l(lane, room) CROSS JOIN LATERAL ("
-        f"SELECT r.job_id FROM steady_queue_readyexecution r WHERE r.lane = l.lane AND {ANY_PRIORITY}"
-        f" AND NOT EXISTS (SELECT 1 FROM steady_queue_pause) AND {_IS_KNOWN}{_IN_ORDER}) t"
-    )
-)
-# The limit around the queues ends their scan as soon as there is enough: later queues are neither read nor locked.
-# Whether a queue is paused is asked of its name, once: about its rows it would be asked as often as there are any.
-_CLAIM_BY_QUEUE = _claim_text(
-    "SELECT t.job_id FROM unnest($2::smallint[], $3::int[], $4::int[], $5::int[]) AS l(lane, room, first, last)"
-    " CROSS JOIN LATERAL (SELECT u.job_id"
-    " FROM unnest(($6::text[])[l.first:l.last]) WITH ORDINALITY AS q(name, place) CROSS JOIN LATERAL ("
-    "SELECT r.job_id FROM steady_queue_readyexecution r WHERE r.queue_name = q.name AND r.lane = l.lane"
-    " AND NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = q.name)"
-    f" AND {_IS_KNOWN}{_IN_ORDER}) u LIMIT l.room) t"
-)
-
-
-def _outcome_row(outcome: Outcome) -> tuple[Any, ...]:
-    claim = outcome.claim
-    if isinstance(outcome, Finished):
-        return (claim.job_id, claim.claim_id, _FINISHED, outcome.value, None, None, None)
-    if isinstance(outcome, Failed):
-        error = outcome.error
-        return (claim.job_id, claim.claim_id, _FAILED, None, error.as_line(), error.exception_class, error.message)
-    return (claim.job_id, claim.claim_id, _RELEASED, None, None, None, None)
-
-
-@lru_cache(maxsize=64)
-def _end_claims(kinds: frozenset[int], preserve: bool, by_owner: bool, limited: bool) -> str:
-    """The settle statement for a mixture of outcomes, with only the parts that it needs."""
-    if kinds == {_FINISHED}:
-        given = "unnest($2::uuid[], $3::uuid[], $4::text[]) AS g(job_id, claim_id, value)"
-        extra = "0 AS kind, g.value, NULL::text AS error, NULL::text AS exception_class, NULL::text AS message"
-    else:
-        given = (
-            "unnest($2::uuid[], $3::uuid[], $4::smallint[], $5::text[], $6::text[], $7::text[], $8::text[])"
-            " AS g(job_id, claim_id, kind, value, error, exception_class, message)"
-        )
-        extra = "g.kind, g.value, g.error, g.exception_class, g.message"
-    ended = (
-        f"ended AS (DELETE FROM steady_queue_claimedexecution c USING {given}"
-        " WHERE c.job_id = g.job_id AND c.claim_id = g.claim_id"
-        f" RETURNING c.job_id, c.claim_id, c.claimed_at, {extra})"
-    )
-    parts = [ended]
-    if _FINISHED in kinds and not preserve:
-        parts.append("gone AS (DELETE FROM steady_queue_job j USING ended e WHERE j.id = e.job_id AND e.kind = 0)")
-    updated = kinds & ({_FINISHED, _FAILED} if preserve else {_FAILED})
-    # An unused parameter has no type; the worker's name is always mentioned once.
-    parts.append("worker AS (SELECT $1::text AS name)")
-    if updated:
-        parts.append(
-            f"done AS (UPDATE steady_queue_job j SET attempts = LEAST(j.attempts, {MOST_ATTEMPTS - 1}) + 1,"
-            " started_at = COALESCE(j.started_at, e.claimed_at), last_attempted_at = e.claimed_at,"
-            " finished_at = CASE WHEN e.kind = 0 THEN statement_timestamp() END, return_value = e.value,"
-            f" last_claim_id = {'e.claim_id' if by_owner else 'j.last_claim_id'},"
-            " errors = COALESCE(j.errors || chr(10) || e.error, j.errors, e.error),"
-            " worker_ids = COALESCE(j.worker_ids || chr(10), '') || (SELECT name FROM worker)"
-            f" FROM ended e WHERE j.id = e.job_id AND e.kind IN ({', '.join(map(str, sorted(updated)))}))"
-        )
-    if _FAILED in kinds:
-        parts.append(
-            "failed AS (INSERT INTO steady_queue_failedexecution (job_id, failed_at, exception_class, message)"
-            " SELECT job_id, statement_timestamp(), exception_class, message FROM ended WHERE kind = 1"
-            " ON CONFLICT (job_id) DO UPDATE SET failed_at = EXCLUDED.failed_at,"
-            " exception_class = EXCLUDED.exception_class, message = EXCLUDED.message)"
-        )
-    if _RELEASED in kinds:
-        parts.append(
-            "again AS (INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority)"
-            " SELECT j.id, j.queue_name, j.lane, j.priority FROM ended e"
-            " JOIN steady_queue_job j ON j.id = e.job_id WHERE e.kind = 2)"
-        )
-    if limited:
-        parts.append(
-            "freed AS (DELETE FROM steady_queue_semaphore s USING ended e WHERE s.job_id = e.job_id AND e.kind < 2)"
-        )
-    return f"WITH {', '.join(parts)} SELECT claim_id FROM ended"

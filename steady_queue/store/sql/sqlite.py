@@ -1,4 +1,4 @@
-"""SQLite: one writer at a time, so its transactions begin IMMEDIATE and no row needs a lock of its own."""
+"""SQLite: one writer at a time, so transactions begin IMMEDIATE and rows need no locks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from steady_queue.store.job import Lane
-from steady_queue.store.operations.claim import A_PAUSE
-from steady_queue.store.outcome import MOST_ATTEMPTS
-from steady_queue.store.sql.dialect import NAMES, Dialect
+from steady_queue.store.job import FROM_ANY_PAUSE, Lane
+from steady_queue.store.outcome import MAX_ATTEMPTS
+from steady_queue.store.sql.dialect import QUEUE_NAMES, Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,15 +20,12 @@ if TYPE_CHECKING:
 class SQLite(Dialect):
     name = "SQLite"
     server_version = "SELECT sqlite_version()"
-    mark = "?"
     now = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
-    given_ago = "strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ? / 1000000.0))"
     has_table = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
-    insert_missing = "INSERT OR IGNORE"
-    errors_and = "COALESCE(errors || char(10), '') || ?"
+    appended_error = "COALESCE(errors || char(10), '') || ?"
     least = "MIN"
-    take = ""
-    take_free = ""
+    for_update = ""
+    for_update_skip_locked = ""
     ready_by_queue = "steady_queue_readyexecution r INDEXED BY sq_ready_by_queue"
     ready_all = "steady_queue_readyexecution r INDEXED BY sq_ready_all"
     blocked_by_key = "steady_queue_blockedexecution INDEXED BY sq_blocked_by_key"
@@ -43,16 +39,19 @@ class SQLite(Dialect):
     def waiting_queues(self) -> Flow[list[Row]]:
         lanes = " UNION ALL SELECT ".join(f"{lane:d} AS lane" for lane in Lane)
         rows = yield self.say(
-            f"{NAMES} SELECT q.name, l.lane FROM names q CROSS JOIN (SELECT {lanes}) l"
+            f"{QUEUE_NAMES} SELECT q.name, l.lane FROM names q CROSS JOIN (SELECT {lanes}) l"
             f" WHERE EXISTS (SELECT 1 FROM {self.ready_by_queue} WHERE r.queue_name = q.name AND r.lane = l.lane)"
             " AND NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = q.name)"
-            f" UNION ALL SELECT * FROM (SELECT NULL, NULL {A_PAUSE}) s",
+            f" UNION ALL SELECT * FROM (SELECT NULL, NULL {FROM_ANY_PAUSE}) s",
             returns="..",
         )
         return rows
 
-    def exactly_ago(self, seconds: float) -> str:
+    def literal_ago(self, seconds: float) -> str:
         return f"strftime('%Y-%m-%d %H:%M:%f', 'now', '{-seconds:+.3f} seconds')"
+
+    def microseconds_ago(self, number: str = "?") -> str:
+        return f"strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', {number} / 1000000.0))"
 
     def try_maintenance(self) -> Flow[bool]:
         yield from ()
@@ -60,7 +59,7 @@ class SQLite(Dialect):
 
     def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
         yield self.say_each(
-            f"UPDATE steady_queue_job SET attempts = MIN(attempts, {MOST_ATTEMPTS - 1}) + 1,"
+            f"UPDATE steady_queue_job SET attempts = MIN(attempts, {MAX_ATTEMPTS - 1}) + 1,"
             " started_at = COALESCE(started_at, ?),"
             " last_attempted_at = ?, finished_at = ?, return_value = ?, last_claim_id = COALESCE(?, last_claim_id),"
             " errors = COALESCE(errors || char(10) || ?, errors, ?),"
@@ -83,10 +82,10 @@ class SQLite(Dialect):
 
     def encode(self, value: Any) -> Any:
         if isinstance(value, datetime):
-            return _written(value)
+            return _format_time(value)
         return super().encode(value)
 
 
 @lru_cache(maxsize=64)  # the jobs of a batch have their times in common
-def _written(moment: datetime) -> str:
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+def _format_time(time: datetime) -> str:
+    return time.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

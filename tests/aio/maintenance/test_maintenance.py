@@ -25,8 +25,8 @@ from steady_queue.events import (
     SlotsRepaired,
 )
 from steady_queue.store.job import Lane
+from steady_queue.store.names import LOCK_ID_COUNT
 from steady_queue.store.operations.processes import NewProcess, register
-from steady_queue.store.operations.promote import LOCK_IDS
 from steady_queue.store.outcome import Finished
 from tests.shop.tasks import charge
 from tests.support.databases.tables import count, counts, query
@@ -124,7 +124,7 @@ async def test_emptied_lock_buckets_cost_maintenance_no_turn(database: str) -> N
     result = await recording.works.aenqueue("orphan")
     await aside(claimed_by, database)
     await aside(query, database, "DELETE FROM steady_queue_process")
-    await aside(query, database, f"DELETE FROM steady_queue_lockbucket WHERE id = {LOCK_IDS}")
+    await aside(query, database, f"DELETE FROM steady_queue_lockbucket WHERE id = {LOCK_ID_COUNT}")
     async with running(IDLE) as process:
         await process.services.maintenance.turn()
         await result.arefresh()

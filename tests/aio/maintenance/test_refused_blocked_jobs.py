@@ -18,8 +18,8 @@ from steady_queue.events import (
     MaintenanceStepRecovered,
     UnknownLane,
 )
+from steady_queue.store.names import LOCK_ID_COUNT
 from steady_queue.store.operations import maintenance as store_maintenance
-from steady_queue.store.operations.promote import LOCK_IDS
 from steady_queue.store.sql.postgres import LOCK_SPACE
 from tests.shop.tasks import charge
 from tests.support.databases.refuse_changes import refusing
@@ -99,7 +99,7 @@ async def test_keys_behind_one_that_cannot_be_promoted_at_all_are_promoted(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (promotion, store_maintenance):
-        monkeypatch.setattr(module, "BATCH", 2)  # keys in a page
+        monkeypatch.setattr(module, "BATCH_ROWS", 2)  # keys in a page
     heard = Heard()
     held = {key: [limited(key), limited(key)] for key in "abcde"}
 
@@ -167,9 +167,9 @@ async def test_clearing_that_another_process_does_at_the_moment_has_not_recovere
     heard = Heard()
     old = job()
     await aside(finished, database, old)
-    lock = "SELECT pg_try_advisory_xact_lock(%s, %s)", [LOCK_SPACE, LOCK_IDS]
+    lock = "SELECT pg_try_advisory_xact_lock(%s, %s)", [LOCK_SPACE, LOCK_ID_COUNT]
     if database == "mariadb":
-        lock = "SELECT id FROM steady_queue_lockbucket WHERE id = %s FOR UPDATE", [LOCK_IDS]
+        lock = "SELECT id FROM steady_queue_lockbucket WHERE id = %s FOR UPDATE", [LOCK_ID_COUNT]
     async with running(IDLE, events=heard) as process:
         async with refusing(database, "DELETE", "job", old.id):
             await turn(process)

@@ -189,7 +189,7 @@ async def test_the_claims_of_an_ended_process_are_given_back_or_fail_but_for_the
     await driver.close()
     assert refusal is None
     assert set(fates.failed) == {job.id for job in jobs[:3]}
-    assert set(fates.given_back) == {job.id for job in jobs[3:]}
+    assert set(fates.released) == {job.id for job in jobs[3:]}
     assert [event.job_id for event in heard.of(JobSetAside)] == [jobs[2].id]
     assert await aside(counts, database) == {"failed": 3, "ready": 2}
     assert await aside(count, database, "process") == 0
@@ -206,7 +206,7 @@ async def test_what_else_a_process_had_is_ended_although_one_claim_cannot_even_b
     await driver.close()
     assert "refused by a test" in str(refusal)
     assert set(fates.failed) == {job.id for job in jobs[:2]}
-    assert set(fates.given_back) == {job.id for job in jobs[3:]}
+    assert set(fates.released) == {job.id for job in jobs[3:]}
     assert await aside(counts, database) == {"failed": 2, "ready": 2, "claimed": 1}
     assert await aside(count, database, "process") == 1
 
@@ -259,7 +259,7 @@ async def test_an_error_of_our_own_code_sets_no_task_aside(
 
 async def test_a_process_that_beats_again_keeps_what_was_not_taken_yet(database: str) -> None:
     """A process is taken for dead, and comes back while its claims are ended in parts."""
-    from steady_queue.store.operations.set_aside import Owner, end_some, set_aside
+    from steady_queue.store.operations.set_aside import ClaimOwner, end_claims, set_aside
 
     await enqueued(recording.works, range(2))
 
@@ -270,13 +270,13 @@ async def test_a_process_that_beats_again_keeps_what_was_not_taken_yet(database:
 
     def check() -> None:
         store, process_id, claims = claimed()
-        owner = Owner("other", process_id, timedelta(minutes=5))
+        owner = ClaimOwner("other", process_id, timedelta(minutes=5))
         error = report(ProcessExitError, "died")
-        assert store.run(end_some(store.sql, owner, claims, error)) == ([], [])
+        assert store.run(end_claims(store.sql, owner, claims, error)) == ([], [])
         for claim in claims.items():
             assert not store.run(set_aside(store.sql, owner, *claim, error, writes_errors=True))
-        orphaned = Owner("unknown")
-        assert store.run(end_some(store.sql, orphaned, claims, error)) == ([], [])
+        orphaned = ClaimOwner("unknown")
+        assert store.run(end_claims(store.sql, orphaned, claims, error)) == ([], [])
         for claim in claims.items():
             assert not store.run(set_aside(store.sql, orphaned, *claim, error, writes_errors=True))
         assert counts(database) == {"claimed": 2}

@@ -14,7 +14,7 @@ from steady_queue.aio.worker.polling import AFTER_WORK_SECONDS, BURST, GAP_SECON
 from steady_queue.aio.worker.queues import expand
 from steady_queue.events.tracebacks import MESSAGE_LENGTH
 from steady_queue.processes import ProcessExitError
-from steady_queue.store.operations.prune import Registered
+from steady_queue.store.operations.prune import RegisteredProcess
 from steady_queue.store.outcome import report, report_of
 
 
@@ -145,10 +145,10 @@ def test_a_report_survives_an_exception_that_fights_back() -> None:
     assert "Hostile" in found.traceback
 
 
-def registered(pid: int, metadata: str) -> Registered:
+def registered(pid: int, metadata: str) -> RegisteredProcess:
     import uuid
 
-    return Registered(uuid.uuid4(), "name", pid, "host", metadata, None, datetime.now(UTC))
+    return RegisteredProcess(uuid.uuid4(), "name", pid, "host", metadata, None, datetime.now(UTC))
 
 
 def test_this_very_process_is_not_gone_and_another_with_its_id_is() -> None:

@@ -14,7 +14,7 @@ from steady_queue.aio.worker.queues import MAX_QUEUES, NAMES_MAX_SECONDS, NAMES_
 from steady_queue.configuration import Worker
 from steady_queue.db.aliases import open_async
 from steady_queue.store.job import Lane
-from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
+from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
 from steady_queue.store.operations.enqueue import enqueue
 from steady_queue.store.operations.processes import NewProcess, register
 from steady_queue.store.operations.settle import settle
@@ -195,14 +195,14 @@ class Poller:
         queues = await self.plan.queues([Lane.ASYNC])
         sql = self.recorder.sql
         if queues is None:
-            taken = await self.recorder.run(claim_from_all(sql, Wanted(self.process.id, Lane.ASYNC, room)))
+            taken = await self.recorder.run(claim_from_all(sql, ClaimRequest(self.process.id, Lane.ASYNC, room)))
             claims = taken.claims
             if taken.is_paused:
                 self.plan.require_names()
         else:
             names = queues[Lane.ASYNC]
             assert len(names) <= MAX_QUEUES
-            wanted = [Wanted(self.process.id, Lane.ASYNC, room, names)] if names else []
+            wanted = [ClaimRequest(self.process.id, Lane.ASYNC, room, names)] if names else []
             claims = await self.recorder.run(claim(sql, *wanted)) if wanted else []
             self.plan.record(queues, claims, {Lane.ASYNC: room})
         if not keep:

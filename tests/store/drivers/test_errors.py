@@ -20,7 +20,7 @@ from django.db import connections, transaction
 from steady_queue.db.aliases import open_async
 from steady_queue.errors import StoreBug, StoreConflict, StoreDataError, StoreError, StoreUnavailable
 from steady_queue.store.drivers.error_codes import mysql_error, postgres_error, sqlite_error
-from steady_queue.store.drivers.pool import TRIES
+from steady_queue.store.drivers.pool import MAX_TRIES
 from steady_queue.store.job import Lane
 from steady_queue.store.operations.enqueue import enqueue
 from steady_queue.store.operations.processes import deregister, heartbeat
@@ -218,7 +218,7 @@ def test_a_conflict_is_tried_again_a_few_times_and_then_reported(store: Store, i
         pytest.raises(StoreConflict) as caught,
     ):
         store.run(Operation("conflict", flow, transaction=in_transaction))
-    assert len(starts) == TRIES
+    assert len(starts) == MAX_TRIES
     assert caught.value.code in ("55P03", "1205")
     assert caught.value.applied == "no"
 
@@ -461,7 +461,7 @@ def test_an_enqueue_whose_answer_was_lost_is_unknown_and_safe_to_send_again(
     assert error.applied == "unknown"
     assert count(database, "job") == len(jobs)  # it had been stored
     before = counts(database)
-    far_store.enqueue(*jobs, again=True)
+    far_store.enqueue(*jobs, is_repeated=True)
     assert counts(database) == before
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from steady_queue.store.operations.processes import heartbeat
 from steady_queue.store.outcome import Finished, Released, Verdict
-from steady_queue.store.sql.postgres import IDLE_LIMIT, SETTINGS
+from steady_queue.store.sql.postgres import IDLE_TRANSACTION_TIMEOUT, SETTINGS
 from steady_queue.store.statement import Operation
 from tests.conftest import chosen
 from tests.support.databases.aliases import extra_database, twin_settings
@@ -125,5 +125,5 @@ def test_the_server_ends_transactions_of_a_frozen_process_here_too(pooled: Store
         ((value,),) = yield pooled.sql.say("SELECT current_setting('idle_in_transaction_session_timeout')", returns=".")
         return str(value)
 
-    assert pooled.run(Operation("limit", limit)) == IDLE_LIMIT
+    assert pooled.run(Operation("limit", limit)) == IDLE_TRANSACTION_TIMEOUT
     assert pooled.run(Operation("limit", limit, transaction=False)) == "0"

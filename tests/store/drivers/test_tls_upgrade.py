@@ -13,7 +13,8 @@ import uvloop
 
 from steady_queue.errors import StoreUnavailable
 from steady_queue.store.drivers.postgres import listen, open_pool
-from steady_queue.store.operations.notify import CHANNEL, notify
+from steady_queue.store.names import NOTIFY_CHANNEL
+from steady_queue.store.operations.notify import notify
 
 #: More steps of the event loop than a connect takes until it waits for the server's answer.
 STEPS = 30
@@ -27,7 +28,7 @@ def test_a_connect_that_is_cancelled_leaves_no_error_behind(new_loop: Any, liste
 
     async def connect(parameters: dict[str, Any]) -> None:
         if listens:
-            await listen(parameters, CHANNEL, print, print)
+            await listen(parameters, NOTIFY_CHANNEL, print, print)
         else:
             pool = open_pool(parameters, size=1)
             await pool.run(notify(pool.sql))

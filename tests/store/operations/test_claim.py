@@ -10,7 +10,7 @@ from django.db import connections, transaction
 
 from steady_queue.db.aliases import django_driver
 from steady_queue.store.job import Claim, Lane
-from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
+from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
 from steady_queue.store.operations.processes import deregister, heartbeat
 from steady_queue.store.outcome import Finished, Released
 from steady_queue.store.statement import Operation, drive, only
@@ -225,7 +225,7 @@ def test_one_claim_for_several_lanes_keeps_the_limit_of_each(store: Store, queue
     store.enqueue(*(new for its in jobs.values() for new in its))
     worker = store.worker()
     rooms = {Lane.THREAD: 2, Lane.ASYNC: 1, Lane.PROCESS: 0}
-    wanted = [Wanted(worker, lane, room, queues or ()) for lane, room in rooms.items()]
+    wanted = [ClaimRequest(worker, lane, room, queues or ()) for lane, room in rooms.items()]
     got = store.run(claim(store.sql, *wanted)) if queues else store.run(claim_from_all(store.sql, *wanted)).claims
     assert sorted(ids(got)) == sorted(of([*jobs[Lane.THREAD][:2], *jobs[Lane.ASYNC][:1]]))
     assert counts(store.alias) == {"ready": 6, "claimed": 3}
@@ -285,7 +285,7 @@ def test_all_queues_give_nothing_while_any_is_paused_and_say_so(store: Store) ->
     new = job(queue_name="working")
     store.enqueue(new)
     worker = store.worker()
-    wanted = [Wanted(worker, lane, 5) for lane in Lane]
+    wanted = [ClaimRequest(worker, lane, 5) for lane in Lane]
     pause(store, "nowhere")
     assert store.run(claim_from_all(store.sql, *wanted)) == ([], True)
     query(store.alias, "DELETE FROM steady_queue_pause")
@@ -298,7 +298,7 @@ def test_each_lane_may_name_queues_of_its_own(store: Store) -> None:
     store.enqueue(*jobs.values())
     pause(store, "c")
     worker = store.worker()
-    wanted = [Wanted(worker, Lane.ASYNC, 9, ["c", "b"]), Wanted(worker, Lane.THREAD, 1, ["b", "a"])]
+    wanted = [ClaimRequest(worker, Lane.ASYNC, 9, ["c", "b"]), ClaimRequest(worker, Lane.THREAD, 1, ["b", "a"])]
     claims = store.run(claim(store.sql, *wanted))
     assert ids(claims) == of([jobs[Lane.ASYNC, "b"], jobs[Lane.THREAD, "b"]])
 
@@ -375,7 +375,7 @@ def test_a_claim_holds_up_neither_heartbeats_nor_pauses(store: Store) -> None:
     store.enqueue(job())
     driver = django_driver(store.alias)
     with transaction.atomic(using=store.alias):
-        assert len(driver.run(claim_from_all(driver.sql, Wanted(worker, Lane.ASYNC, 10))).claims) == 1
+        assert len(driver.run(claim_from_all(driver.sql, ClaimRequest(worker, Lane.ASYNC, 10))).claims) == 1
 
         def beat_and_pause() -> bool:
             with connections[store.alias].cursor() as cursor:
@@ -393,15 +393,15 @@ def test_a_claim_holds_up_neither_heartbeats_nor_pauses(store: Store) -> None:
 def test_a_claim_issues_exactly_the_planned_statements(store: Store) -> None:
     jobs = [job(queue_name=name) for name in "aabb"]
     store.enqueue(*jobs)
-    at_once = store.sql.at_once is not None
-    nothing = statements(store, Wanted(store.worker(), Lane.THREAD, 2, ["a", "b"]))
-    enough = statements(store, Wanted(store.worker(), Lane.ASYNC, 2, ["a", "b", "c"]))
+    at_once = store.sql.single_statements is not None
+    nothing = statements(store, ClaimRequest(store.worker(), Lane.THREAD, 2, ["a", "b"]))
+    enough = statements(store, ClaimRequest(store.worker(), Lane.ASYNC, 2, ["a", "b", "c"]))
     assert len(nothing) == (1 if at_once else 2)
     # Found in the first queue: the others are not looked at.
     assert [text.split()[0] for text in enough] == (["WITH"] if at_once else ["SELECT", "DELETE", "INSERT", "SELECT"])
 
 
-def statements(store: Store, wanted: Wanted) -> list[str]:
+def statements(store: Store, wanted: ClaimRequest) -> list[str]:
     """The texts of the statements of a claim that is really made."""
     said: list[str] = []
     operation = claim(store.sql, wanted)

@@ -12,7 +12,7 @@ from steady_queue.errors import StoreDataError
 from steady_queue.models import Job
 from steady_queue.store.job import Lane, NewJob
 from steady_queue.store.operations import enqueue as enqueueing
-from steady_queue.store.operations.enqueue import CHUNK, Enqueued, admit, enqueue
+from steady_queue.store.operations.enqueue import INSERT_ROWS, Enqueued, admit, enqueue
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import count, counts, query, row
 from tests.support.store.jobs import choosy, job, later, limited
@@ -220,19 +220,19 @@ def test_a_bulk_stores_every_job_exactly(store: Store) -> None:
 
 def test_no_jobs_are_stored_without_complaint(store: Store) -> None:
     assert store.enqueue() == Enqueued()
-    assert store.enqueue(again=True) == Enqueued()
+    assert store.enqueue(is_repeated=True) == Enqueued()
     assert count(store.alias, "job") == 0
 
 
 def test_more_jobs_than_fit_into_one_insert_are_stored(database: str) -> None:
-    SyncStore(database).enqueue(*[job() for _ in range(CHUNK + 1)])
-    assert count(database, "job") == CHUNK + 1
-    assert counts(database) == {"ready": CHUNK + 1}
+    SyncStore(database).enqueue(*[job() for _ in range(INSERT_ROWS + 1)])
+    assert count(database, "job") == INSERT_ROWS + 1
+    assert counts(database) == {"ready": INSERT_ROWS + 1}
 
 
 @pytest.mark.parametrize("number", [10, 11, 20])
 def test_no_job_is_lost_between_two_inserts(store: Store, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch.setattr(enqueueing, "CHUNK", 10)
+    monkeypatch.setattr(enqueueing, "INSERT_ROWS", 10)
     ready = [job() for _ in range(number)]
     scheduled = [job(scheduled_at=later()) for _ in range(number)]
     blocked = [limited() for _ in range(number)]
@@ -270,7 +270,7 @@ def test_a_bulk_with_one_job_that_cannot_be_stored_stores_nothing(
 def test_a_bulk_of_several_inserts_of_which_the_last_fails_stores_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(enqueueing, "CHUNK", 2)
+    monkeypatch.setattr(enqueueing, "INSERT_ROWS", 2)
     there = job()
     store.enqueue(there)
     with pytest.raises(StoreDataError):
@@ -302,7 +302,7 @@ def test_a_name_longer_than_its_column_is_refused_not_cut(store: Store) -> None:
 
 def test_jobs_that_had_not_been_stored_are_stored_when_sent_again(store: Store) -> None:
     kinds = mixture()
-    store.enqueue(*(new for jobs in kinds.values() for new in jobs), again=True)
+    store.enqueue(*(new for jobs in kinds.values() for new in jobs), is_repeated=True)
     assert counts(store.alias) == {"ready": 12, "scheduled": 5, "blocked": 3}
 
 
@@ -310,7 +310,7 @@ def test_jobs_that_had_been_stored_are_not_stored_twice_when_sent_again(store: S
     jobs = sorted((new for jobs in mixture().values() for new in jobs), key=lambda new: new.id)
     store.enqueue(*jobs)
     for _ in range(2):
-        assert store.enqueue(*jobs, again=True) == Enqueued()
+        assert store.enqueue(*jobs, is_repeated=True) == Enqueued()
     assert all_jobs(store) == jobs
     assert counts(store.alias) == {"ready": 12, "scheduled": 5, "blocked": 3}
 
@@ -318,10 +318,10 @@ def test_jobs_that_had_been_stored_are_not_stored_twice_when_sent_again(store: S
 def test_a_job_sent_again_after_it_ran_does_not_run_twice(store: Store) -> None:
     new = job()
     (claim,) = store.claimed(new)
-    store.enqueue(new, again=True)
+    store.enqueue(new, is_repeated=True)
     assert counts(store.alias) == {"claimed": 1}
     store.settle(Finished(claim))
-    store.enqueue(new, again=True)
+    store.enqueue(new, is_repeated=True)
     assert counts(store.alias) == {}
     assert count(store.alias, "job") == 1
 
@@ -330,7 +330,7 @@ def test_a_bulk_sent_again_although_its_first_job_was_discarded_stores_nothing_t
     store.enqueue(limited("taken"))
     refused, plain = choosy("taken"), job()
     assert store.enqueue(refused, plain).discarded == {refused.id}
-    store.enqueue(refused, plain, again=True)
+    store.enqueue(refused, plain, is_repeated=True)
     assert counts(store.alias) == {"ready": 2}
     assert count(store.alias, "job") == 2
 

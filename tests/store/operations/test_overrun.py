@@ -9,7 +9,7 @@ import pytest
 from django.db import transaction
 
 from steady_queue.store.operations import prune
-from steady_queue.store.operations.maintenance import free_ownerless, let_go, look
+from steady_queue.store.operations.maintenance import find_work, free_ownerless, release_overrun_slots
 from steady_queue.store.outcome import Finished, Released
 from tests.support.databases.tables import count, counts, query, row
 from tests.support.store.jobs import PATH, failed, limited, report
@@ -49,7 +49,7 @@ def overran(store: Store, *jobs: NewJob) -> list[Claim]:
     claims = store.claimed(*jobs)
     for claim in claims:
         age(store, claim)
-    assert {found.job_id for found in store.run(let_go(store.sql))} == {job.id for job in jobs}
+    assert {found.job_id for found in store.run(release_overrun_slots(store.sql))} == {job.id for job in jobs}
     return claims
 
 
@@ -57,18 +57,18 @@ def test_a_job_that_runs_for_longer_than_it_may_lets_the_next_one_start(store: S
     holder, waiting, last = long(), long(), long()
     (claim,) = store.claimed(holder)
     store.enqueue(waiting, last)
-    assert store.run(let_go(store.sql)) == []
+    assert store.run(release_overrun_slots(store.sql)) == []
     age(store, claim)
     assert look_for(store).overrun
-    (found,) = store.run(let_go(store.sql))
+    (found,) = store.run(release_overrun_slots(store.sql))
     assert (found.job_id, found.task_path, found.concurrency_key) == (holder.id, PATH, "key")
     assert store.status(holder, waiting, last) == ["claimed", "ready", "blocked"]
-    assert store.run(let_go(store.sql)) == []
+    assert store.run(release_overrun_slots(store.sql)) == []
     assert not look_for(store).overrun
 
 
 def look_for(store: Store) -> Any:
-    return store.run(look(store.sql, alive=ALIVE, keep=None))
+    return store.run(find_work(store.sql, alive=ALIVE, keep=None))
 
 
 def test_a_job_that_keeps_its_slot_keeps_it_however_long_it_runs(store: Store) -> None:
@@ -77,7 +77,7 @@ def test_a_job_that_keeps_its_slot_keeps_it_however_long_it_runs(store: Store) -
     store.enqueue(waiting)
     age(store, claim, 20_000)
     assert not look_for(store).overrun
-    assert store.run(let_go(store.sql)) == []
+    assert store.run(release_overrun_slots(store.sql)) == []
     assert store.status(waiting) == ["blocked"]
 
 
@@ -85,7 +85,7 @@ def test_a_job_that_has_waited_for_long_as_ready_keeps_its_slot(store: Store) ->
     holder, waiting = long(), long()
     store.enqueue(holder, waiting)
     age_slot(store, holder, hours=5)
-    assert store.run(let_go(store.sql)) == []
+    assert store.run(release_overrun_slots(store.sql)) == []
     assert store.status(holder, waiting) == ["ready", "blocked"]
 
 
@@ -93,7 +93,7 @@ def test_each_job_has_its_own_span(store: Store) -> None:
     short, longer = long(overrun_after=HOUR, to=2), long(overrun_after=3 * HOUR, to=2)
     for claim in store.claimed(short, longer):
         age(store, claim)
-    assert [found.job_id for found in store.run(let_go(store.sql))] == [short.id]
+    assert [found.job_id for found in store.run(release_overrun_slots(store.sql))] == [short.id]
 
 
 @pytest.mark.parametrize("end", [Finished, failed])
@@ -151,10 +151,10 @@ def test_a_lost_reply_and_a_dead_process_give_back_to_blocked_as_well(store: Sto
     claims = store.claimed(first._replace(priority=9), second._replace(priority=9), process_id=process)
     for claim in claims:
         age(store, claim)
-    assert len(store.run(let_go(store.sql))) == 2
-    assert store.run(prune.release(store.sql, {claims[0].claim_id: first.id}, "worker")) == 1
+    assert len(store.run(release_overrun_slots(store.sql))) == 2
+    assert store.run(prune.release_claims(store.sql, {claims[0].claim_id: first.id}, "worker")) == 1
     assert store.status(first, waiting) == ["blocked", "ready"]
-    ended = prune.end(store.sql, process, "worker", report(), give_back=[claims[1].claim_id])
+    ended = prune.prune_exited_process(store.sql, process, "worker", report(), release=[claims[1].claim_id])
     assert store.run(ended) == ([], [second.id])
     assert store.status(second) == ["blocked"]
 
@@ -165,7 +165,7 @@ def test_a_job_claimed_anew_has_its_whole_span_again(store: Store) -> None:
     age(store, claim)
     store.settle(Released(claim))
     store.claim(store.worker("other"))
-    assert store.run(let_go(store.sql)) == []
+    assert store.run(release_overrun_slots(store.sql)) == []
 
 
 @pytest.mark.only_on("postgres", "mariadb")
@@ -175,8 +175,8 @@ def test_a_job_that_is_just_being_settled_is_left_alone(database: str) -> None:
     (claim,) = store.claimed(holder)
     age(store, claim)
     with held(database, ("SELECT job_id FROM steady_queue_claimedexecution FOR UPDATE", [])):
-        assert store.run(let_go(store.sql)) == []
-    assert len(store.run(let_go(store.sql))) == 1
+        assert store.run(release_overrun_slots(store.sql)) == []
+    assert len(store.run(release_overrun_slots(store.sql))) == 1
 
 
 def test_a_release_inside_a_transaction_finds_the_slot_that_was_let_go_before(database: str) -> None:
@@ -193,7 +193,7 @@ def test_the_limits_of_the_code_rule_who_starts_beside_a_long_job(store: Store) 
     (claim,) = store.claimed(holder)
     store.enqueue(*waiting)
     age(store, claim)
-    store.run(let_go(store.sql, {PATH: 2}))
+    store.run(release_overrun_slots(store.sql, {PATH: 2}))
     assert store.status(*waiting) == ["ready", "ready", "blocked"]
     store.discard(*waiting)
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from steady_queue.store.operations.processes import NewProcess, deregister, find_vitals, heartbeat, register
+from steady_queue.store.operations.processes import NewProcess, deregister, find_process_health, heartbeat, register
 from tests.support.databases.tables import count, counts, query, row
 from tests.support.store.jobs import job
 
@@ -103,13 +103,13 @@ def test_the_vitals_of_a_host_are_told_beside_the_time(store: Store) -> None:
     mine = NewProcess(uuid4(), "process", "here", 2**31 + 1, "host 😀", None, '{"actors": []}')
     store.run(register(store.sql, mine))
     before = store.now()
-    (found,) = store.run(find_vitals(store.sql, "host 😀"))
+    (found,) = store.run(find_process_health(store.sql, "host 😀"))
     assert before <= found.now <= store.now()
     assert (found.kind, found.name, found.pid, found.hostname) == ("process", "here", 2**31 + 1, "host 😀")
     assert (found.metadata, found.polled_at) == ('{"actors": []}', None)
     assert found.last_heartbeat_at <= found.now
     store.run(heartbeat(store.sql, mine.id, 3))
-    (later,) = store.run(find_vitals(store.sql, "host 😀"))
+    (later,) = store.run(find_process_health(store.sql, "host 😀"))
     assert later.polled_at is not None
     assert timedelta(seconds=3) <= later.now - later.polled_at < timedelta(seconds=30)
 

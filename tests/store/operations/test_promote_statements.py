@@ -63,7 +63,7 @@ def test_the_dispatcher_takes_as_many_statements_with_many_jobs_as_with_few(
 def test_a_dispatcher_moves_no_more_at_once_than_a_statement_takes(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatching, "JOBS_AT_ONCE", 4)
+    monkeypatch.setattr(dispatching, "JOBS_PER_STATEMENT", 4)
     store.enqueue(*[limited(f"{n}", scheduled_at=later(hours=1)) for n in range(10)])
     store.ask("UPDATE steady_queue_scheduledexecution SET scheduled_at = ?", later(hours=-1))
     assert [store.run(dispatch(store.sql, 100_000)).moved for _ in range(4)] == [4, 4, 2, 0]
@@ -109,8 +109,8 @@ def test_an_unlimited_bulk_asks_nothing_about_limits(store: Store) -> None:
 def test_more_keys_and_jobs_than_one_statement_takes_get_their_slots(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(promotions, "KEYS_AT_ONCE", 3)
-    monkeypatch.setattr(promotions, "JOBS_AT_ONCE", 4)
+    monkeypatch.setattr(promotions, "KEYS_PER_STATEMENT", 3)
+    monkeypatch.setattr(promotions, "JOBS_PER_STATEMENT", 4)
     kept = [limited(f"key {n % 10}", 5) for n in range(70)]
     fussy = [choosy(f"fussy {n % 10}") for n in range(40)]
     enqueued = store.enqueue(*kept, *fussy)

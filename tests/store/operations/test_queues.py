@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue.store.job import Lane
-from steady_queue.store.operations.queues import pause, queue_names, waiting
+from steady_queue.store.operations.queues import find_queue_names, find_waiting_queues, pause
 from tests.support.store.jobs import job, later, limited
 
 if TYPE_CHECKING:
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 def test_an_empty_database_has_no_queues(store: Store) -> None:
-    assert store.run(queue_names(store.sql)) == []
+    assert store.run(find_queue_names(store.sql)) == []
 
 
 def test_every_queue_with_ready_jobs_is_named_once_in_the_order_of_its_bytes(store: Store) -> None:
     names = ["b", "a", "B", "b", "é", "a_1", "", "a"]
     store.enqueue(*(job(queue_name=name) for name in names))
-    assert store.run(queue_names(store.sql)) == sorted(set(names), key=str.encode)
+    assert store.run(find_queue_names(store.sql)) == sorted(set(names), key=str.encode)
 
 
 def test_queues_whose_jobs_are_not_ready_are_not_named(store: Store) -> None:
     store.enqueue(job(queue_name="scheduled", scheduled_at=later()))
     store.enqueue(limited(queue_name="holds"), limited(queue_name="blocked"))
-    assert store.run(queue_names(store.sql)) == ["holds"]
+    assert store.run(find_queue_names(store.sql)) == ["holds"]
     store.claim(store.worker())
-    assert store.run(queue_names(store.sql)) == []
+    assert store.run(find_queue_names(store.sql)) == []
 
 
 # -- where jobs wait that may be claimed ------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ STRANGE = ["x%' OR 1=1--", "_", "%", "\\", "\\'", "🐎", "🐢", "a*b", "A", "a
 
 
 def test_in_an_empty_database_no_jobs_wait_and_nothing_is_paused(store: Store) -> None:
-    found = store.run(waiting(store.sql))
+    found = store.run(find_waiting_queues(store.sql))
     assert found.names == {lane: [] for lane in Lane}
     assert not found.is_paused
 
@@ -47,9 +47,9 @@ def test_jobs_wait_in_queues_that_are_not_paused_each_named_once_for_a_lane(stor
     store.enqueue(*(job(queue_name=name, priority=n % 3) for n in range(4) for name in ("b", "a", "resting")))
     store.enqueue(job(queue_name="b", lane=Lane.THREAD), job(queue_name="c", lane=Lane.THREAD))
     store.enqueue(job(queue_name="later", scheduled_at=later()))
-    assert not store.run(waiting(store.sql)).is_paused
+    assert not store.run(find_waiting_queues(store.sql)).is_paused
     store.run(pause(store.sql, "resting"))
-    assert store.run(waiting(store.sql)) == (
+    assert store.run(find_waiting_queues(store.sql)) == (
         {Lane.ASYNC: ["a", "b"], Lane.THREAD: ["b", "c"], Lane.PROCESS: []},
         True,
     )
@@ -58,17 +58,17 @@ def test_jobs_wait_in_queues_that_are_not_paused_each_named_once_for_a_lane(stor
 @pytest.mark.parametrize("lane", [7, -3])
 def test_jobs_of_a_lane_that_is_unknown_hide_no_others(store: Store, lane: int) -> None:
     store.enqueue(job(lane=lane), job(lane=lane, queue_name="other"), job(), job(queue_name="mail"))
-    assert store.run(waiting(store.sql)).names[Lane.ASYNC] == ["default", "mail"]
+    assert store.run(find_waiting_queues(store.sql)).names[Lane.ASYNC] == ["default", "mail"]
 
 
 def test_a_pause_is_told_even_if_no_jobs_wait_anywhere(store: Store) -> None:
     store.run(pause(store.sql, "nowhere"))
-    assert store.run(waiting(store.sql)) == ({lane: [] for lane in Lane}, True)
+    assert store.run(find_waiting_queues(store.sql)) == ({lane: [] for lane in Lane}, True)
 
 
 def test_any_name_is_told_as_it_is_in_the_order_of_bytes(store: Store) -> None:
     store.enqueue(*(job(queue_name=name) for name in STRANGE))
-    found = store.run(waiting(store.sql)).names[Lane.ASYNC]
+    found = store.run(find_waiting_queues(store.sql)).names[Lane.ASYNC]
     assert found == sorted(STRANGE, key=str.encode)
 
 
@@ -76,14 +76,14 @@ def test_any_name_is_told_as_it_is_in_the_order_of_bytes(store: Store) -> None:
 def test_a_pause_hides_the_queue_of_that_very_name_alone(store: Store, resting: str) -> None:
     store.enqueue(*(job(queue_name=name) for name in STRANGE))
     store.run(pause(store.sql, resting))
-    assert set(STRANGE) - set(store.run(waiting(store.sql)).names[Lane.ASYNC]) == {resting}
+    assert set(STRANGE) - set(store.run(find_waiting_queues(store.sql)).names[Lane.ASYNC]) == {resting}
 
 
 def test_queues_with_more_jobs_than_one_step_reads_hide_no_other(store: Store) -> None:
     store.enqueue(*(job(queue_name="big", lane=Lane(n % 2)) for n in range(1000)))
     store.enqueue(*(job(queue_name=f"small {n:03d}") for n in range(450)), job(queue_name="after"))
     store.enqueue(job(queue_name="big", lane=Lane.PROCESS))
-    names = store.run(waiting(store.sql)).names
+    names = store.run(find_waiting_queues(store.sql)).names
     assert names[Lane.ASYNC] == ["after", "big", *(f"small {n:03d}" for n in range(450))]
     assert (names[Lane.THREAD], names[Lane.PROCESS]) == (["big"], ["big"])
-    assert store.run(queue_names(store.sql)) == names[Lane.ASYNC]
+    assert store.run(find_queue_names(store.sql)) == names[Lane.ASYNC]

@@ -13,17 +13,17 @@ from steady_queue.store.ids import new_job_id
 from steady_queue.store.operations import maintenance, recurring
 from steady_queue.store.operations.recurring import (
     Entry,
-    Moment,
     NewEntry,
+    StoredTime,
     add,
-    entries,
-    give_up,
-    listing,
+    disable_broken,
+    list_entries,
     put,
+    read_entries,
     remove,
     switch,
 )
-from steady_queue.store.operations.ticks import Tick, Ticked, clear_ticks, tick
+from steady_queue.store.operations.ticks import EnqueuedTicks, Tick, clear_ticks, enqueue_ticks
 from tests.support.databases.tables import count, counts, query
 from tests.support.store.jobs import PATH, choosy, job, limited
 from tests.support.store.stores import SyncStore
@@ -44,7 +44,7 @@ def entry(key: str = "key", **options: Any) -> NewEntry:
 
 
 def stored(store: Store, *keys: str) -> list[Entry]:
-    found = store.run(entries(store.sql, keys or ("key",)))
+    found = store.run(read_entries(store.sql, keys or ("key",)))
     return sorted(found, key=lambda entry: entry.new.task_key)
 
 
@@ -54,16 +54,16 @@ def persist(store: Store, wanted: list[NewEntry]) -> dict[str, str]:
 
 
 def give_up_on(store: Store, key: str) -> bool:
-    return store.run(give_up(store.sql, key, stored(store, key)[0].updated_at, "it broke"))
+    return store.run(disable_broken(store.sql, key, stored(store, key)[0].updated_at, "it broke"))
 
 
-def made(key: str, run_at: datetime, updated_at: Moment, new: NewJob) -> Tick:
+def made(key: str, run_at: datetime, updated_at: StoredTime, new: NewJob) -> Tick:
     return Tick(key, run_at, updated_at, new.id, new)
 
 
-def ticked(store: Store, run_at: datetime, *, key: str = "key", new: NewJob | None = None) -> Ticked:
+def ticked(store: Store, run_at: datetime, *, key: str = "key", new: NewJob | None = None) -> EnqueuedTicks:
     (found,) = stored(store, key)
-    return store.run(tick(store.sql, [made(key, run_at, found.updated_at, new or job())]))
+    return store.run(enqueue_ticks(store.sql, [made(key, run_at, found.updated_at, new or job())]))
 
 
 def test_static_entries_become_those_of_the_code_and_dynamic_ones_stay(store: Store) -> None:
@@ -104,7 +104,7 @@ def test_a_tick_without_a_job_is_recorded_once(store: Store) -> None:
     at = store.now()
     first, second = new_job_id(), new_job_id()
     for id_, won in ((first, (first,)), (second, ())):
-        assert store.run(tick(store.sql, [Tick("key", at, read.updated_at, id_, None)])).ids == won
+        assert store.run(enqueue_ticks(store.sql, [Tick("key", at, read.updated_at, id_, None)])).ids == won
     assert (count(store.alias, "recurringexecution"), count(store.alias, "job")) == (1, 0)
 
 
@@ -145,7 +145,7 @@ def test_a_static_entry_can_neither_be_edited_nor_removed_nor_added_again(store:
 def test_the_listing_tells_the_time_and_what_is_enabled(store: Store) -> None:
     persist(store, [entry("on"), entry("off")])
     store.run(switch(store.sql, "off", on=False))
-    listed = store.run(listing(store.sql))
+    listed = store.run(list_entries(store.sql))
     assert listed.changed.keys() == {"on"}
     assert abs(listed.now - store.now()) < MINUTE
 
@@ -154,8 +154,8 @@ def test_a_tick_stores_its_job_once(store: Store) -> None:
     store.run(add(store.sql, entry()))
     at = store.now()
     first, again = job(), job()
-    assert ticked(store, at, new=first) == Ticked((first.id,))
-    assert ticked(store, at, new=again) == Ticked()
+    assert ticked(store, at, new=first) == EnqueuedTicks((first.id,))
+    assert ticked(store, at, new=again) == EnqueuedTicks()
     assert store.status(first) == ["ready"]
     assert store.find(again) == []
     assert stored(store)[0].last_tick == at
@@ -179,7 +179,7 @@ def test_a_tick_of_an_entry_that_is_no_longer_as_it_was_read_changes_nothing(sto
         store.run(switch(store.sql, "key", on=False))
     elif what == "gone":
         store.run(remove(store.sql, "key"))
-    assert store.run(tick(store.sql, [made("key", store.now(), read.updated_at, job())])) == Ticked()
+    assert store.run(enqueue_ticks(store.sql, [made("key", store.now(), read.updated_at, job())])) == EnqueuedTicks()
     assert count(store.alias, "job") == count(store.alias, "recurringexecution") == 0
 
 
@@ -191,7 +191,7 @@ def test_one_bad_job_stores_no_tick_of_its_transaction(store: Store) -> None:
     jobs = [job(), job(queue_name="q" * 400)]
     ticks = [made("key", now + at * MINUTE, read.updated_at, new) for at, new in enumerate(jobs)]
     with pytest.raises(StoreError):
-        store.run(tick(store.sql, ticks))
+        store.run(enqueue_ticks(store.sql, ticks))
     assert count(store.alias, "job") == count(store.alias, "recurringexecution") == 0
 
 
@@ -202,7 +202,7 @@ def test_ticks_of_limited_tasks_queue_for_their_slot_or_are_discarded(store: Sto
     assert ticked(store, now, key="limited", new=limited("a")).ids
     assert ticked(store, now + MINUTE, key="limited", new=limited("a")).ids
     refused = choosy("a")
-    assert ticked(store, now, key="choosy", new=refused) == Ticked((refused.id,), frozenset([refused.id]))
+    assert ticked(store, now, key="choosy", new=refused) == EnqueuedTicks((refused.id,), frozenset([refused.id]))
     assert counts(store.alias) == {"ready": 1, "blocked": 1}
     # The tick is over all the same.
     assert not ticked(store, now, key="choosy", new=choosy("b")).ids
@@ -237,7 +237,7 @@ def test_racing_schedulers_store_one_job_for_each_tick(database: str) -> None:
         for minute in range(3):
             order = keys if number % 2 else keys[::-1]
             ticks = [made(key, now + minute * MINUTE, read[key], job()) for key in order]
-            won.append(len(mine.run(tick(mine.sql, ticks)).ids))
+            won.append(len(mine.run(enqueue_ticks(mine.sql, ticks)).ids))
 
     threads = [threading.Thread(target=closing, args=(race, number)) for number in range(6)]
     for thread in threads:
@@ -304,10 +304,10 @@ def test_an_entry_that_was_mended_meanwhile_is_not_given_up(store: Store) -> Non
     aged(store)
     (read,) = stored(store)
     store.run(put(store.sql, entry(description="mended")))
-    assert not store.run(give_up(store.sql, "key", read.updated_at, "it broke"))
+    assert not store.run(disable_broken(store.sql, "key", read.updated_at, "it broke"))
     assert stored(store)
     assert give_up_on(store, "key")
-    assert not store.run(give_up(store.sql, "key", read.updated_at, "it broke"))
+    assert not store.run(disable_broken(store.sql, "key", read.updated_at, "it broke"))
 
 
 def test_several_that_put_the_same_key_at_once_all_succeed(database: str) -> None:
@@ -337,16 +337,16 @@ def test_one_moment_that_cannot_be_read_spoils_no_other_entry(store: Store) -> N
     persist(store, [entry("bad"), entry("good"), entry("static")])
     for key, text in (("bad", "garbage"), ("static", "1794852000")):
         query(store.alias, "UPDATE steady_queue_recurringtask SET updated_at = %s WHERE task_key = %s", text, key)
-    listed = store.run(listing(store.sql)).changed
+    listed = store.run(list_entries(store.sql)).changed
     assert isinstance(listed["good"], datetime)
     assert not isinstance(listed["bad"], datetime)
     read = {found.new.task_key: found.updated_at for found in stored(store, "bad", "good")}
     assert read["bad"] == listed["bad"]
     ticks = [made(key, store.now(), at, job()) for key, at in read.items()]
-    assert store.run(tick(store.sql, ticks)).ids
-    assert store.run(give_up(store.sql, "bad", listed["bad"], "it cannot be read"))
+    assert store.run(enqueue_ticks(store.sql, ticks)).ids
+    assert store.run(disable_broken(store.sql, "bad", listed["bad"], "it cannot be read"))
     persist(store, [entry("good"), entry("static")])
-    assert isinstance(store.run(listing(store.sql)).changed["static"], datetime)
+    assert isinstance(store.run(list_entries(store.sql)).changed["static"], datetime)
 
 
 @pytest.mark.parametrize("keep", [timedelta(days=366 * 60), timedelta(days=366 * 3_000), timedelta.max], ids=str)
@@ -355,7 +355,7 @@ def test_records_and_jobs_may_be_kept_for_any_time(store: Store, keep: timedelta
     for minutes in range(2):
         ticked(store, store.now() + minutes * MINUTE)
     assert store.run(clear_ticks(store.sql, store.now(), keep)) == 0
-    work = store.run(maintenance.look(store.sql, alive=keep, keep=keep, keep_failed=keep))
+    work = store.run(maintenance.find_work(store.sql, alive=keep, keep=keep, keep_failed=keep))
     assert (work.dead, work.old, work.old_failed) == (False, False, False)
     assert store.run(maintenance.clear_finished(store.sql, keep)) == (0, None)
     assert store.run(maintenance.clear_failed(store.sql, keep)) == (0, None)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.store.operations.queues import remains, unserved
+from steady_queue.store.operations.queues import find_unserved_queues, has_remaining_jobs
 from tests.support.store.jobs import failed, job, later, limited
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def left(store: Store, *patterns: str, within: float = 5.0, is_dispatched: bool = True) -> bool:
-    return store.run(remains(store.sql, patterns or ["*"], within=within, is_dispatched=is_dispatched))
+    return store.run(has_remaining_jobs(store.sql, patterns or ["*"], within=within, is_dispatched=is_dispatched))
 
 
 def pause(store: Store, queue: str) -> None:
@@ -98,8 +98,8 @@ def test_a_queue_fits_its_own_name_and_its_prefixes_and_nothing_else(
 def test_a_ready_job_of_a_lane_that_no_worker_has_does_not_count_and_is_told_of(store: Store, lane: int) -> None:
     store.enqueue(job(lane=lane), job(lane=lane, queue_name="mail"))
     assert not left(store)
-    assert store.run(unserved(store.sql, ["*"])) == [("default", lane), ("mail", lane)]
-    assert store.run(unserved(store.sql, ["ma*"])) == [("mail", lane)]
+    assert store.run(find_unserved_queues(store.sql, ["*"])) == [("default", lane), ("mail", lane)]
+    assert store.run(find_unserved_queues(store.sql, ["ma*"])) == [("mail", lane)]
     store.enqueue(job())
     assert left(store)
-    assert store.run(unserved(store.sql, ["default"])) == [("default", lane)]
+    assert store.run(find_unserved_queues(store.sql, ["default"])) == [("default", lane)]

@@ -11,7 +11,7 @@ from django.test import override_settings
 
 from steady_queue.aio.process.startup import known_migrations
 from steady_queue.errors import StoreUnavailable
-from steady_queue.store.operations.server import applied, unfit
+from steady_queue.store.operations.server import describe_schema_problem, find_applied_migrations
 from tests.support.databases.aliases import extra_database, twin_settings
 from tests.support.databases.unmigrated import said_to_be_applied
 from tests.support.servers.host import free_port
@@ -39,22 +39,22 @@ def test_a_migrated_database_has_the_migrations_of_the_package(store: Store) -> 
     known = known_migrations()
     assert known
     assert known[0] == "0001_initial"
-    found = store.run(applied(store.sql))
+    found = store.run(find_applied_migrations(store.sql))
     assert found == known
-    assert unfit(store.alias, found, known) is None
+    assert describe_schema_problem(store.alias, found, known) is None
 
 
 def test_a_database_without_the_table_of_migrations_has_none(empty: Store) -> None:
-    assert empty.run(applied(empty.sql)) == []
+    assert empty.run(find_applied_migrations(empty.sql)) == []
 
 
 def test_a_database_has_the_migrations_of_this_package_only(empty: Store) -> None:
     with said_to_be_applied(empty.alias):
-        assert empty.run(applied(empty.sql)) == []
+        assert empty.run(find_applied_migrations(empty.sql)) == []
         MigrationRecorder(connections[empty.alias]).record_applied("another", "0001_initial")
-        assert empty.run(applied(empty.sql)) == []
+        assert empty.run(find_applied_migrations(empty.sql)) == []
     with said_to_be_applied(empty.alias, "0002_second", "0001_initial"):
-        assert empty.run(applied(empty.sql)) == ["0001_initial", "0002_second"]
+        assert empty.run(find_applied_migrations(empty.sql)) == ["0001_initial", "0002_second"]
 
 
 @pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could be away
@@ -63,9 +63,9 @@ def test_a_server_that_is_away_is_not_taken_for_one_without_the_table(database: 
     with extra_database(f"{database}_away", settings) as alias:
         with pytest.raises(StoreUnavailable):
             store = SyncStore(alias)
-            store.run(applied(store.sql))
+            store.run(find_applied_migrations(store.sql))
         with async_store(alias, portal) as other, pytest.raises(StoreUnavailable):
-            other.run(applied(other.sql))
+            other.run(find_applied_migrations(other.sql))
 
 
 LACKS = "the database '{}' lacks migrations of steady_queue: {}; run: manage.py migrate steady_queue{}"
@@ -84,7 +84,7 @@ NEWER = "the database '{}' is newer than this version of steady_queue (it has {}
     ],
 )
 def test_what_is_said_of_a_database(alias: str, found: list[str], said: str | None) -> None:
-    assert unfit(alias, found, ["0001_a", "0002_b"]) == said
+    assert describe_schema_problem(alias, found, ["0001_a", "0002_b"]) == said
 
 
 def test_the_known_migrations_are_those_of_the_project_where_it_has_its_own() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.store.operations.server import judge, too_old
+from steady_queue.store.operations.server import check_version, find_version_problem
 
 if TYPE_CHECKING:
     from tests.support.store.stores import Store
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     ],
 )
 def test_a_version_that_will_do(name: str, version: str) -> None:
-    assert judge(name, version) is None
+    assert check_version(name, version) is None
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_a_version_that_will_do(name: str, version: str) -> None:
     ],
 )
 def test_a_version_that_is_too_old(name: str, version: str, said: str) -> None:
-    assert judge(name, version) == said
+    assert check_version(name, version) == said
 
 
 def test_the_servers_of_these_tests_will_do(store: Store) -> None:
-    assert store.run(too_old(store.sql)) is None
+    assert store.run(find_version_problem(store.sql)) is None

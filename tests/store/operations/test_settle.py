@@ -9,7 +9,7 @@ import pytest
 
 from steady_queue.errors import StoreDataError
 from steady_queue.store.job import Lane
-from steady_queue.store.outcome import MOST_ATTEMPTS, ErrorReport, Failed, Finished, Released, Settlement, Verdict
+from steady_queue.store.outcome import MAX_ATTEMPTS, ErrorReport, Failed, Finished, Released, Settlement, Verdict
 from tests.support.databases.tables import count, counts, query, row
 from tests.support.store.jobs import failed, job, limited, report
 
@@ -59,7 +59,7 @@ def test_a_finished_job_has_its_value_its_times_and_its_worker(store: Store) -> 
 
 
 @pytest.mark.parametrize("end", [Finished, failed], ids=["finished", "failed"])
-@pytest.mark.parametrize(("before", "after"), [(MOST_ATTEMPTS - 1, MOST_ATTEMPTS), (MOST_ATTEMPTS, MOST_ATTEMPTS)])
+@pytest.mark.parametrize(("before", "after"), [(MAX_ATTEMPTS - 1, MAX_ATTEMPTS), (MAX_ATTEMPTS, MAX_ATTEMPTS)])
 def test_attempts_are_counted_as_far_as_the_column_can_count(
     store: Store, end: Callable[[Claim], Outcome], before: int, after: int
 ) -> None:

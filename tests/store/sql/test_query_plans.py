@@ -20,17 +20,17 @@ from steady_queue.store.ids import new_job_id
 from steady_queue.store.job import Lane, Status
 from steady_queue.store.operations import recurring
 from steady_queue.store.operations.actions import discard, retry, run_now
-from steady_queue.store.operations.bulk_actions import Place, Which, discard_some, retry_some
-from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
+from steady_queue.store.operations.bulk_actions import JobFilter, Position, discard_window, retry_window
+from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
 from steady_queue.store.operations.dispatch import dispatch
 from steady_queue.store.operations.enqueue import enqueue
 from steady_queue.store.operations.processes import NewProcess, deregister, heartbeat, register
-from steady_queue.store.operations.promote import promotion
-from steady_queue.store.operations.queues import latency, pause, size, waiting
+from steady_queue.store.operations.promote import promote
+from steady_queue.store.operations.queues import find_waiting_queues, latency, pause, size
 from steady_queue.store.operations.recurring import NewEntry
 from steady_queue.store.operations.results import find_jobs
 from steady_queue.store.operations.settle import settle
-from steady_queue.store.operations.ticks import Tick, clear_ticks, tick
+from steady_queue.store.operations.ticks import Tick, clear_ticks, enqueue_ticks
 from steady_queue.store.outcome import Finished, Released
 from steady_queue.store.statement import Operation
 from tests.conftest import chosen
@@ -170,11 +170,11 @@ def fill(store: Store, count: int) -> None:
     store.settle(*map(failed, claims[::2]))
     keys = [f"key {n:05}" for n in range(count // 100)]
     store.run(recurring.persist(store.sql, [recurs(key) for key in keys], lambda path: True))
-    read = {entry.new.task_key: entry.updated_at for entry in store.run(recurring.entries(store.sql, keys))}
+    read = {entry.new.task_key: entry.updated_at for entry in store.run(recurring.read_entries(store.sql, keys))}
     now = later(days=-2)
     for minutes in range(10):
         at = now + timedelta(minutes=minutes)
-        store.run(tick(store.sql, [Tick(key, at, read[key], new_job_id(), None) for key in keys]))
+        store.run(enqueue_ticks(store.sql, [Tick(key, at, read[key], new_job_id(), None) for key in keys]))
 
 
 def recurs(key: str) -> NewEntry:
@@ -223,14 +223,14 @@ def day(sql: Dialect, observer: Observer) -> Flow[None]:
         "UPDATE steady_queue_scheduledexecution SET scheduled_at = ? WHERE job_id = ?", later(days=-9), due.id
     )
     step = observer.step
-    yield from step("enqueue again", enqueue(sql, plain, again=True))
-    claims, _ = yield from step("claim from all queues", claim_from_all(sql, Wanted(process.id, Lane.ASYNC, 4)))
+    yield from step("enqueue again", enqueue(sql, plain, is_repeated=True))
+    claims, _ = yield from step("claim from all queues", claim_from_all(sql, ClaimRequest(process.id, Lane.ASYNC, 4)))
     yield from pause(sql, "nowhere").flow()
-    assert (yield from step("claim while something is paused", claim_from_all(sql, Wanted(process.id, Lane.ASYNC, 4))))[
-        1
-    ]
-    assert "own" in (yield from step("waiting queues", waiting(sql))).names[Lane.ASYNC]
-    wanted = Wanted(process.id, Lane.ASYNC, 4, ["nowhere", "own"])
+    assert (
+        yield from step("claim while something is paused", claim_from_all(sql, ClaimRequest(process.id, Lane.ASYNC, 4)))
+    )[1]
+    assert "own" in (yield from step("waiting queues", find_waiting_queues(sql))).names[Lane.ASYNC]
+    wanted = ClaimRequest(process.id, Lane.ASYNC, 4, ["nowhere", "own"])
     claims += yield from step("claim from some queues", claim(sql, wanted))
     assert [claim.job_id for claim in claims] == [new.id for new in (*plain, *key[:2])]
     one, two, three, four, five, six, seven, eight = claims
@@ -239,19 +239,19 @@ def day(sql: Dialect, observer: Observer) -> Flow[None]:
     yield from step("settle finished", settle(sql, [Finished(five), Finished(six)], worker_id="w", preserve=False))
     settled = yield from step("settle limited", settle(sql, [Finished(seven), failed(eight)], worker_id="w"))
     assert settled.promoted == 2
-    assert len((yield from step("promote", promotion(sql, {"own": 4, "other": 1}, {key[0].task_path: 4})))) == 2
+    assert len((yield from step("promote", promote(sql, {"own": 4, "other": 1}, {key[0].task_path: 4})))) == 2
     assert (yield from step("dispatch", dispatch(sql, 10))).moved > 0
-    yield from step("retry some", retry_some(sql, Which(queue="none"), Place(), size=20))
+    yield from step("retry some", retry_window(sql, JobFilter(queue="none"), Position(), size=20))
     assert len((yield from step("retry", retry(sql, [three.job_id, eight.job_id]))).ids) == 2
     hurried, crowd = job(scheduled_at=later()), [limited("crowd") for _ in range(2)]
     yield from enqueue(sql, [hurried, *crowd]).flow()
     assert len((yield from step("run now", run_now(sql, [hurried.id, crowd[1].id]))).ids) == 2
-    yield from step("discard some", discard_some(sql, Status.SCHEDULED, Which(queue="none"), Place(), size=20))
+    yield from step("discard some", discard_window(sql, Status.SCHEDULED, JobFilter(queue="none"), Position(), size=20))
     assert (yield from step("size", size(sql, "own"))) > 0
     assert (yield from step("latency", latency(sql, "own"))) is not None
     unwanted = [plain[3].id, key[2].id, due.id, future.id]
     assert len((yield from step("discard", discard(sql, unwanted))).ids) == 4
-    yield from step("clear a queue", discard_some(sql, Status.READY, Which(queue="default"), Place(), size=3))
+    yield from step("clear a queue", discard_window(sql, Status.READY, JobFilter(queue="default"), Position(), size=3))
     ids = [new.id for new in (*plain, *key)]
     assert len((yield from step("find jobs", find_jobs(sql, ids)))) > 5
     yield from recurring_day(sql, observer)
@@ -265,11 +265,11 @@ def recurring_day(sql: Dialect, observer: Observer) -> Flow[None]:
     yield from recurring.persist(sql, mine, lambda path: False).flow()
     changed = [mine[0], mine[1]._replace(schedule="0 * * * *")]
     yield from step("persist recurring", recurring.persist(sql, changed, lambda path: path == "nowhere"))
-    assert (yield from step("list recurring", recurring.listing(sql))).changed
+    assert (yield from step("list recurring", recurring.list_entries(sql))).changed
     keys = [entry.task_key for entry in mine]
-    read = yield from step("read recurring", recurring.entries(sql, keys))
+    read = yield from step("read recurring", recurring.read_entries(sql, keys))
     ticks = [made_tick(entry, job()) for entry in read]
-    assert len((yield from step("tick", tick(sql, ticks))).ids) == 3
+    assert len((yield from step("tick", enqueue_ticks(sql, ticks))).ids) == 3
     assert (yield from step("switch recurring", recurring.switch(sql, "own 1", on=False)))
     yield from step("clear ticks", clear_ticks(sql, later(days=3), timedelta(days=1)))
 

@@ -39,7 +39,7 @@ RULES = {
 
 def violations(alias: str) -> list[str]:
     """Every rule that is broken, with the rows that break it."""
-    ago = django_driver(alias).sql.given_ago.replace("?", "o.overrun_after")
+    ago = django_driver(alias).sql.microseconds_ago("o.overrun_after")
     rules = {rule: text.replace("[o.overrun_after ago]", ago) for rule, text in RULES.items()}
     # First all of them with one statement: some tests look after every step.
     if not any(query(alias, f"SELECT {', '.join(f'EXISTS ({text})' for text in rules.values())}")[0]):

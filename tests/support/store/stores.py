@@ -10,11 +10,11 @@ from uuid import UUID, uuid4
 from steady_queue.db.aliases import django_driver, open_async
 from steady_queue.store.job import Lane
 from steady_queue.store.operations.actions import discard, retry
-from steady_queue.store.operations.claim import Wanted, claim, claim_from_all
+from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
 from steady_queue.store.operations.enqueue import enqueue
 from steady_queue.store.operations.processes import NewProcess, register
-from steady_queue.store.operations.promote import promotion
-from steady_queue.store.operations.queues import waiting
+from steady_queue.store.operations.promote import NO_LIMITS, promote
+from steady_queue.store.operations.queues import find_waiting_queues
 from steady_queue.store.operations.results import find_jobs
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.statement import Operation, only
@@ -50,9 +50,9 @@ class Store(ABC):
     def run(self, operation: Operation[T]) -> T: ...
 
     def enqueue(
-        self, *jobs: NewJob, promoting: bool = True, again: bool = False, limits: Limits | None = None
+        self, *jobs: NewJob, promoting: bool = True, is_repeated: bool = False, limits: Limits = NO_LIMITS
     ) -> Enqueued:
-        return self.run(enqueue(self.sql, jobs, promoting=promoting, again=again, limits=limits))
+        return self.run(enqueue(self.sql, jobs, promoting=promoting, is_repeated=is_repeated, limits=limits))
 
     def worker(self, name: str = "worker", id_: UUID | None = None) -> UUID:
         """The id of a process that has just been registered."""
@@ -65,11 +65,11 @@ class Store(ABC):
     ) -> list[Claim]:
         """From these queues, or from all: by their names while something is paused, as a worker does."""
         if queues is None:
-            claims, is_paused = self.run(claim_from_all(self.sql, Wanted(process_id, lane, limit)))
+            claims, is_paused = self.run(claim_from_all(self.sql, ClaimRequest(process_id, lane, limit)))
             if not is_paused:
                 return claims
-            queues = self.run(waiting(self.sql)).names[lane]
-        return self.run(claim(self.sql, Wanted(process_id, lane, limit, queues)))
+            queues = self.run(find_waiting_queues(self.sql)).names[lane]
+        return self.run(claim(self.sql, ClaimRequest(process_id, lane, limit, queues)))
 
     def claimed(self, *jobs: NewJob, process_id: UUID | None = None) -> list[Claim]:
         """The claims of jobs that have just been enqueued, in their order; nothing else may be ready."""
@@ -84,19 +84,19 @@ class Store(ABC):
         worker_id: str = "worker",
         preserve: bool = True,
         by_owner: bool = True,
-        limits: Limits | None = None,
+        limits: Limits = NO_LIMITS,
     ) -> Settlement:
         return self.run(
             settle(self.sql, outcomes, worker_id=worker_id, preserve=preserve, by_owner=by_owner, limits=limits)
         )
 
-    def promote(self, keys: Mapping[str, int], limits: Limits | None = None) -> list[UUID]:
-        return self.run(promotion(self.sql, keys, limits))
+    def promote(self, keys: Mapping[str, int], limits: Limits = NO_LIMITS) -> list[UUID]:
+        return self.run(promote(self.sql, keys, limits))
 
-    def retry(self, *jobs: NewJob, limits: Limits | None = None) -> list[UUID]:
+    def retry(self, *jobs: NewJob, limits: Limits = NO_LIMITS) -> list[UUID]:
         return self.run(retry(self.sql, [job.id for job in jobs], limits)).ids
 
-    def discard(self, *jobs: NewJob, limits: Limits | None = None) -> list[UUID]:
+    def discard(self, *jobs: NewJob, limits: Limits = NO_LIMITS) -> list[UUID]:
         return self.run(discard(self.sql, [job.id for job in jobs], limits)).ids
 
     def find(self, *jobs: NewJob) -> list[JobRecord]:

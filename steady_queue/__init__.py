@@ -64,6 +64,8 @@ clear_failed_jobs_after: timedelta | None = None
 default_concurrency_control_period: timedelta = timedelta(minutes=3)
 #: Where the supervisor writes its process id; nowhere by default.
 supervisor_pidfile: str | os.PathLike[str] | None = None
+#: Whether PostgreSQL workers are woken by NOTIFY; False behind a pooler in transaction mode, or without listeners.
+notify: bool = True
 #: The alias in DATABASES that holds the queue.
 database: str = "default"
 

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.checks import Error, Warning
 from django.db import connections, router
 
-from steady_queue.db import notify
+import steady_queue
 from steady_queue.db.aliases import parameters, queue_alias
 from steady_queue.errors import ConfigurationError
 from steady_queue.jobs.compat import FRAMEWORK, NATIVE, task_backends
@@ -208,13 +208,13 @@ def _check_postgres(alias: str) -> Iterator[CheckMessage]:
     connection = connections[alias]
     # Django's setting for a pooler in transaction mode, and the only indication that there is one.
     is_pooled = connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
-    if connection.vendor == "postgresql" and is_pooled and notify.is_notifying:
+    if connection.vendor == "postgresql" and is_pooled and steady_queue.notify:
         yield Warning(
             f"The database {alias!r} is configured for a connection pooler in transaction mode "
             "(DISABLE_SERVER_SIDE_CURSORS), which does not deliver notifications: workers would try to listen "
             "repeatedly, and find tasks only by polling.",
-            hint="In settings.py: from steady_queue.db import notify; notify.is_notifying = False. For wake-ups, let "
-            "steady_queue.database name an alias that leads to the server itself.",
+            hint="In settings.py, set steady_queue.notify = False. To keep notifications, let steady_queue.database "
+            "name an alias that leads to the server itself.",
             id="steady_queue.W006",
         )
 

@@ -1,11 +1,12 @@
-"""Wake-ups: an enqueue tells workers that there is something to claim, in this process directly, elsewhere by NOTIFY.
+"""Wake workers after an enqueue: those of this process by a call, those of other processes by NOTIFY.
 
-Only a hint: a lost one costs a polling interval. It is sent after commit, and not again within a few milliseconds: a
-worker that was woken looks again 10, 50 and 250 ms later by itself.
+A notification is only a hint: a lost one costs a polling interval. It is sent after commit, and not again within a few
+milliseconds: a worker that was woken polls again 10, 50 and 250 ms later by itself.
 
 Commits that notify queue up behind each other on the server, so a busy process never notifies with the statement that
 enqueues. A quiet one does, in its own transactions: that saves a round trip and a commit, a fifth of the time from the
-enqueue to the start (measured), and such commits are too rare to meet.
+enqueue to the start (measured), and such commits are too rare to meet. `steady_queue.notify = False` turns all
+notifications off.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING
 
+import steady_queue
 from steady_queue.errors import StoreError
 from steady_queue.store.operations.notify import notify
 
@@ -27,73 +29,68 @@ if TYPE_CHECKING:
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.sql import Dialect
 
-#: Can be switched off, when nobody listens or a pooler stands between.
-is_notifying = True
-#: How long after a notification another one is superfluous, in seconds.
-QUIET = 0.005
-#: How long a process must have sent none before one may go with the statement that enqueues, in seconds.
-LONG_QUIET = 0.025
+#: For how long after a notification this process does not send another one.
+MIN_INTERVAL_SECONDS = 0.005
+#: A process that has sent no notification for so long may send one with the statement that enqueues.
+QUIET_SECONDS = 0.025
 
 _local: defaultdict[str, set[Callable[[], None]]] = defaultdict(set)
 _last_sent: dict[str, float] = {}
 _lock = threading.Lock()
 
 
-def listen_locally(alias: str, ring: Callable[[], None]) -> Callable[[], None]:
-    """Have `ring` called, from any thread, when this process enqueues into the alias; returns how to end it."""
-    _local[alias].add(ring)
-    return lambda: _local[alias].discard(ring)
+def listen_locally(alias: str, wake: Callable[[], None]) -> Callable[[], None]:
+    """Call `wake`, from any thread, when this process enqueues into the alias; returns a function that ends this."""
+    _local[alias].add(wake)
+    return lambda: _local[alias].discard(wake)
 
 
-def is_wanted(alias: str, sql: Dialect) -> bool:
-    """Whether anybody could hear."""
-    return bool(_local.get(alias)) or (is_notifying and sql.can_notify)
+def has_listeners(alias: str, sql: Dialect) -> bool:
+    """Whether a worker may be listening, in this process or in another one."""
+    return bool(_local.get(alias)) or (steady_queue.notify and sql.can_notify)
 
 
-def may_go_along(alias: str, sql: Dialect) -> bool:
-    """Whether a notification may go with the statement that enqueues, which is then taken for sent."""
-    return _may_notify(alias, sql, LONG_QUIET)
+def reserve_notification(alias: str, sql: Dialect) -> bool:
+    """Whether a notification goes with the statement that enqueues; True records it as sent."""
+    return _reserve(alias, sql, QUIET_SECONDS)
 
 
-def tell(alias: str, driver: DjangoDriver, *, told: bool = False) -> None:
-    """Wake workers, from sync code, after commit; only those of this process when the others were told."""
-    _ring_locally(alias)
-    if not told and _may_notify(alias, driver.sql, QUIET):
+def wake_workers(alias: str, driver: DjangoDriver, *, notified: bool = False) -> None:
+    """Wake workers, from sync code, after commit; with `notified`, only those of this process."""
+    _wake_locally(alias)
+    if not notified and _reserve(alias, driver.sql, MIN_INTERVAL_SECONDS):
         with suppress(StoreError):  # the jobs are stored; polling finds them
             driver.run(notify(driver.sql))
 
 
-async def atell(alias: str, driver: AsyncDriver, *, told: bool = False) -> None:
-    """The same from async code."""
-    _ring_locally(alias)
-    if not told and _may_notify(alias, driver.sql, QUIET):
+async def awake_workers(alias: str, driver: AsyncDriver, *, notified: bool = False) -> None:
+    """The async form of `wake_workers`."""
+    _wake_locally(alias)
+    if not notified and _reserve(alias, driver.sql, MIN_INTERVAL_SECONDS):
         with suppress(StoreError):
             await driver.run(notify(driver.sql))
 
 
 async def wake_all(driver: AsyncDriver, wake: Callable[[], None] | None = None) -> None:
-    """Wake the workers of all processes after jobs became ready; `wake` wakes those of this process.
-
-    It always notifies: unlike an enqueue, it comes once for many jobs.
-    """
+    """Wake the caller's own workers by `wake`, and all other processes by NOTIFY: jobs of any process became ready."""
     if wake is not None:
         wake()
-    if is_notifying and driver.sql.can_notify:
-        with suppress(StoreError):  # only a hint: the jobs are ready, and polling finds them
+    if steady_queue.notify and driver.sql.can_notify:
+        with suppress(StoreError):  # the jobs are ready; polling finds them
             await driver.run(notify(driver.sql))
 
 
-def _ring_locally(alias: str) -> None:
-    for ring in list(_local.get(alias, ())):
-        ring()
+def _wake_locally(alias: str) -> None:
+    for wake in list(_local.get(alias, ())):
+        wake()
 
 
-def _may_notify(alias: str, sql: Dialect, quiet: float) -> bool:
-    if not (is_notifying and sql.can_notify):
+def _reserve(alias: str, sql: Dialect, interval_seconds: float) -> bool:
+    if not (steady_queue.notify and sql.can_notify):
         return False
     with _lock:
         now = time.monotonic()
-        if now - _last_sent.get(alias, -inf) < quiet:
+        if now - _last_sent.get(alias, -inf) < interval_seconds:
             return False
         _last_sent[alias] = now
     return True

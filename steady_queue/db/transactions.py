@@ -106,7 +106,7 @@ async def _ataken(alias: str, driver: AsyncDriver, step: Step) -> Any:
     if isinstance(step, Event):
         return await aemit_and_send(step)
     if isinstance(step, ActionResult):
-        return await notify.atell(alias, driver) if step.wakes_workers else None
+        return await notify.awake_workers(alias, driver) if step.wakes_workers else None
     return await driver.run(step)
 
 
@@ -117,7 +117,7 @@ def _conclude(driver: DjangoDriver, revised: ActionResult) -> None:
         except StoreError:
             # What was asked for is committed; the next maintenance turn gives out what slots there are.
             logger.warning("promotion after commit failed and is left to maintenance", exc_info=True)
-    notify.tell(driver.alias, driver)
+    notify.wake_workers(driver.alias, driver)
 
 
 def defers_to(using: str, alias: str) -> bool:

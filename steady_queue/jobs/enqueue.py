@@ -153,8 +153,8 @@ def store(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Results)
     jobs = results.jobs
     joined = driver.in_transaction
     try:
-        may_tell = None if joined else partial(notify.may_go_along, driver.alias, driver.sql)
-        stored = _write(driver, jobs, promoting=not joined, reserve_notification=may_tell)
+        reserve = None if joined else partial(notify.reserve_notification, driver.alias, driver.sql)
+        stored = _write(driver, jobs, promoting=not joined, reserve_notification=reserve)
     except StoreError as error:
         if joined or not _may_resend(error):
             raise _enqueue_error(error, jobs) from error
@@ -162,14 +162,14 @@ def store(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Results)
 
     def tell() -> None:
         _discard(results, stored.discarded | (_admit(driver, stored) if stored.blocked else frozenset()))
-        notify.tell(driver.alias, driver, told=stored.notified)
+        notify.wake_workers(driver.alias, driver, notified=stored.notified)
         if is_heard(task_enqueued, sender):
             send(task_enqueued, sender, results.stored)
 
     if (
         stored.blocked
         or stored.discarded
-        or notify.is_wanted(driver.alias, driver.sql)
+        or notify.has_listeners(driver.alias, driver.sql)
         or is_heard(task_enqueued, sender)
     ):
         after_commit(driver, tell)
@@ -241,15 +241,15 @@ def _resend(driver: DjangoDriver, jobs: Sequence[NewJob]) -> Enqueued:
 async def astore(alias: str, driver: AsyncDriver, sender: type[BaseTaskBackend], results: Results) -> None:
     """Write the jobs on a connection of the running loop, in a transaction of their own."""
     jobs = results.jobs
-    may_tell = partial(notify.may_go_along, alias, driver.sql)
+    reserve = partial(notify.reserve_notification, alias, driver.sql)
     try:
-        stored = await _awrite(driver, jobs, reserve_notification=may_tell)
+        stored = await _awrite(driver, jobs, reserve_notification=reserve)
     except StoreError as error:
         if not _may_resend(error):
             raise _enqueue_error(error, jobs) from error
         stored = await _aresend(driver, jobs)
     _discard(results, stored.discarded)
-    await notify.atell(alias, driver, told=stored.notified)
+    await notify.awake_workers(alias, driver, notified=stored.notified)
     if is_heard(task_enqueued, sender):
         await asend(task_enqueued, sender, results.stored)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import transaction
 
+import steady_queue
 from steady_queue import aenqueue_all
 from steady_queue.aio import running
 from steady_queue.db import notify as wake
@@ -54,8 +55,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def never_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wake, "may_go_along", lambda *_: False)
-    monkeypatch.setattr(wake, "QUIET", 0.0)
+    monkeypatch.setattr(wake, "reserve_notification", lambda *_: False)
+    monkeypatch.setattr(wake, "MIN_INTERVAL_SECONDS", 0.0)
 
 
 async def test_a_quiet_process_notifies_with_the_statement_that_enqueues(database: str, sent: list[str]) -> None:
@@ -79,8 +80,8 @@ async def test_a_busy_process_notifies_after_commit(database: str, sent: list[st
 async def test_one_notification_serves_all_that_come_soon_after(
     database: str, sent: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wake, "QUIET", 60.0)
-    monkeypatch.setattr(wake, "LONG_QUIET", 60.0)
+    monkeypatch.setattr(wake, "MIN_INTERVAL_SECONDS", 60.0)
+    monkeypatch.setattr(wake, "QUIET_SECONDS", 60.0)
     async with listening(database) as heard:
         for number in range(5):
             await recording.rests.aenqueue(number)
@@ -115,7 +116,7 @@ async def test_inside_a_transaction_nothing_is_told_before_its_commit(database: 
 async def test_notifications_can_be_switched_off(
     database: str, sent: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wake, "is_notifying", False)
+    monkeypatch.setattr(steady_queue, "notify", False)
     async with listening(database) as heard:
         await recording.rests.aenqueue("quietly")
         await aside(query, database, f"SELECT pg_notify('{NOTIFY_CHANNEL}', 'end')")

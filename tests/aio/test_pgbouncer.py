@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import steady_queue
 from steady_queue.aio import listener, running
 from steady_queue.checks.project import check_project
-from steady_queue.db import notify
 from steady_queue.events import DatabaseLost
 from tests.support.databases.aliases import extra_database, pointed_at, twin_settings
 from tests.support.runtime import Heard, enqueued, until, values, worker
@@ -42,7 +42,7 @@ def warned_of() -> list[str | None]:
 async def test_tasks_run_through_a_pooler_and_nothing_is_missed_where_notifications_are_off(
     pooled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notify, "is_notifying", False)
+    monkeypatch.setattr(steady_queue, "notify", False)
     heard = Heard()
     assert warned_of() == []
     async with running(worker(), events=heard):

@@ -16,7 +16,6 @@ import steady_queue
 from steady_queue.checks.preflight import at_start, examine
 from steady_queue.checks.project import check_project, check_schema, connections_needed, pool_size
 from steady_queue.configuration import Options, Worker
-from steady_queue.db import notify
 from steady_queue.jobs.compat import task_backends
 from tests.support.databases.aliases import extra_database, pointed_at
 from tests.support.databases.unmigrated import said_to_be_applied
@@ -205,8 +204,8 @@ def test_a_pooler_through_which_no_notification_comes_is_warned_of_until_they_ar
     with queue_on({**POSTGRES, "DISABLE_SERVER_SIDE_CURSORS": True}):
         (message,) = told("W006")
         assert isinstance(message, Warning)
-        assert "notify.is_notifying = False" in str(message.hint)
-        monkeypatch.setattr(notify, "is_notifying", False)
+        assert "steady_queue.notify = False" in str(message.hint)
+        monkeypatch.setattr(steady_queue, "notify", False)
         assert told("W006") == []
     monkeypatch.undo()
     with queue_on(POSTGRES):

@@ -305,6 +305,7 @@ def test_an_unknown_option_is_named() -> None:
         ("process_alive_threshold", None),
         ("supervisor_pidfile", 5),
         ("preserve_finished_jobs", "no"),
+        ("notify", "no"),
     ],
 )
 def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:

@@ -29,7 +29,6 @@ from steady_queue.aio.worker.queues import QueuePlan
 from steady_queue.aio.worker.settler import Settler, Settlers
 from steady_queue.aio.worker.worker import Worker
 from steady_queue.configuration import alive_threshold
-from steady_queue.db import notify
 from steady_queue.db.aliases import parameters
 from steady_queue.jobs.registry import registry
 from steady_queue.recurring.definitions import wanted
@@ -114,7 +113,7 @@ class Services:
         )
 
     def _build_listener(self) -> Listener | None:
-        if not (self.hot.sql.can_notify and notify.is_notifying):
+        if not (self.hot.sql.can_notify and steady_queue.notify):
             return None
         return Listener(
             parameters=parameters(self.alias).values,

@@ -15,7 +15,6 @@ from steady_queue.aio import running
 from steady_queue.aio.worker.polling import LastPoll
 from steady_queue.checks import health
 from steady_queue.configuration import Dispatcher, Options
-from steady_queue.db import notify
 from tests.support.databases.tables import query, row
 from tests.support.runtime import aside, until, worker
 from tests.support.tasks import recording
@@ -35,7 +34,7 @@ QUICK = timedelta(seconds=1)
 @pytest.fixture
 def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beats and polls come much more often than health demands here."""
-    monkeypatch.setattr(notify, "is_notifying", False)
+    monkeypatch.setattr(steady_queue, "notify", False)
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.1))
     monkeypatch.setattr(outage_module, "MAX_PAUSE_SECONDS", 0.2)
 

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from steady_queue.jobs.bulk import aenqueue_all, enqueue_all
+    from steady_queue.jobs.enqueue import aenqueue_all, enqueue_all
     from steady_queue.jobs.task import SteadyQueueTask, task
     from steady_queue.recurring.entries import (
         adisable_recurring_task,
@@ -78,8 +78,8 @@ except OSError:
 _HOMES = {
     "task": "steady_queue.jobs.task",
     "SteadyQueueTask": "steady_queue.jobs.task",
-    "enqueue_all": "steady_queue.jobs.bulk",
-    "aenqueue_all": "steady_queue.jobs.bulk",
+    "enqueue_all": "steady_queue.jobs.enqueue",
+    "aenqueue_all": "steady_queue.jobs.enqueue",
     "schedule_recurring_task": "steady_queue.recurring.entries",
     "aschedule_recurring_task": "steady_queue.recurring.entries",
     "unschedule_recurring_task": "steady_queue.recurring.entries",

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.utils import timezone
 
 from steady_queue import arguments
-from steady_queue.db import loop_connections, transactions
-from steady_queue.db.aliases import django_driver, queue_alias
-from steady_queue.errors import ConfigurationError
-from steady_queue.jobs import enqueue, results
+from steady_queue.db.transactions import arun_one, run_one
+from steady_queue.jobs import results
 from steady_queue.jobs.compat import DEFAULT_TASK_QUEUE_NAME, BaseTaskBackend, InvalidTask, TaskResultDoesNotExist
-from steady_queue.jobs.results import Results
+from steady_queue.jobs.enqueue import aenqueue_calls, enqueue_calls
 from steady_queue.jobs.task import SteadyQueueTask, TaskCall
 from steady_queue.store.names import NAME_LENGTH, explain_bad_queue_name, explain_unstorable
 from steady_queue.store.operations.results import find_jobs
@@ -89,55 +86,21 @@ class SteadyQueueBackend(BaseTaskBackend):
             raise InvalidTask(f"Queue '{task.queue_name}' is not valid for backend.")
 
     def enqueue(self, task: Task[P, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[T]:
-        return self.enqueue_calls([TaskCall(task, tuple(args), kwargs)])[0]
+        return enqueue_calls(self, [TaskCall(task, tuple(args), kwargs)])[0]
 
     async def aenqueue(self, task: Task[P, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[T]:
-        return (await self.aenqueue_calls([TaskCall(task, tuple(args), kwargs)]))[0]
-
-    def enqueue_calls(self, calls: Sequence[TaskCall]) -> Results:
-        """Enqueue calls of tasks of this backend, all or none."""
-        made = Results(calls, self._new_jobs(calls))
-        alias = queue_alias()
-        driver = django_driver(alias)
-        if transactions.defers_to(self.commit_with, alias) and _all_on_commit(calls):
-            enqueue.store_on_commit(self.commit_with, driver, type(self), made)
-        else:
-            enqueue.store(driver, type(self), made)
-        return made
-
-    async def aenqueue_calls(self, calls: Sequence[TaskCall]) -> Results:
-        """The same from async code."""
-        alias = queue_alias()
-        if loop_connections.prefers_django(alias, self.async_connection):
-            return await sync_to_async(self.enqueue_calls, thread_sensitive=True)(calls)
-        made = Results(calls, self._new_jobs(calls))
-        await enqueue.astore(alias, await loop_connections.driver(alias), type(self), made)
-        return made
-
-    def _new_jobs(self, calls: Sequence[TaskCall]) -> list[Any]:
-        for task in {id(call.task): call.task for call in calls}.values():
-            self.validate_task(task)
-        return enqueue.new_jobs(calls, limit=self.max_arguments_bytes)
+        return (await aenqueue_calls(self, [TaskCall(task, tuple(args), kwargs)]))[0]
 
     # -- results ------------------------------------------------------------------------------------------------------
 
     def get_result(self, result_id: str) -> TaskResult[Any]:
         job_id = results.parse_id(result_id)
-        driver = django_driver(queue_alias())
-        return self._result(result_id, driver.run(find_jobs(driver.sql, [job_id])))
+        return _result_of(result_id, run_one(lambda sql: find_jobs(sql, [job_id])))
 
     async def aget_result(self, result_id: str) -> TaskResult[Any]:
         job_id = results.parse_id(result_id)
-        alias = queue_alias()
-        if loop_connections.prefers_django(alias, self.async_connection):
-            return await sync_to_async(self.get_result, thread_sensitive=True)(result_id)
-        driver = await loop_connections.driver(alias)
-        return self._result(result_id, await driver.run(find_jobs(driver.sql, [job_id])))
-
-    def _result(self, result_id: str, found: list[JobRecord]) -> TaskResult[Any]:
-        if not found:
-            raise TaskResultDoesNotExist(result_id)
-        return results.of_record(found[0])
+        found = await arun_one(lambda sql: find_jobs(sql, [job_id]), self.async_connection)
+        return _result_of(result_id, found)
 
     def check(self, **kwargs: Any) -> Iterable[CheckMessage]:
         from steady_queue.checks import installation
@@ -145,8 +108,7 @@ class SteadyQueueBackend(BaseTaskBackend):
         return installation.check_backend(self)
 
 
-def _all_on_commit(calls: Sequence[TaskCall]) -> bool:
-    wishes = {getattr(call.task, "enqueue_on_commit", True) for call in calls}
-    if len(wishes) > 1:
-        raise ConfigurationError("the tasks of one enqueue_all must agree on enqueue_on_commit")
-    return wishes == {True}
+def _result_of(result_id: str, found: list[JobRecord]) -> TaskResult[Any]:
+    if not found:
+        raise TaskResultDoesNotExist(result_id)
+    return results.of_record(found[0])

@@ -1,4 +1,4 @@
-"""A queue, as people look after it: what waits in it and for how long, and whether it rests."""
+"""Queue: size, latency, pause, resume, clear."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from django.utils import timezone
 from django.utils.timesince import timesince
 
 from steady_queue import actions
-from steady_queue.actions.filters import a_queue
-from steady_queue.db.transactions import arun, run
+from steady_queue.actions.filters import check_queue_name
+from steady_queue.db.transactions import arun, arun_one, run, run_one
 from steady_queue.store.operations import queues
 
 if TYPE_CHECKING:
-    from steady_queue.db.transactions import Desk, Errand, Steps
+    from steady_queue.db.transactions import Scope, Steps
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Queue:
-    """A queue by its name; it need not have any tasks. What begins with `a` is for async code.
+    """A queue by its name; it need not have any tasks. Names that begin with `a` are the async forms.
 
-    Every property asks the database anew: nothing is remembered that may have changed.
+    Every property queries the database each time it is accessed: nothing is cached.
     """
 
     name: str
 
     def __post_init__(self) -> None:
-        a_queue(self.name)
+        check_queue_name(self.name)
 
     @classmethod
     def all(cls) -> list[Queue]:
@@ -41,26 +41,26 @@ class Queue:
 
     @property
     def size(self) -> int:
-        """How many tasks are ready in it; those scheduled, blocked or running do not count."""
-        return run(_size(self.name))
+        """The number of ready tasks; scheduled, blocked and running tasks do not count."""
+        return run_one(lambda sql: queues.size(sql, self.name))
 
     async def asize(self) -> int:
-        return await arun(_size(self.name))
+        return await arun_one(lambda sql: queues.size(sql, self.name))
 
     @property
     def latency(self) -> timedelta | None:
-        """How long the longest waiting of the tasks next in line has been due; None when none is ready.
+        """For how long the oldest of the next tasks has been due; None when no task is ready.
 
-        Next in line are the first of each priority, among the async and among the sync tasks.
+        The next tasks are the first of each priority, in the async and in the thread lane.
         """
-        return run(_latency(self.name))
+        return run_one(lambda sql: queues.latency(sql, self.name))
 
     async def alatency(self) -> timedelta | None:
-        return await arun(_latency(self.name))
+        return await arun_one(lambda sql: queues.latency(sql, self.name))
 
     @property
     def human_latency(self) -> str:
-        """The latency in words, in the language that is active; empty when none is ready."""
+        """The latency in words, in the active language; empty when no task is ready."""
         return _in_words(self.latency)
 
     async def ahuman_latency(self) -> str:
@@ -68,21 +68,22 @@ class Queue:
 
     @property
     def is_paused(self) -> bool:
-        """Whether workers take nothing from it."""
-        return run(_is_paused(self.name))
+        """Whether the queue is paused: workers claim none of its tasks."""
+        return bool(run_one(lambda sql: queues.find_paused_queues(sql, self.name)))
 
     async def ais_paused(self) -> bool:
-        return await arun(_is_paused(self.name))
+        paused = await arun_one(lambda sql: queues.find_paused_queues(sql, self.name))
+        return bool(paused)
 
     def pause(self) -> bool:
-        """Let workers take nothing from it; returns whether that is new."""
+        """Stop workers from claiming its tasks; returns whether it was not paused before."""
         return actions.pause(self.name)
 
     async def apause(self) -> bool:
         return await actions.apause(self.name)
 
     def resume(self) -> bool:
-        """Let workers take tasks from it again; returns whether that is new."""
+        """Let workers claim its tasks again; returns whether it was paused."""
         return actions.resume(self.name)
 
     async def aresume(self) -> bool:
@@ -108,30 +109,7 @@ def _in_words(latency: timedelta | None) -> str:
     return timesince(now - latency, now)
 
 
-def _names(desk: Desk) -> Steps[list[str]]:
-    ready: list[str] = yield queues.find_queue_names(desk.sql)
-    paused: list[str] = yield queues.find_paused_queues(desk.sql)
+def _names(scope: Scope) -> Steps[list[str]]:
+    ready: list[str] = yield queues.find_queue_names(scope.sql)
+    paused: list[str] = yield queues.find_paused_queues(scope.sql)
     return sorted({*ready, *paused})
-
-
-def _size(name: str) -> Errand[int]:
-    def errand(desk: Desk) -> Steps[int]:
-        size: int = yield queues.size(desk.sql, name)
-        return size
-
-    return errand
-
-
-def _latency(name: str) -> Errand[timedelta | None]:
-    def errand(desk: Desk) -> Steps[timedelta | None]:
-        latency: timedelta | None = yield queues.latency(desk.sql, name)
-        return latency
-
-    return errand
-
-
-def _is_paused(name: str) -> Errand[bool]:
-    def errand(desk: Desk) -> Steps[bool]:
-        return bool((yield queues.find_paused_queues(desk.sql, name)))
-
-    return errand

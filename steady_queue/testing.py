@@ -207,7 +207,7 @@ class Drain:
         if found := self._run(find_jobs(self._sql, [ended.claim.job_id])):
             return results.of_record(found[0])
         # Finished jobs are not preserved.
-        return results.concluded(results.of_claim(ended.claim, registry.resolve(ended.claim.task_path), NAME), ended)
+        return results.conclude(results.of_claim(ended.claim, registry.resolve(ended.claim.task_path), NAME), ended)
 
     def _hear(self, *, task_result: TaskResult[Any], **_: Any) -> None:
         # The signal of a failure is sent while its exception is being handled.

@@ -16,7 +16,7 @@ from steady_queue import actions, enqueue_all
 from steady_queue.concurrency import limits_concurrency
 from steady_queue.errors import ArgumentError, ConcurrencyKeyError, ConfigurationError
 from steady_queue.jobs.compat import TaskResultDoesNotExist, TaskResultStatus
-from steady_queue.jobs.registry import InForce, limits_in_force, registry
+from steady_queue.jobs.registry import LimitLookup, limits_in_force, registry
 from tests.shop import tasks
 from tests.shop.models import Customer
 from tests.support.databases.tables import count, counts, query, row
@@ -248,7 +248,7 @@ def test_the_limit_in_force_is_that_of_the_code_if_the_code_knows_one(in_code: A
 
 def test_a_module_that_cannot_be_imported_is_not_tried_for_each_job(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
-    limits: InForce[int] = InForce(attrgetter("to"))
+    limits: LimitLookup[int] = LimitLookup(attrgetter("to"))
 
     def fails(path: str) -> Any:
         tried.append(path)

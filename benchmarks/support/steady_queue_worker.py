@@ -75,14 +75,14 @@ _committed: int | None = None
 def _record_commits() -> None:
     from steady_queue.db import notify
 
-    tell_others = notify.atell
+    awake_workers = notify.awake_workers
 
-    async def atell(alias: str, driver: AsyncDriver, *, told: bool = False) -> None:
+    async def record_and_wake(alias: str, driver: AsyncDriver, *, notified: bool = False) -> None:
         global _committed
         _committed = time.monotonic_ns()
-        await tell_others(alias, driver, told=told)
+        await awake_workers(alias, driver, notified=notified)
 
-    notify.atell = atell
+    notify.awake_workers = record_and_wake
 
 
 async def enqueue_concurrently(options: dict[str, Any]) -> None:
@@ -109,14 +109,13 @@ def main() -> None:
     settings.DEBUG = options.get("is_debugging", False)
     django.setup()
     import steady_queue
-    from steady_queue.db import notify
     from steady_queue.jobs.compat import FRAMEWORK
 
     if options.get("is_quiet"):
         logging.getLogger(FRAMEWORK).setLevel(logging.WARNING)
 
     steady_queue.database = options["alias"]
-    notify.is_notifying = options.get("notify", True)
+    steady_queue.notify = options.get("notify", True)
     if options["role"] == "enqueue":
         _record_commits()
         run(enqueue_steadily(store, options["jobs"], options["interval_seconds"]))

@@ -12,7 +12,7 @@ from django.utils.module_loading import autodiscover_modules
 from steady_queue.aio.process.process import Process
 from steady_queue.configuration import problems, read_options
 from steady_queue.errors import ConfigurationError
-from steady_queue.recurring.definitions import wanted
+from steady_queue.recurring.definitions import collect_recurrences
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ def prepare(options: Options | None = None, **parts: Any) -> Process:
     if found := list(problems(options)):
         raise ConfigurationError("; ".join(found))
     _import_tasks()
-    if options.schedules and (found := list(wanted(options).problems())):
+    if options.schedules and (found := list(collect_recurrences(options).problems())):
         raise ConfigurationError("\n".join(found))
     return Process(options, **parts)
 

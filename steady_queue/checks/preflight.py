@@ -20,7 +20,7 @@ from steady_queue.configuration import problems as configuration_problems
 from steady_queue.configuration import read_options
 from steady_queue.db.aliases import is_in_memory, open_async, queue_alias
 from steady_queue.errors import ConfigurationError
-from steady_queue.recurring.definitions import wanted
+from steady_queue.recurring.definitions import collect_recurrences
 from steady_queue.store.operations import charset
 from steady_queue.store.operations.server import describe_server
 
@@ -140,7 +140,7 @@ def _check_tasks(options: Options | None) -> Iterator[Problem]:
     except ConfigurationError:
         return  # reported by _check_configuration
     if options.schedules and not any(options.type_problems()):
-        yield from map(Problem, wanted(options).problems())
+        yield from map(Problem, collect_recurrences(options).problems())
 
 
 def _check_backends(backends: Backends) -> Iterator[Problem]:

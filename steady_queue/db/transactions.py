@@ -1,9 +1,13 @@
-"""An errand: operations one after another, run from sync code or from async code.
+"""Run operations where the caller is: from sync or async code, inside or outside a transaction of the caller.
 
-It is a generator that yields operations and receives what they return, so that both forms of an action are written
-once. Sync code runs it on Django's connection, and so inside the caller's transaction if there is one: then slots are
-given out, and workers woken, after the commit. Async code runs it on a connection of the running loop, unless only
-Django's can be right: as with `aenqueue`.
+Sync code runs on Django's connection, and so inside the caller's transaction if there is one; then slots are assigned
+and workers are woken after the commit. Async code runs on a connection of the running loop, unless only Django's
+connection can be right: as with `aenqueue`.
+
+    run_one, arun_one    one operation
+    run, arun            an action: several operations, written once for both forms
+    run_steps            the steps of a generator, over a driver that the caller chose
+    after_commit         a callback
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -22,11 +26,10 @@ from django.db import connections, transaction
 from steady_queue.db import loop_connections, notify
 from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.errors import StoreError
-from steady_queue.events import Event
 from steady_queue.signals import aemit_and_send, emit_and_send
-from steady_queue.store.operations.actions import ActionResult
 
 if TYPE_CHECKING:
+    from steady_queue.events import Event
     from steady_queue.store.drivers.django import DjangoDriver
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.sql import Dialect
@@ -37,87 +40,143 @@ T = TypeVar("T")
 logger = logging.getLogger("steady_queue")
 
 
-class Desk(NamedTuple):
-    """What an errand is told: the database's words, and whether its transactions are its own."""
+class Scope(NamedTuple):
+    """Passed to every action: the SQL dialect, and whether the action owns its transactions."""
 
     sql: Dialect
-    promoting: bool
-    #: Whether the caller's transaction is one whose commit nobody tells us of: `set_autocommit(False)`.
+    owns_transaction: bool
+    #: Whether the caller's transaction is one whose commit Django does not report: `set_autocommit(False)`.
     is_manual: bool = False
 
 
-class Rest(NamedTuple):
-    """A pause between two operations."""
+class Pause(NamedTuple):
+    """Wait between two operations; with `reconnect`, the next one opens a new connection to the database."""
 
     seconds: float
+    reconnect: bool = False
 
 
-#: A revision among the steps is concluded: what it leaves to be done is done after the commit, and workers are woken.
-#: An event is told after the commit.
-Step: TypeAlias = "Operation[Any] | ActionResult | Rest | Event"
+class AfterCommit(NamedTuple):
+    """Left until the caller's transaction commits: an operation, a wake-up of the workers, events."""
+
+    operation: Operation[Any] | None = None
+    wakes_workers: bool = False
+    events: Sequence[Event] = ()
+
+
+#: A generator of steps receives what each operation returns; an error of an operation is raised at its `yield`.
+Step: TypeAlias = "Operation[Any] | Pause | AfterCommit"
 Steps = Generator[Step, Any, T]
-Errand = Callable[[Desk], Steps[T]]
+Action = Callable[[Scope], Steps[T]]
+#: Builds an operation in the dialect of the database.
+Build: TypeAlias = "Callable[[Dialect], Operation[T]]"
 
 
-def run(errand: Errand[T]) -> T:
-    """Run it over Django's connection to the queue's database."""
+def run_one(build: Build[T]) -> T:
+    """Run one operation on Django's connection to the queue's database."""
     driver = django_driver(queue_alias())
-    joined = driver.in_transaction
-    is_manual = joined and not driver.connection.in_atomic_block
-    steps = errand(Desk(driver.sql, promoting=not joined, is_manual=is_manual))
-    try:
-        step = next(steps)
-        while True:
-            step = steps.send(_taken(driver, step))
-    except StopIteration as done:
-        result: T = done.value
-        return result
+    return driver.run(build(driver.sql))
 
 
-async def arun(errand: Errand[T]) -> T:
-    """Run it over a connection of the running loop, or over Django's where `aenqueue` would."""
+async def arun_one(build: Build[T], connection: str | None = None) -> T:
+    """Run one operation from async code; `connection` is the choice for `aenqueue`, by default the project's."""
+    alias = queue_alias()
+    if loop_connections.prefers_django(alias, async_connection() if connection is None else connection):
+        return await sync_to_async(run_one, thread_sensitive=True)(build)
+    driver = await loop_connections.driver(alias)
+    return await driver.run(build(driver.sql))
+
+
+def run(action: Action[T]) -> T:
+    """Run an action on Django's connection to the queue's database."""
+    driver = django_driver(queue_alias())
+    joins = driver.in_transaction
+    is_manual = joins and not driver.connection.in_atomic_block
+    return run_steps(driver, action(Scope(driver.sql, owns_transaction=not joins, is_manual=is_manual)))
+
+
+async def arun(action: Action[T]) -> T:
+    """Run an action on a connection of the running loop, or on Django's where `aenqueue` would."""
     alias = queue_alias()
     if loop_connections.prefers_django(alias, async_connection()):
-        return await sync_to_async(run, thread_sensitive=True)(errand)
+        return await sync_to_async(run, thread_sensitive=True)(action)
     driver = await loop_connections.driver(alias)
-    steps = errand(Desk(driver.sql, promoting=True))
+    return await arun_steps(alias, driver, action(Scope(driver.sql, owns_transaction=True)))
+
+
+def run_steps(driver: DjangoDriver, steps: Steps[T]) -> T:
+    """Take the steps one after another on Django's connection; returns what the generator returns."""
     try:
         step = next(steps)
         while True:
-            step = steps.send(await _ataken(alias, driver, step))
+            try:
+                received = _take(driver, step)
+            except StoreError as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(received)
     except StopIteration as done:
         result: T = done.value
         return result
 
 
-def _taken(driver: DjangoDriver, step: Step) -> Any:
-    if isinstance(step, Rest):
-        return time.sleep(step.seconds)
-    if isinstance(step, Event):
-        return after_commit(driver, partial(emit_and_send, step))
-    if isinstance(step, ActionResult):
-        return after_commit(driver, partial(_conclude, driver, step)) if step.wakes_workers else None
+async def arun_steps(alias: str, driver: AsyncDriver, steps: Steps[T]) -> T:
+    """The async form of `run_steps`: every operation has a transaction of its own, so a commit needs no waiting."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                received = await _atake(alias, driver, step)
+            except StoreError as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(received)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+
+
+def _take(driver: DjangoDriver, step: Step) -> Any:
+    if isinstance(step, Pause):
+        time.sleep(step.seconds)
+        if step.reconnect:
+            driver.connection.close()
+        return None
+    if isinstance(step, AfterCommit):
+        has_work = step.wakes_workers or step.events or step.operation is not None
+        return after_commit(driver, partial(_finish, driver, step)) if has_work else None
     return driver.run(step)
 
 
-async def _ataken(alias: str, driver: AsyncDriver, step: Step) -> Any:
-    if isinstance(step, Rest):
-        return await asyncio.sleep(step.seconds)
-    if isinstance(step, Event):
-        return await aemit_and_send(step)
-    if isinstance(step, ActionResult):
-        return await notify.awake_workers(alias, driver) if step.wakes_workers else None
+async def _atake(alias: str, driver: AsyncDriver, step: Step) -> Any:
+    if isinstance(step, Pause):
+        return await asyncio.sleep(step.seconds)  # the pool replaces a lost connection by itself
+    if isinstance(step, AfterCommit):
+        if step.wakes_workers:
+            await notify.awake_workers(alias, driver)
+        for event in step.events:
+            await aemit_and_send(event)
+        return None
     return await driver.run(step)
 
 
-def _conclude(driver: DjangoDriver, revised: ActionResult) -> None:
-    if revised.after_commit is not None:
-        try:
-            driver.run(revised.after_commit)
-        except StoreError:
-            # What was asked for is committed; the next maintenance turn gives out what slots there are.
-            logger.warning("promotion after commit failed and is left to maintenance", exc_info=True)
-    notify.wake_workers(driver.alias, driver)
+def _finish(driver: DjangoDriver, step: AfterCommit) -> None:
+    if step.operation is not None:
+        promote_after_commit(driver, step.operation)
+    if step.wakes_workers:
+        notify.wake_workers(driver.alias, driver)
+    for event in step.events:
+        emit_and_send(event)
+
+
+def promote_after_commit(driver: DjangoDriver, operation: Operation[T]) -> T | None:
+    """Run the promotion that a committed transaction left open; None when it failed."""
+    try:
+        return driver.run(operation)
+    except StoreError:
+        # What the caller asked for is committed; the next maintenance turn promotes the blocked jobs.
+        logger.warning("promotion after commit failed and is left to maintenance", exc_info=True)
+        return None
 
 
 def defers_to(using: str, alias: str) -> bool:
@@ -126,18 +185,18 @@ def defers_to(using: str, alias: str) -> bool:
 
 
 def after_commit(driver: DjangoDriver, action: Callable[[], object]) -> None:
-    """Do it when the caller's transaction has committed; at once without one."""
+    """Call the action when the caller's transaction has committed; at once without a transaction."""
     connection = driver.connection
     if connection.in_atomic_block:
         # Robust: an error in here would leave the caller's `atomic` after its commit and skip other callbacks.
         transaction.on_commit(action, using=driver.alias, robust=True)
     elif connection.get_autocommit():
         action()
-    # Under manual transaction management Django cannot tell when the commit comes: maintenance promotes.
+    # Under manual transaction management Django does not report the commit: maintenance promotes.
 
 
 def async_connection() -> str:
-    """What the project has chosen for `aenqueue`."""
+    """The project's choice for `aenqueue`: "auto", "django" or "native"."""
     backends = getattr(settings, "TASKS", {}).values()
     given = [backend.get("OPTIONS") for backend in backends]
     choices = [options.get("aenqueue") for options in given if isinstance(options, dict)]

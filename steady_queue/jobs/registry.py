@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: How long a path that could not be resolved is not tried again where only its limit is asked for, in seconds.
-UNKNOWN_FOR = 60.0
+UNKNOWN_SECONDS = 60.0
 
 
 class Registry:
@@ -61,7 +61,7 @@ def belongs_to_installed_app(module_name: str) -> bool:
     )
 
 
-def may_be_ours(path: str) -> bool:
+def may_belong_to_project(path: str) -> bool:
     """Whether a path could name a task of this project: several may share a database."""
     module_name = path.rpartition(".")[0]
     return module_name in sys.modules or belongs_to_installed_app(module_name)
@@ -70,7 +70,7 @@ def may_be_ours(path: str) -> bool:
 registry = Registry()
 
 
-class InForce(Generic[T]):
+class LimitLookup(Generic[T]):
     """What the limits of the tasks in the code say now, by their paths."""
 
     def __init__(self, said: Callable[[Limit], T]) -> None:
@@ -94,9 +94,9 @@ class InForce(Generic[T]):
         # Replaced, not changed: others may read it at this moment.
         self._unknown_until = {
             **{other: until for other, until in self._unknown_until.items() if until > now},
-            path: now + UNKNOWN_FOR,
+            path: now + UNKNOWN_SECONDS,
         }
 
 
-limits_in_force: InForce[int] = InForce(attrgetter("to"))
-durations_in_force: InForce[timedelta] = InForce(attrgetter("period"))
+limits_in_force: LimitLookup[int] = LimitLookup(attrgetter("to"))
+durations_in_force: LimitLookup[timedelta] = LimitLookup(attrgetter("period"))

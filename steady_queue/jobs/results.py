@@ -134,7 +134,7 @@ def of_claim(claim: Claim, task: Task[..., Any], worker_id: str) -> TaskResult[A
     )
 
 
-def concluded(result: TaskResult[Any], outcome: Finished | Failed) -> TaskResult[Any]:
+def conclude(result: TaskResult[Any], outcome: Finished | Failed) -> TaskResult[Any]:
     """Let a running result tell how it ended, in place, as the framework's own backends do."""
     object.__setattr__(result, "finished_at", timezone.now())
     if isinstance(outcome, Failed):

@@ -37,7 +37,7 @@ _OWN: dict[Signal, tuple[Callable[..., Any], int]] = {
     task_finished: (framework_signals.log_task_finished, logging.INFO),
 }
 #: The level of `task_finished` if the task has failed.
-FAILURE = logging.ERROR
+FAILURE_LEVEL = logging.ERROR
 
 
 class Receivers(NamedTuple):
@@ -54,7 +54,7 @@ _known: dict[tuple[Signal, type[BaseTaskBackend]], Receivers] = {}
 _limit = SelectedLengthLimit()
 
 
-def is_heard(signal: Signal, sender: type[BaseTaskBackend], level: int | None = None) -> bool:
+def is_observed(signal: Signal, sender: type[BaseTaskBackend], level: int | None = None) -> bool:
     """Whether anybody would notice the signal: a receiver of the user's, or the framework's log."""
     known = _receivers(signal, sender)
     return known.users or (known.own and framework_log.would_emit(level or _OWN[signal][1]))
@@ -89,7 +89,7 @@ def send(
 ) -> None:
     """Tell what happened, if anybody hears it. A receiver that fails is logged: it happened all the same."""
     try:
-        if is_heard(signal, sender, level):
+        if is_observed(signal, sender, level):
             _send(signal, sender, results)
     except Exception as error:  # of a log handler, mostly: Django's dispatcher logs the errors of receivers
         _report(signal, error)

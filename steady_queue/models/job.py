@@ -37,12 +37,14 @@ class JobManager(models.Manager["Job"]):
 
         `class_name` is a task or its path.
         """
-        from steady_queue.actions.cleanup import clear_finished, old
+        from steady_queue.actions.cleanup import build_ended_filter, clear_finished
 
         before = steady_queue.clear_finished_jobs_after if finished_before is None else finished_before
         if before is None:
             raise ConfigurationError("clear_finished_jobs_after is None: pass finished_before")
-        return clear_finished(old(before, task=class_name), batch=batch_size, pause=sleep_between_batches)
+        return clear_finished(
+            build_ended_filter(before, task=class_name), batch=batch_size, pause=sleep_between_batches
+        )
 
 
 class Job(models.Model):

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 POLICIES = ("none", "last", "all")
 #: How old a tick may be that is late and not missed.
-LATE = timedelta(minutes=1)
+MISSED_AFTER = timedelta(minutes=1)
 #: So many ticks of one entry are enqueued at most.
-MOST = 1_000
+MAX_TICKS = 1_000
 
 
-def chosen(schedule: Schedule, policy: str, after: datetime, until: datetime) -> list[datetime]:
+def choose_ticks(schedule: Schedule, policy: str, after: datetime, until: datetime) -> list[datetime]:
     """Those of the ticks in (after, until] that are to be enqueued, in order."""
-    recent = max(after, until - LATE)
-    late = list(islice(schedule.due(recent, until), MOST))
+    recent = max(after, until - MISSED_AFTER)
+    late = list(islice(schedule.due(recent, until), MAX_TICKS))
     if policy == "all" and recent > after:
         return _as_far_back(schedule, after, until)
     if policy == "last" and not late:
@@ -38,19 +38,19 @@ def _as_far_back(schedule: Schedule, after: datetime, until: datetime) -> list[d
     """All the ticks, or as many of the last ones as are allowed."""
 
     def found(start: datetime) -> list[datetime]:
-        return list(islice(schedule.due(start, until), 2 * MOST + 1))
+        return list(islice(schedule.due(start, until), 2 * MAX_TICKS + 1))
 
-    span = min(LATE, until - after)
+    span = min(MISSED_AFTER, until - after)
     late = until
     ticks = found(start := until - span)
-    while len(ticks) < MOST and start > after:
+    while len(ticks) < MAX_TICKS and start > after:
         late, span = start, min(2 * span, until - after)
         ticks = found(start := until - span)
     # The last step back may have met a burst of ticks: between it and the one before lies a start that is close enough.
-    while len(ticks) > 2 * MOST:
+    while len(ticks) > 2 * MAX_TICKS:
         middle = start + (late - start) / 2
-        if len(fewer := found(middle)) < MOST:
+        if len(fewer := found(middle)) < MAX_TICKS:
             late = middle
         else:
             start, ticks = middle, fewer
-    return ticks[-MOST:]
+    return ticks[-MAX_TICKS:]

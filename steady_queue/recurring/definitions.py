@@ -115,7 +115,7 @@ class Recurrence:
         return schedule.parse(self.schedule, zone_of(self.time_zone))
 
     def _check_task(self) -> None:
-        enqueuable(self.task.module_path, *self._options())
+        resolve_task(self.task.module_path, *self._options())
 
     def _check_arguments(self) -> None:
         if not isinstance(self.args, (list, tuple)) or not isinstance(self.kwargs, Mapping):
@@ -207,7 +207,7 @@ class Recurrences:
 recurrences = Recurrences()
 
 
-def wanted(options: Options) -> Recurrences:
+def collect_recurrences(options: Options) -> Recurrences:
     """What is to recur: what the options list, or else what the code says."""
     if options.recurring_tasks is None:
         return recurrences
@@ -241,11 +241,11 @@ def zone_of(name: str | None) -> str:
     return name if name is not None else settings.TIME_ZONE
 
 
-def enqueuable(path: str, queue_name: str | None, priority: int | None) -> Task[..., Any]:
+def resolve_task(path: str, queue_name: str | None, priority: int | None) -> Task[..., Any]:
     """The task at this path with an entry's own queue and priority, checked by its backend."""
     return registry.resolve(path).using(queue_name=queue_name, priority=priority)
 
 
-def is_elsewhere(task: Task[..., Any]) -> bool:
+def belongs_to_other_backend(task: Task[..., Any]) -> bool:
     """Whether the task belongs to a backend that is not Steady Queue's."""
     return not issubclass(task_backends[task.backend].task_class, SteadyQueueTask)

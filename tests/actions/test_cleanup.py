@@ -14,7 +14,7 @@ from django.db import connections
 
 import steady_queue
 from steady_queue.actions import cleanup
-from steady_queue.actions.filters import before
+from steady_queue.actions.filters import parse_before
 from steady_queue.errors import ConfigurationError
 from steady_queue.models import FailedExecution, Job
 from steady_queue.store.operations import cleanup as store_cleanup
@@ -64,19 +64,19 @@ WAITING = 4
 def test_what_finished_before_is_deleted_and_nothing_else(store: SyncStore, hand: Hand, batch: int) -> None:
     everything(store)
     told: list[int] = []
-    which = cleanup.old(2 * DAY)
+    which = cleanup.build_ended_filter(2 * DAY)
     assert cleanup.count_finished(which) == 10
     assert hand.do(cleanup, "clear_finished", which, batch=batch, progress=told.append) == 10
     assert sum(told) == 10
     assert count(store.alias, "job") == 5 + 12 + WAITING
-    assert hand.do(cleanup, "clear_finished", cleanup.old(timedelta(0))) == 5
-    assert hand.do(cleanup, "clear_finished", cleanup.old(timedelta.max)) == 0
+    assert hand.do(cleanup, "clear_finished", cleanup.build_ended_filter(timedelta(0))) == 5
+    assert hand.do(cleanup, "clear_finished", cleanup.build_ended_filter(timedelta.max)) == 0
 
 
 @pytest.mark.parametrize("batch", [1, 3, 500])
 def test_what_failed_before_is_deleted_and_nothing_else(store: SyncStore, hand: Hand, batch: int) -> None:
     everything(store)
-    which = cleanup.old(datetime.now(UTC) - 2 * DAY)
+    which = cleanup.build_ended_filter(datetime.now(UTC) - 2 * DAY)
     assert cleanup.count_failed(which) == 8
     assert hand.do(cleanup, "clear_failed", which, batch=batch) == 8
     assert counts(store.alias)["failed"] == 4
@@ -85,11 +85,11 @@ def test_what_failed_before_is_deleted_and_nothing_else(store: SyncStore, hand: 
 
 def test_only_a_queue_or_a_task_is_cleared(store: SyncStore) -> None:
     everything(store)
-    assert cleanup.count_finished(cleanup.old(DAY, queue="mail")) == 4
-    assert cleanup.clear_finished(cleanup.old(DAY, queue="mail"), batch=3) == 4
-    assert cleanup.clear_finished(cleanup.old(DAY, task=tasks.add), batch=3) == 0
-    assert cleanup.clear_failed(cleanup.old(DAY, queue="mail", task=tasks.add), batch=3) == 4
-    assert cleanup.count_failed(cleanup.old(DAY, task="tests.shop.tasks.add")) == 4
+    assert cleanup.count_finished(cleanup.build_ended_filter(DAY, queue="mail")) == 4
+    assert cleanup.clear_finished(cleanup.build_ended_filter(DAY, queue="mail"), batch=3) == 4
+    assert cleanup.clear_finished(cleanup.build_ended_filter(DAY, task=tasks.add), batch=3) == 0
+    assert cleanup.clear_failed(cleanup.build_ended_filter(DAY, queue="mail", task=tasks.add), batch=3) == 4
+    assert cleanup.count_failed(cleanup.build_ended_filter(DAY, task="tests.shop.tasks.add")) == 4
     assert count(store.alias, "job") == 11 + 8 + WAITING
 
 
@@ -207,11 +207,11 @@ def test_every_problem_is_told_at_once() -> None:
     ],
 )
 def test_a_moment_is_a_date_or_a_span(text: str, meaning: datetime | timedelta) -> None:
-    assert before(text) == meaning
+    assert parse_before(text) == meaning
 
 
 def test_a_date_is_midnight_in_the_projects_time_zone(settings_zone: str) -> None:
-    assert before("2026-07-01") == datetime(2026, 6, 30, 22, tzinfo=UTC)
+    assert parse_before("2026-07-01") == datetime(2026, 6, 30, 22, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def settings_zone() -> Any:
 @pytest.mark.parametrize("text", ["", "d", "7", "-7d", "7 days", "1.5h", "2026-13-01", "9999999999999w", "٣d", "now"])
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="such as 7d"):
-        before(text)
+        parse_before(text)
 
 
 @pytest.mark.only_on("sqlite")

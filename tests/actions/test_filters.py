@@ -132,13 +132,13 @@ def test_discarding_is_limited_by_queue_and_task(store: SyncStore, window: int) 
         ((), {}, "say which tasks"),
         (("claimed",), {}, "can be discarded, not claimed"),
         (("finished", "ready"), {}, "can be discarded, not finished"),
-        (("ready",), {"exception": ValueError}, "describe failed tasks only"),
+        (("ready",), {"exception": ValueError}, "apply to failed tasks only"),
         (("failed",), {"queue": "a\x00"}, "NUL"),
-        (("failed",), {"queue": 5}, "must be a text, not 5"),
+        (("failed",), {"queue": 5}, "the queue must be a string, not int"),
         (("failed",), {"task": "x" * 300}, "300 characters"),
-        (("failed",), {"failed_before": "yesterday"}, "a datetime is needed"),
-        (("failed",), {"exception": 5}, "a class or its path, not 5"),
-        (("failed",), {"exception": ValueError("x")}, "a class or its path"),
+        (("failed",), {"failed_before": "yesterday"}, "failed_before must be a datetime, not str"),
+        (("failed",), {"exception": 5}, "a class or its dotted path, not 5"),
+        (("failed",), {"exception": ValueError("x")}, "a class or its dotted path"),
     ],
 )
 def test_a_wrong_description_is_refused(statuses: tuple[str, ...], options: dict[str, Any], problem: str) -> None:

@@ -172,7 +172,7 @@ def test_two_cleanups_at_once_count_each_task_once(store: SyncStore) -> None:
     claims = store.claimed(*[job() for _ in range(400)])
     store.settle(*map(Finished, claims[:200]))
     store.settle(*map(failed, claims[200:]))
-    which = cleanup.old(later())
+    which = cleanup.build_ended_filter(later())
     assert sum(together(*[partial(cleanup.clear_finished, which, batch=40)] * 3)) == 200
     assert sum(together(*[partial(cleanup.clear_failed, which, batch=40)] * 3)) == 200
     assert count(store.alias, "job") == 0

@@ -11,7 +11,7 @@ import pytest
 from steady_queue import arguments, task
 from steady_queue.configuration import Options, RecurringTask
 from steady_queue.errors import ConfigurationError
-from steady_queue.recurring.definitions import Recurrence, Recurrences, recurrences, recurring, wanted
+from steady_queue.recurring.definitions import Recurrence, Recurrences, collect_recurrences, recurrences, recurring
 from tests.shop import tasks
 
 
@@ -138,16 +138,16 @@ def listed(**options: Any) -> Options:
 
 
 def test_what_the_options_list_recurs_instead_of_what_the_code_says() -> None:
-    assert wanted(Options()) is recurrences
-    assert wanted(Options(recurring_tasks=[])).entries() == []
+    assert collect_recurrences(Options()) is recurrences
+    assert collect_recurrences(Options(recurring_tasks=[])).entries() == []
     options = listed(arguments=[1, "two"], queue_name="mail", priority=5, description="why", time_zone="Asia/Tokyo")
-    (entry,) = wanted(options).entries()
+    (entry,) = collect_recurrences(options).entries()
     assert (entry.task_key, entry.task_path, entry.schedule) == ("nightly", "tests.shop.tasks.anything", "0 3 * * *")
     assert (entry.queue_name, entry.priority, entry.description) == ("mail", 5, "why")
     assert (entry.time_zone, entry.catch_up) == ("Asia/Tokyo", "none")
     args, kwargs = arguments.loads(entry.arguments)
     assert (list(args), kwargs) == ([1, "two"], {})
-    (entry,) = wanted(listed(arguments={"kwargs": {"a": 1}})).entries()
+    (entry,) = collect_recurrences(listed(arguments={"kwargs": {"a": 1}})).entries()
     assert arguments.loads(entry.arguments)[1] == {"a": 1}
 
 
@@ -163,7 +163,7 @@ def test_what_the_options_list_recurs_instead_of_what_the_code_says() -> None:
     ],
 )
 def test_what_is_wrong_with_what_the_options_list_is_named(options: dict[str, Any], says: str) -> None:
-    assert says in "\n".join(wanted(listed(**options)).problems())
+    assert says in "\n".join(collect_recurrences(listed(**options)).problems())
 
 
 @pytest.mark.parametrize(

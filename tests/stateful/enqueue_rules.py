@@ -146,4 +146,4 @@ def _stored(jobs: list[NewJob], store: Store) -> None:
 
 
 def _stored_and_admitted(jobs: list[NewJob], store: Store) -> None:
-    production.store(django_driver(store.alias), SteadyQueueBackend, Results([], jobs))
+    production.write_jobs(django_driver(store.alias), SteadyQueueBackend, Results([], jobs))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from django.db import connections
 
-from steady_queue.jobs.bulk import enqueue_all
+from steady_queue import enqueue_all
 from tests.storm.tasks import any_call, limited_call
 from tests.storm.worker_program import ALIVE, TRUST
 from tests.storm.workers import Worker

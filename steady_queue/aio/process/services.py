@@ -31,7 +31,7 @@ from steady_queue.aio.worker.worker import Worker
 from steady_queue.configuration import alive_threshold
 from steady_queue.db.aliases import parameters
 from steady_queue.jobs.registry import registry
-from steady_queue.recurring.definitions import wanted
+from steady_queue.recurring.definitions import collect_recurrences
 
 if TYPE_CHECKING:
     from steady_queue.aio.context import Context
@@ -169,7 +169,7 @@ class Services:
 
     def _build_scheduler(self) -> Scheduler:
         return Scheduler(
-            find_static=wanted(self.options).entries,
+            find_static=collect_recurrences(self.options).entries,
             driver=self.upkeep,
             other_backends=self.other_backends,
             wake_all=self.wake_ups.wake_all,

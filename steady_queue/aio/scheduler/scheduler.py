@@ -20,7 +20,7 @@ from steady_queue.aio.scheduler.timetable import Timetable
 from steady_queue.aio.timing import CooperativeYield
 from steady_queue.errors import ConfigurationError, StoreUnavailable, UnknownTaskError
 from steady_queue.jobs.compat import InvalidTask
-from steady_queue.jobs.registry import may_be_ours
+from steady_queue.jobs.registry import may_belong_to_project
 from steady_queue.store.operations import recurring
 from steady_queue.store.operations.ticks import clear_ticks
 from steady_queue.store.outcome import report_of
@@ -105,7 +105,7 @@ class Scheduler:
     async def _persist(self) -> None:
         """Store the entries of the code: once, so that an old version does not overwrite those of a newer one."""
         static = await asyncio.to_thread(self._find_static)
-        taken = await self._driver.run(recurring.persist(self._driver.sql, static, may_be_ours))
+        taken = await self._driver.run(recurring.persist(self._driver.sql, static, may_belong_to_project))
         self._persisted_at = await self._driver.run(recurring.read_database_time(self._driver.sql))
         for key, path in taken.items():
             error = ConfigurationError(f"another project has an entry with this key, of {path}")
@@ -157,7 +157,7 @@ class Scheduler:
         changed, persisted = entry.updated_at, self._persisted_at
         is_new = persisted is None or (isinstance(changed, datetime) and changed > persisted)
         # A task or queue that this process does not know may be one of a newer version.
-        is_foreign = isinstance(error, UnknownTaskError) and not may_be_ours(entry.new.task_path)
+        is_foreign = isinstance(error, UnknownTaskError) and not may_belong_to_project(entry.new.task_path)
         if entry.is_static or is_foreign or (is_new and isinstance(error, (UnknownTaskError, InvalidTask))):
             self._timetable.ignore(entry)
             self._events.emit(events.RecurringUnavailable(key=entry.new.task_key, reason=str(error)))

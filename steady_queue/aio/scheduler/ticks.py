@@ -11,13 +11,13 @@ from steady_queue import events
 from steady_queue.aio.scheduler.other_backends import failure_event
 from steady_queue.errors import StoreDataError
 from steady_queue.jobs.compat import task_backends, task_enqueued
-from steady_queue.jobs.enqueue import stored_calls
+from steady_queue.jobs.new_jobs import build_jobs_from_text
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.jobs.results import Results
 from steady_queue.jobs.task import TaskCall
-from steady_queue.jobs.task_signals import asend, is_heard
-from steady_queue.recurring.catch_up import LATE, chosen
-from steady_queue.recurring.definitions import is_elsewhere
+from steady_queue.jobs.task_signals import asend, is_observed
+from steady_queue.recurring.catch_up import MISSED_AFTER, choose_ticks
+from steady_queue.recurring.definitions import belongs_to_other_backend
 from steady_queue.store.ids import new_job_ids
 from steady_queue.store.operations.ticks import Tick, enqueue_ticks
 
@@ -86,14 +86,14 @@ class TickEnqueuer:
     async def _build_ticks(self, planned: Planned, moments: Sequence[datetime], free_places: int) -> list[Tick]:
         entry = planned.entry
         key, changed = entry.new.task_key, entry.updated_at
-        if is_elsewhere(planned.task):
+        if belongs_to_other_backend(planned.task):
             if len(moments) > free_places:
                 self._events.emit(failure_event(planned, TimeoutError("too many tasks wait for their own backends")))
                 return []
             ids = new_job_ids(len(moments))
             return [Tick(key, moment, changed, id_, None) for moment, id_ in zip(moments, ids, strict=True)]
         try:
-            jobs = await stored_calls(planned.task, entry.new.arguments, len(moments))
+            jobs = await build_jobs_from_text(planned.task, entry.new.arguments, len(moments))
         except Exception as error:
             # The function of its concurrency key fails now, and may succeed the next time.
             self._events.emit(failure_event(planned, error))
@@ -139,7 +139,7 @@ async def _send_enqueued(ticks: Sequence[Tick], origins: Origins) -> None:
     jobs = [one.job for one in ticks if one.job is not None]
     for alias in {job.backend for job in jobs}:
         sender = type(task_backends[alias])
-        if is_heard(task_enqueued, sender):
+        if is_observed(task_enqueued, sender):
             sent = [job for job in jobs if job.backend == alias]
             results = Results([TaskCall(origins[job.id].task) for job in sent], sent)
             await asend(task_enqueued, sender, results)
@@ -147,11 +147,11 @@ async def _send_enqueued(ticks: Sequence[Tick], origins: Origins) -> None:
 
 async def _moments(planned: Planned, now: datetime) -> tuple[list[datetime], datetime]:
     """Return which ticks of an entry are enqueued now, and until when all of its ticks have been handled then."""
-    if planned.tick is not None and planned.tick > now - LATE:
+    if planned.tick is not None and planned.tick > now - MISSED_AFTER:
         # A tick after it, if there is one, is due in the next turn.
         return [planned.tick], planned.tick
     choice = (planned.schedule, planned.entry.new.catch_up, planned.after, now)
     # Computing all missed ticks may take long.
     if planned.entry.new.catch_up == "all":
-        return await asyncio.to_thread(chosen, *choice), now
-    return chosen(*choice), now
+        return await asyncio.to_thread(choose_ticks, *choice), now
+    return choose_ticks(*choice), now

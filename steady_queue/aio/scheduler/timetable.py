@@ -12,7 +12,7 @@ from steady_queue import arguments
 from steady_queue.errors import ConfigurationError
 from steady_queue.recurring import schedule
 from steady_queue.recurring.catch_up import POLICIES
-from steady_queue.recurring.definitions import enqueuable, zone_of
+from steady_queue.recurring.definitions import resolve_task, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +80,7 @@ class Timetable:
             raise ConfigurationError(f"catch_up must be one of {', '.join(POLICIES)}, not {new.catch_up!r}")
         arguments.examine(new.arguments)
         ticks = schedule.parse(new.schedule, zone_of(new.time_zone))
-        task = enqueuable(new.task_path, new.queue_name, new.priority)
+        task = resolve_task(new.task_path, new.queue_name, new.priority)
         self._enter(entry, ticks, task, min(after, now))
 
     def drop(self, key: str) -> None:

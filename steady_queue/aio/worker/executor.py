@@ -21,7 +21,7 @@ from steady_queue.errors import TransactionLeftOpen
 from steady_queue.jobs import results
 from steady_queue.jobs.compat import TaskContext, task_backends, task_finished, task_started
 from steady_queue.jobs.task import lane_of
-from steady_queue.jobs.task_signals import FAILURE, asend, is_heard, send
+from steady_queue.jobs.task_signals import FAILURE_LEVEL, asend, is_observed, send
 from steady_queue.jobs.task_signals import is_logged as is_logged_by_framework
 from steady_queue.store.job import Lane
 from steady_queue.store.outcome import Failed, Finished, report_of
@@ -80,9 +80,9 @@ class Executor:
         return ended
 
     async def _send_finished(self, result: TaskResult[Any], ended: Ended) -> None:
-        level = FAILURE if isinstance(ended, Failed) else None
+        level = FAILURE_LEVEL if isinstance(ended, Failed) else None
         with suppress(asyncio.CancelledError):  # the task has ended: a shutdown that comes now must not release it
-            await asend(task_finished, self._sender(ended.claim.backend), [results.concluded(result, ended)], level)
+            await asend(task_finished, self._sender(ended.claim.backend), [results.conclude(result, ended)], level)
 
     def run_sync(self, claim: Claim) -> Ended:
         """Call the task in this thread; before and after it, close database connections that cannot be kept."""
@@ -115,11 +115,11 @@ class Executor:
                 connections.release()  # writes of the signal's receivers must not be rolled back with the task
             ended, result = self._fail(claim, error, result)
             if result is not None:
-                send(task_finished, self._sender(claim.backend), [results.concluded(result, ended)], FAILURE)
+                send(task_finished, self._sender(claim.backend), [results.conclude(result, ended)], FAILURE_LEVEL)
             return ended
         result = result or self._result_for_end(claim)
         if result is not None:
-            send(task_finished, self._sender(claim.backend), [results.concluded(result, ended)])
+            send(task_finished, self._sender(claim.backend), [results.conclude(result, ended)])
         return ended
 
     def _result_for_start(self, claim: Claim, task: Task[..., Any]) -> TaskResult[Any] | None:
@@ -127,7 +127,7 @@ class Executor:
 
         Making it costs as much as a small task.
         """
-        if task.takes_context or is_heard(
+        if task.takes_context or is_observed(
             task_started, self._senders.get(claim.backend) or self._sender(claim.backend)
         ):
             return results.of_claim(claim, task, self.worker_id)
@@ -140,7 +140,7 @@ class Executor:
         """
         try:
             sender = self._senders.get(claim.backend) or self._sender(claim.backend)
-            if is_heard(task_finished, sender, level):
+            if is_observed(task_finished, sender, level):
                 return results.of_claim(claim, self.registry.resolve(claim.task_path), self.worker_id)
         except BaseException:
             # What made the job fail (a module that cannot be imported, say) may happen again here.
@@ -151,7 +151,7 @@ class Executor:
         self, claim: Claim, error: BaseException, result: TaskResult[Any] | None
     ) -> tuple[Failed, TaskResult[Any] | None]:
         """Return the failure, and the result to send with `task_finished` if that has a receiver."""
-        result = result or self._result_for_end(claim, FAILURE)
+        result = result or self._result_for_end(claim, FAILURE_LEVEL)
         return self._build_failure(claim, error, is_signal_sent=result is not None), result
 
     def _build_failure(self, claim: Claim, error: BaseException, *, is_signal_sent: bool) -> Failed:
@@ -160,7 +160,9 @@ class Executor:
             self.registry.resolve(claim.task_path)
             # Raises if the arguments cannot be loaded.
             arguments.view_text(claim.arguments)
-            is_logged = is_signal_sent and is_logged_by_framework(task_finished, self._sender(claim.backend), FAILURE)
+            is_logged = is_signal_sent and is_logged_by_framework(
+                task_finished, self._sender(claim.backend), FAILURE_LEVEL
+            )
         except BaseException:
             return Failed(claim, report_of(error))
         return Failed(claim, report_of(error), is_loadable=True, is_logged=is_logged)

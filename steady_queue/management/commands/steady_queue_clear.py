@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from django.core.management.base import BaseCommand, CommandError
 
 from steady_queue.actions import cleanup
-from steady_queue.actions.filters import before
+from steady_queue.actions.filters import parse_before
 from steady_queue.errors import SteadyQueueError
 from steady_queue.management.progress_bar import ProgressBar
 
@@ -92,19 +92,21 @@ def _parts(options: Mapping[str, Any], problems: list[str]) -> list[Part]:
         problems.append("nothing to delete: set --finished-before, --failed-before or both")
     for what in ("queue", "task"):
         try:
-            cleanup.old(before("0s"), **{what: options[what]})
+            cleanup.build_ended_filter(parse_before("0s"), **{what: options[what]})
         except ValueError as error:
             problems.append(f"--{what}: {error}")
     for name, (count, clear) in kinds.items():
         if (text := options[f"{name}_before"]) is None:
             continue
         try:
-            moment = before(text)
+            moment = parse_before(text)
         except ValueError as error:
             problems.append(f"--{name}-before {error}")
         else:
             if not problems:
-                parts.append(Part(name, cleanup.old(moment, options["queue"], options["task"]), count, clear))
+                parts.append(
+                    Part(name, cleanup.build_ended_filter(moment, options["queue"], options["task"]), count, clear)
+                )
     return parts
 
 

@@ -1,0 +1,108 @@
+"""Build the rows of new jobs from calls of tasks. Every error of a call is raised here, before anything is stored."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.utils import timezone, translation
+
+from steady_queue import arguments
+from steady_queue.jobs.compat import InvalidTask
+from steady_queue.jobs.task import lane_of
+from steady_queue.store.ids import new_job_ids
+from steady_queue.store.job import NewJob
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steady_queue.jobs.compat import Task
+    from steady_queue.jobs.task import TaskCall
+
+#: asyncpg reads the last datetime that Python knows as infinity.
+END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+
+
+def build_jobs(calls: Sequence[TaskCall], *, max_bytes: int = arguments.MAX_BYTES) -> list[NewJob]:
+    """Return the rows of the calls, in order; `max_bytes` limits the arguments of each call."""
+    now = _now()
+    headers = _headers()
+    seen: dict[int, tuple[Any, ...]] = {}
+    jobs = []
+    for id_, (task, args, kwargs) in zip(new_job_ids(len(calls)), calls, strict=True):
+        known = seen.get(id(task))
+        if known is None:
+            known = seen[id(task)] = _options(task)
+        queue_name, path, priority, lane, backend, run_after, concurrency = known
+        text = arguments.dumps(args, kwargs, limit=max_bytes)
+        if run_after is None and concurrency is None and headers is None:
+            jobs.append(NewJob(id_, queue_name, path, text, priority, lane, backend, now))
+        elif concurrency is None:
+            jobs.append(NewJob(id_, queue_name, path, text, priority, lane, backend, now, run_after, headers))
+        else:
+            key = concurrency.key_for(path, args, kwargs)
+            limits = (key, concurrency.to, concurrency.on_conflict, concurrency.overrun_after)
+            jobs.append(NewJob(id_, queue_name, path, text, priority, lane, backend, now, run_after, headers, *limits))
+    return jobs
+
+
+async def build_jobs_from_text(task: Task[..., Any], text: str, count: int) -> list[NewJob]:
+    """Return `count` rows of the same call of a task, whose arguments are serialized already."""
+    queue_name, path, priority, lane, backend, run_after, concurrency = _options(task)
+    limits: tuple[Any, ...] = ()
+    if concurrency is not None:
+        args, kwargs = await arguments.aloads(text)
+        key = concurrency.key_for(path, args, kwargs)
+        limits = (key, concurrency.to, concurrency.on_conflict, concurrency.overrun_after)
+    call = (queue_name, path, text, priority, lane, backend, _now(), run_after, _headers(), *limits)
+    return [NewJob(id_, *call) for id_ in new_job_ids(count)]
+
+
+def _options(task: Task[..., Any]) -> tuple[Any, ...]:
+    return (
+        task.queue_name,
+        task.module_path,
+        int(task.priority),
+        lane_of(task.func),
+        task.backend,
+        _as_utc(task.run_after),
+        getattr(task, "concurrency", None),
+    )
+
+
+def _now() -> datetime:
+    # In whole milliseconds: SQLite's clock has no more, and no job may seem to start before it was enqueued.
+    now = datetime.now(UTC)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+
+def _as_utc(run_after: datetime | None) -> datetime | None:
+    if run_after is None:
+        return None
+    try:
+        is_aware = timezone.is_aware(run_after)
+        aware = run_after if is_aware else timezone.make_aware(run_after, timezone.get_default_timezone())
+        instant = aware.astimezone(UTC)
+    except OverflowError:
+        raise InvalidTask(f"run_after is out of range: {run_after!r}") from None
+    # MySQL begins with the year 1000.
+    if instant.year < 1000 or instant >= END_OF_TIME:
+        raise InvalidTask(f"run_after is out of range: {run_after!r}")
+    return instant
+
+
+def _headers() -> str | None:
+    """The enqueuer's language and time zone as JSON, where they differ from the project's."""
+    headers: dict[str, object] = {}
+    if (language := translation.get_language()) != settings.LANGUAGE_CODE:
+        headers["locale"] = language
+    current: tzinfo = timezone.get_current_timezone()
+    # A zone of the IANA database by its key; any other zone by its offset in minutes.
+    zone = "UTC" if current is UTC else getattr(current, "key", None)
+    if zone is None:
+        headers["timezone"] = int((current.utcoffset(None) or timedelta()).total_seconds() // 60)
+    elif zone != settings.TIME_ZONE:
+        headers["timezone"] = zone
+    return json.dumps(headers) if headers else None

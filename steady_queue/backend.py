@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Functions whose signature has been examined, with and without context: inspecting one costs more than storing a job.
-_examined: set[tuple[Callable[..., Any], bool]] = set()
+#: Functions whose signature has been inspected, with and without context: an inspection costs more than an enqueue.
+_inspected: set[tuple[Callable[..., Any], bool]] = set()
 
 
 class SteadyQueueBackend(BaseTaskBackend):
-    """Keeps tasks in the database that `steady_queue.database` names.
+    """Stores tasks in the database that `steady_queue.database` names.
 
-    OPTIONS: `aenqueue` ("auto", "django" or "native") says which connection async code uses; `commit_with` names the
-    database whose transaction `enqueue_on_commit` waits for when the queue is in another; `max_arguments_bytes` bounds
+    OPTIONS: `aenqueue` ("auto", "django" or "native") chooses the connection of async code; `commit_with` names the
+    database whose transaction `enqueue_on_commit` waits for when the queue is in another; `max_arguments_bytes` limits
     the stored arguments of a task.
     """
 
@@ -46,11 +46,11 @@ class SteadyQueueBackend(BaseTaskBackend):
     supports_priority = True
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
-        # What is of the wrong kind is named by the checks; here it must not keep them from being asked.
+        # The system checks report values of a wrong type; here such values must not keep the checks from running.
         queues, options = params.get("QUEUES", [DEFAULT_TASK_QUEUE_NAME]), params.get("OPTIONS", {})
         names = queues if isinstance(queues, (list, tuple, set, frozenset)) else []
-        known = {"QUEUES": [name for name in names if isinstance(name, str)]}
-        super().__init__(alias, {**params, **known, "OPTIONS": options if isinstance(options, dict) else {}})
+        valid = {"QUEUES": [name for name in names if isinstance(name, str)]}
+        super().__init__(alias, {**params, **valid, "OPTIONS": options if isinstance(options, dict) else {}})
         self.async_connection: str = self.options.get("aenqueue", "auto")
         self.commit_with: str = self.options.get("commit_with", "default")
         self.max_arguments_bytes: int = self.options.get("max_arguments_bytes", arguments.MAX_BYTES)
@@ -58,26 +58,26 @@ class SteadyQueueBackend(BaseTaskBackend):
     # -- enqueue ------------------------------------------------------------------------------------------------------
 
     def validate_task(self, task: Task[..., Any]) -> None:
-        # Before the framework's own rules, whose message for such a name does not tell which argument it is.
+        # Before the framework's own rules, whose message for such a name does not name the argument.
         if isinstance(task.queue_name, str) and (reason := explain_bad_queue_name(task.queue_name)):
             raise InvalidTask(f"queue_name: the queue {task.queue_name!r} {reason}")
-        examined = (task.func, task.takes_context)
+        inspected = (task.func, task.takes_context)
         try:
-            if examined not in _examined:
+            if inspected not in _inspected:
                 super().validate_task(task)
-                _examined.add(examined)
+                _inspected.add(inspected)
             else:
                 self._validate_options(task)
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             raise InvalidTask(f"a queue name, priority or run_after of the wrong type: {error}") from error
         for what, name in (("queue name", task.queue_name), ("path", task.module_path)):
             if not isinstance(name, str):
-                raise InvalidTask(f"the {what} must be a text, not {name!r}")
+                raise InvalidTask(f"the {what} must be a string, not {type(name).__name__}")
             if reason := explain_unstorable(name, NAME_LENGTH):
                 raise InvalidTask(f"the {what} {reason}")
 
     def _validate_options(self, task: Task[..., Any]) -> None:
-        """The framework's rules for what may change between two enqueues of the same function."""
+        """Apply the framework's rules to the options that can differ between two enqueues of the same function."""
         if not (-100 <= task.priority <= 100 and int(task.priority) == task.priority):
             raise InvalidTask("priority must be a whole number between -100 and 100.")
         if task.run_after is not None and settings.USE_TZ and not timezone.is_aware(task.run_after):

@@ -1,7 +1,7 @@
-"""For the tests of applications: run what was enqueued inside the test, and assert what was.
+"""For the tests of applications: run the tasks that a test enqueued, and assert which were enqueued.
 
-Jobs are claimed, run and settled by the code of a worker, but one after another and over Django's own connection, and
-so inside the test's transaction. In TestCase no `on_commit` runs: limited jobs stay blocked until `run_pending` comes.
+The code of a worker claims, runs and settles the jobs, but one after another and over Django's own connection, and so
+inside the test's transaction. In TestCase no `on_commit` callback runs: limited jobs stay blocked until `run_pending`.
 """
 
 from __future__ import annotations
@@ -59,18 +59,21 @@ if TYPE_CHECKING:
 
 __all__ = ["arun_pending", "assert_enqueued", "assert_not_enqueued", "enqueued", "run_pending"]
 
-#: What stands as worker in the results, and how many jobs an assertion shows.
-NAME, SHOWN = "run_pending", 20
+#: The name of the worker in the results.
+WORKER_NAME = "run_pending"
+#: How many waiting jobs the message of a failed assertion lists.
+MAX_LISTED = 20
 
 
 def run_pending(
     *, queues: Queues = None, including_scheduled: bool | timedelta = False, raising: bool = False, at_most: int = 1000
 ) -> list[TaskResult[Any]]:
-    """Run what is ready or due, and what that enqueues, in this thread; returns the results in the order they ran.
+    """Run the tasks that are ready or due, and those that they enqueue, in this thread; returns results in that order.
 
-    `queues` are a worker's: names or `prefix*`, in order. `including_scheduled` takes tasks before their time, all or
-    those due within a timedelta, each when nothing else is left. A failure is in its result; with `raising` the first
-    one is raised, and the tasks behind it still wait. More than `at_most` are taken for an endless chain.
+    `queues` are names or `prefix*`, in order, as for a worker. `including_scheduled` also runs scheduled tasks, all or
+    those due within a timedelta, each when no other task is left. The result of a failed task has its error; with
+    `raising`, the first error is raised, and the remaining tasks stay enqueued. More than `at_most` tasks are an error:
+    an endless chain of tasks that enqueue each other.
     """
     drain = Drain(queues, including_scheduled, raising, at_most)
     drain.open()
@@ -85,7 +88,7 @@ def run_pending(
 async def arun_pending(
     *, queues: Queues = None, including_scheduled: bool | timedelta = False, raising: bool = False, at_most: int = 1000
 ) -> list[TaskResult[Any]]:
-    """The same from async code: async tasks are awaited in this loop, sync ones go where `sync_to_async` sends them."""
+    """The async form of `run_pending`: awaits async tasks in this loop, and runs sync tasks by `sync_to_async`."""
     drain = Drain(queues, including_scheduled, raising, at_most)
     try:
         await sync_to_async(drain.open)()
@@ -98,7 +101,7 @@ async def arun_pending(
 
 
 def enqueued(task: AnyTask | None = None) -> list[TaskResult[Any]]:
-    """The results of the tasks that wait, all or those of one task, the oldest first."""
+    """Return the results of the waiting tasks, of all tasks or of one, the oldest first."""
     return [results.of_record(job) for job in _waiting() if task is None or job.task_path == task.module_path]
 
 
@@ -111,32 +114,32 @@ def assert_enqueued(
     priority: int | None = None,
     count: int | None = None,
 ) -> list[TaskResult[Any]]:
-    """Fail unless such a call waits (ready, scheduled or blocked), or `count` of them; returns their results.
+    """Fail unless such a call is waiting (ready, scheduled or blocked), or `count` of them; returns their results.
 
-    What is left out may be anything. Arguments are compared as the task would get them.
+    A parameter that is left out matches every call. Arguments are compared as the task would receive them.
     """
     backend = task_backends[task.backend]
     if not isinstance(backend, SteadyQueueBackend):
         raise ConfigurationError(f"{task.module_path} is enqueued by {type(backend).__name__}, not by Steady Queue")
     given = {"args": args if args is None else list(args), "kwargs": kwargs, "queue": queue, "priority": priority}
-    wanted = {name: value for name, value in given.items() if value is not None}
+    expected = {name: value for name, value in given.items() if value is not None}
     waiting = _waiting()
-    found = [job for job in waiting if job.task_path == task.module_path and wanted.items() <= _described(job).items()]
+    found = [job for job in waiting if job.task_path == task.module_path and expected.items() <= _describe(job).items()]
     if found if count is None else len(found) == count:
         return [results.of_record(job) for job in found]
-    wrong = "is not enqueued" if count is None else f"is enqueued {len(found)} times, not {count}"
-    raise AssertionError(f"{_told(task.module_path, wanted)} {wrong}. {_listed(waiting, backend)}")
+    problem = "is not enqueued" if count is None else f"is enqueued {len(found)} times, not {count}"
+    raise AssertionError(f"{_format_call(task.module_path, expected)} {problem}. {_list_jobs(waiting, backend)}")
 
 
 def assert_not_enqueued(
     task: AnyTask, *, args: Args = None, kwargs: Kwargs = None, queue: str | None = None, priority: int | None = None
 ) -> None:
-    """Fail if such a call of the task waits; what is left out may be anything."""
+    """Fail if such a call of the task is waiting; a parameter that is left out matches every call."""
     assert_enqueued(task, args=args, kwargs=kwargs, queue=queue, priority=priority, count=0)
 
 
 class Drain:
-    """A worker for the length of one call: it takes, runs and settles one job after another."""
+    """The worker of one `run_pending`: it claims, runs and settles one job after another."""
 
     def __init__(self, queues: Queues, including_scheduled: bool | timedelta, raising: bool, at_most: int) -> None:
         self.results: list[TaskResult[Any]] = []
@@ -144,32 +147,32 @@ class Drain:
         self._including_scheduled, self._raising, self._at_most = including_scheduled, raising, at_most
         driver = django_driver(queue_alias())
         self._alias, self._sql, self._run = driver.alias, driver.sql, driver.run
-        self._process = NewProcess(uuid4(), "test", NAME, os.getpid(), hostname())
-        self._executor = Executor(registry=registry, worker_id=NAME)
+        self._process = NewProcess(uuid4(), "test", WORKER_NAME, os.getpid(), hostname())
+        self._executor = Executor(registry=registry, worker_id=WORKER_NAME)
         self._running: Claim | None = None
         self._raised: BaseException | None = None
         self._savepoints: list[tuple[BaseDatabaseWrapper, str]] = []
 
     def open(self) -> None:
-        """Register as a process, and listen for what tasks raise."""
+        """Register as a process, and connect to the signal that carries the errors of tasks."""
         self._run(register(self._sql, self._process))
-        task_finished.connect(self._hear)
+        task_finished.connect(self._record_error)
 
     def close(self) -> None:
-        """Give back what a cancellation left claimed, and be gone."""
-        task_finished.disconnect(self._hear)
+        """Release what a cancellation left claimed, and deregister."""
+        task_finished.disconnect(self._record_error)
         self._leave_savepoints()
         if claims := self._run(find_process_claims(self._sql, self._process.id)):
-            self._run(release_claims(self._sql, claims, NAME, limits_in_force))
+            self._run(release_claims(self._sql, claims, WORKER_NAME, limits_in_force))
         self._run(deregister(self._sql, self._process.id))
 
     def take(self) -> Claim | None:
-        """The job to run next, claimed; None when none is left."""
+        """Claim the job to run next; returns None when none is left."""
         while True:
             self._make_ready()
             self._running = self._claim()
             if self._running is not None:
-                # No block of Django's: a task may begin its own with `durable=True`, as it may outside of tests.
+                # Savepoints, not `atomic`: a task may use `atomic(durable=True)`, as it may outside of tests.
                 joined = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
                 self._savepoints = [(each, name) for each in joined if (name := each.savepoint())]
                 return self._running
@@ -177,28 +180,28 @@ class Drain:
                 return None
 
     def call(self, claimed: Claim) -> Finished | Failed:
-        """Call the task in this thread, in a context of its own; its language and time zone are its enqueuer's."""
+        """Call the task in this thread, in a context of its own, with the language and time zone of its enqueuer."""
         translation.deactivate()
         timezone.deactivate()
-        # Not run_sync, which tidies connections and so would undo the test's own transaction.
+        # Not run_sync, which closes stale connections and so would roll back the test's own transaction.
         return self._executor.run_here(claimed)
 
     async def acall(self, claimed: Claim) -> Finished | Failed:
-        """Await the task in the running loop; the same holds."""
+        """Await the task in the running loop; the async form of `call`."""
         translation.deactivate()
         timezone.deactivate()
         me = asyncio.current_task()
         return await self._executor.run_async(claimed, lambda _: me is not None and me.cancelling() > 0)
 
     def end(self, ended: Finished | Failed) -> None:
-        """Settle the job and keep its result; raises what the task raised, if that is wanted."""
+        """Settle the job and keep its result; with `raising`, raises the error of the task."""
         raised, self._raised = self._raised, None
         broken = self._leave_savepoints()
         if broken is not None and isinstance(ended, Finished):
-            # It caught an error that had broken the transaction: what it wrote is lost, here if not in a worker.
+            # The task caught an error that had broken the transaction: its writes are lost, here if not in a worker.
             ended, raised = Failed(ended.claim, report_of(broken)), broken
         preserve = steady_queue.preserve_finished_jobs
-        self._run(settle(self._sql, [ended], worker_id=NAME, preserve=preserve, limits=limits_in_force))
+        self._run(settle(self._sql, [ended], worker_id=WORKER_NAME, preserve=preserve, limits=limits_in_force))
         self.results.append(self._result(ended))
         if raised is not None and (self._raising or isinstance(raised, KeyboardInterrupt)):
             raise raised
@@ -207,30 +210,34 @@ class Drain:
         if found := self._run(find_jobs(self._sql, [ended.claim.job_id])):
             return results.of_record(found[0])
         # Finished jobs are not preserved.
-        return results.conclude(results.of_claim(ended.claim, registry.resolve(ended.claim.task_path), NAME), ended)
+        return results.conclude(
+            results.of_claim(ended.claim, registry.resolve(ended.claim.task_path), WORKER_NAME), ended
+        )
 
-    def _hear(self, *, task_result: TaskResult[Any], **_: Any) -> None:
+    def _record_error(self, *, task_result: TaskResult[Any], **_: Any) -> None:
         # The signal of a failure is sent while its exception is being handled.
         if self._running is not None and task_result.id == str(self._running.job_id):
             self._raised = sys.exception()
 
     def _make_ready(self) -> None:
-        """What the dispatcher and an enqueue's commit would have done: due jobs, and slots for blocked ones."""
+        """Do the work of dispatcher and commit: due jobs become ready, blocked ones get slots."""
         self._run(dispatch(self._sql, BATCH_ROWS, limits_in_force))
         blocked = Job.objects.using(self._alias).filter(blocked_execution__isnull=False).order_by("pk")
         if jobs := [NewJob._make(row) for row in blocked.values_list(*NewJob._fields)]:
             self._run(admit(self._sql, jobs, limits_in_force))
 
     def _claim(self) -> Claim | None:
-        """The first of all that is ready; a claim by itself would compare the jobs of one lane only."""
+        """Claim the first ready job of both lanes; a claim by itself would compare the jobs of one lane only."""
         if (first := self._first_ready()) is None:
             return None
         if len(self.results) >= self._at_most:
             last = ", ".join(dict.fromkeys(result.task.module_path for result in self.results[-10:]))
-            raise RuntimeError(f"{NAME} has run {self._at_most} tasks (at_most) and more wait; the last were {last}")
+            raise RuntimeError(
+                f"{WORKER_NAME} has run {self._at_most} tasks (at_most) and more are waiting; the last were {last}"
+            )
         queue, lane = first
         claims = self._run(claim(self._sql, ClaimRequest(self._process.id, Lane(lane), 1, [queue])))
-        return claims[0] if claims else None  # a worker beside us was quicker
+        return claims[0] if claims else None  # another worker has claimed it
 
     def _first_ready(self) -> tuple[str, int] | None:
         paused = Pause.objects.using(self._alias).values("pk")
@@ -244,7 +251,7 @@ class Drain:
         )
 
     def _bring_forward(self) -> bool:
-        """Make the scheduled jobs of the earliest moment due, if they may run; the jobs themselves keep that moment."""
+        """Make the earliest scheduled jobs due, if they may run; the jobs themselves keep their `scheduled_at`."""
         scheduled = ScheduledExecution.objects.using(self._alias)
         rows = scheduled.order_by("scheduled_at").values_list("pk", "scheduled_at", "job__queue_name")
         waiting = [(pk, at) for pk, at, name in rows if name in expand(self._patterns, [name])]
@@ -257,7 +264,7 @@ class Drain:
         return bool(scheduled.filter(pk__in=earliest).update(scheduled_at=long_ago))
 
     def _leave_savepoints(self) -> DatabaseError | None:
-        """Release the savepoints, or go back to them where the task broke the transaction; returns what tells so."""
+        """Release the savepoints, or roll back to them where the task broke the transaction; returns the error."""
         broken = None
         while self._savepoints:
             connection, savepoint = self._savepoints.pop()
@@ -277,23 +284,23 @@ def _waiting() -> list[JobRecord]:
     return driver.run(find_jobs(driver.sql, sorted(ids)))
 
 
-def _described(job: JobRecord) -> dict[str, Any]:
+def _describe(job: JobRecord) -> dict[str, Any]:
     try:
         args, kwargs = arguments.loads(job.arguments)
-    except DeserializationError:  # a model instance is gone
+    except DeserializationError:  # a model instance has been deleted
         args, kwargs = arguments.view_text(job.arguments)
     return {"args": args, "kwargs": kwargs, "queue": job.queue_name, "priority": job.priority}
 
 
-def _told(path: str, described: Mapping[str, Any]) -> str:
-    return " ".join([path, *(f"{name}={value!r:.200}" for name, value in described.items())])
+def _format_call(path: str, values: Mapping[str, Any]) -> str:
+    return " ".join([path, *(f"{name}={value!r:.200}" for name, value in values.items())])
 
 
-def _listed(waiting: Sequence[JobRecord], backend: SteadyQueueBackend) -> str:
-    lines = [f"{_told(job.task_path, _described(job))} ({job.status})" for job in waiting[:SHOWN]]
-    lines += [f"and {len(waiting) - SHOWN} more"] if len(waiting) > SHOWN else []
-    text = "\n  ".join(["These wait:" if lines else "Nothing waits.", *lines])
+def _list_jobs(waiting: Sequence[JobRecord], backend: SteadyQueueBackend) -> str:
+    lines = [f"{_format_call(job.task_path, _describe(job))} ({job.status})" for job in waiting[:MAX_LISTED]]
+    lines += [f"and {len(waiting) - MAX_LISTED} more"] if len(waiting) > MAX_LISTED else []
+    text = "\n  ".join(["These are waiting:" if lines else "No task is waiting.", *lines])
     if defers_to(backend.commit_with, queue_alias()):
-        text += f"\nUntil the transaction on {backend.commit_with!r} commits, what is enqueued in it is not stored:"
+        text += f"\nTasks are stored when the transaction on {backend.commit_with!r} commits:"
         text += " see captureOnCommitCallbacks(execute=True)."
     return text

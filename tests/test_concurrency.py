@@ -74,7 +74,7 @@ def test_a_model_instance_as_key_stands_for_its_row(database: str, put: Put) -> 
 
 
 def test_a_key_that_raises_stores_nothing_and_is_not_hidden(database: str, put: Put) -> None:
-    message = r"the concurrency key of tests\.shop\.tasks\.invoice could not be made: ZeroDivisionError: "
+    message = r"the concurrency key of tests\.shop\.tasks\.invoice could not be computed: ZeroDivisionError: "
     with pytest.raises(ConcurrencyKeyError, match=message) as caught:
         put(tasks.invoice, 0)
     assert type(caught.value.__cause__) is ZeroDivisionError
@@ -84,7 +84,7 @@ def test_a_key_that_raises_stores_nothing_and_is_not_hidden(database: str, put: 
 
 def test_a_key_that_does_not_take_the_arguments_stores_nothing(database: str, put: Put) -> None:
     limited = limits_concurrency(key=lambda customer: customer)(tasks.anything)
-    with pytest.raises(ConcurrencyKeyError, match="could not be made: TypeError"):
+    with pytest.raises(ConcurrencyKeyError, match="could not be computed: TypeError"):
         put(limited, 1, 2)
     assert count(database, "job") == 0
 

@@ -1,7 +1,8 @@
-"""Markers: JSON nodes that stand for the values JSON itself cannot hold.
+"""Markers: JSON for the Python values that JSON itself does not have.
 
-A marker is an object with the reserved key "$", which names its kind, beside "v", its content. A user's dict that JSON
-would change (it has the key "$", or a key that is no string) becomes a marker too: markers and data cannot be confused.
+A marker is a JSON object with the reserved key "$", which names its kind, and "v", its content. A dict of the user that
+JSON would change (it has the key "$", or a key that is not a string) becomes a marker too: markers and data cannot be
+confused.
 """
 
 from __future__ import annotations
@@ -9,11 +10,10 @@ from __future__ import annotations
 import datetime as dt
 import re
 import sys
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from enum import Enum, Flag
-from importlib import import_module
 from io import IOBase
 from math import isfinite
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, NoneType
@@ -28,17 +28,12 @@ from django.db.models import Model, QuerySet
 from django.utils.functional import LazyObject, Promise
 from django.utils.safestring import SafeString
 
-from steady_queue.errors import DeserializationError
+from steady_queue.arguments.decoding import MARK, MAX_DEPTH, find_enum_class
 
-MARK = "$"
-MAX_DEPTH = 100
-
-# Every Python reads integers up to this size; longer ones meet a limit that differs from process to process.
+# Every Python parses integers up to this size; for longer ones, each process can have a limit of its own.
 _LONG_INT = 10**640
 # Two lone surrogates in a row would be read back as one character.
 _SPLIT_PAIR = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")
-# These two act as soon as they are imported.
-_STDLIB = sys.stdlib_module_names - {"antigravity", "this"}
 
 _BASES: tuple[type, ...] = (str, int, float, bytes, bytearray, dict, list, tuple, set, frozenset)
 _BASES += (dt.datetime, dt.date, dt.time, dt.timedelta, Decimal, UUID)
@@ -56,7 +51,7 @@ _HINTS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 
 class RefusalError(Exception):
-    """A value cannot be stored; the steps to it are collected on the way up."""
+    """A value cannot be stored; `steps` is the path to it, collected from the inside out."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -64,7 +59,7 @@ class RefusalError(Exception):
 
 
 class Writer:
-    """Turns values into JSON nodes, within one budget of size and depth."""
+    """Converts values to JSON nodes, within limits of size and depth."""
 
     def __init__(self, limit: int = sys.maxsize) -> None:
         self.limit = limit
@@ -82,7 +77,7 @@ class Writer:
                 return _enum_node(value)
             if issubclass(kind, Model):
                 return self.model(value, depth)
-            raise RefusalError(_refusal(kind))
+            raise RefusalError(_explain_refusal(kind))
         except RefusalError:
             raise
         except Exception as error:
@@ -112,7 +107,7 @@ class Writer:
             try:
                 pairs.append((key, self.write(item, depth + 1)))
             except RefusalError as refused:
-                refused.steps.append(f"[{_shown(original)}]")
+                refused.steps.append(f"[{_format_key(original)}]")
                 raise
         if MARK in value or any(type(key) is not str for key in keys):
             return {MARK: "dict", "v": pairs}
@@ -125,7 +120,7 @@ class Writer:
         if state.adding or pk is None or (type(pk) is tuple and None in pk):
             raise RefusalError(f"this {label} is not saved; save it first, or pass its values")
         if apps.get_model(label) is not kind:
-            raise RefusalError(f"the class of this {label} is not the one of its app; pass its primary key")
+            raise RefusalError(f"the class of this {label} is not the one registered in its app; pass its primary key")
         (node,) = self.items([pk], depth, ".pk")
         return {MARK: "model", "v": label, "pk": node, "db": state.db or router.db_for_read(kind, instance=value)}
 
@@ -151,7 +146,7 @@ def _moment_node(value: Any) -> object:
     if type(zone) is ZoneInfo and zone.key and value.replace(tzinfo=ZoneInfo(zone.key)).isoformat() == node["v"]:
         node["zone"] = zone.key
     elif zone is not None and offset is None:
-        raise RefusalError("its time zone gives no offset; pass it without a time zone")
+        raise RefusalError("its time zone has no UTC offset; pass it without a time zone")
     elif offset is not None and offset.microseconds:
         node["offset"] = _parts(offset)  # Python does not read fractions of an offset from text
     if value.fold:
@@ -208,34 +203,18 @@ _CONTAINERS: dict[type, Callable[[Writer, Any, int], object]] = {
 }
 
 
-def _enum_class(path: str) -> type[Enum]:
-    """Find an enum class without running any code but that of an installed app or the standard library."""
-    module, _, qualname = path.partition(":")
-    if "__main__" in module.split(".") or not (module in _STDLIB or apps.get_containing_app_config(module)):
-        raise DeserializationError(f"{module!r} is neither in an installed app nor in the standard library")
-    try:
-        found: object = import_module(module)
-    except SystemExit as error:
-        raise DeserializationError(f"importing {module!r} tried to end the process") from error
-    for name in qualname.split("."):
-        found = vars(found).get(name) if isinstance(found, (ModuleType, type)) else None
-    if not (isinstance(found, type) and issubclass(found, Enum)):
-        raise DeserializationError(f"{path!r} is not an enum class")
-    return found
-
-
 def _enum_node(value: Any) -> object:
     kind = type(value)
     path = f"{kind.__module__}:{kind.__qualname__}"
     try:
-        known = _enum_class(path) is kind
+        known = find_enum_class(path) is kind
     except Exception:
         known = False
     if known and kind.__members__.get(value._name_) is value:
         return {MARK: "enum", "v": path, "name": value._name_}
     if known and issubclass(kind, Flag) and type(value._value_) is int:
         return {MARK: "enum", "v": path, "value": _int_node(value._value_)}
-    raise RefusalError(f"{_a(kind)} cannot be stored, because its class cannot be found again by name; pass its .value")
+    raise RefusalError(f"{_a(kind)} cannot be stored, because its class cannot be imported by name; pass its .value")
 
 
 def _a(kind: type) -> str:
@@ -243,83 +222,13 @@ def _a(kind: type) -> str:
     return f"{'an' if name[:1].lower() in tuple('aeiou') else 'a'} {name}"
 
 
-def _refusal(kind: type) -> str:
+def _explain_refusal(kind: type) -> str:
     hint = next(hint for base, hint in _HINTS if issubclass(kind, base))
     return f"{_a(kind)} cannot be stored; {hint}"
 
 
-def _shown(key: object) -> str:
-    """Show a key in a path, running none of its own code."""
+def _format_key(key: object) -> str:
+    """Return the text of a key in a path, without calling code of the key."""
     if type(key) is str:
         return repr(key) if len(key) <= 60 else f"{key[:60]!r}..."
     return repr(key) if type(key) is int and -(2**64) < key < 2**64 else f"<{type(key).__name__}>"
-
-
-def read(node: Any) -> Any:
-    """Return the value of a node; this may query the database."""
-    if type(node) is list:
-        return [read(item) for item in node]
-    if type(node) is not dict:
-        return node
-    if MARK not in node:
-        return {key: read(item) for key, item in node.items()}
-    reader = _READERS.get(node[MARK])
-    if reader is None:
-        raise DeserializationError(f"unknown marker {node[MARK]!r:.100}; was it written by a newer Steady Queue?")
-    return reader(node)
-
-
-def _read_moment(node: dict[str, Any]) -> object:
-    kind: Any = dt.datetime if node[MARK] == "datetime" else dt.time
-    value = kind.fromisoformat(node["v"])
-    if "zone" in node:
-        value = value.replace(tzinfo=ZoneInfo(node["zone"]))
-    elif "offset" in node:
-        value = value.replace(tzinfo=dt.timezone(dt.timedelta(*node["offset"])))
-    return value.replace(fold=1) if node.get("fold") else value
-
-
-def _read_dict(node: dict[str, Any]) -> object:
-    value = {read(key): read(item) for key, item in node["v"]}
-    if len(value) != len(node["v"]):
-        raise DeserializationError("two keys of a dict have become equal")
-    return value
-
-
-def _read_enum(node: dict[str, Any]) -> Enum:
-    kind = _enum_class(node["v"])
-    if "name" in node and (member := kind.__members__.get(node["name"])) is not None:
-        return member
-    if "value" in node and issubclass(kind, Flag):
-        return kind(read(node["value"]))
-    raise DeserializationError(f"{node['v']!r} has no member {node.get('name', node.get('value'))!r:.100}")
-
-
-def _read_model(node: dict[str, Any]) -> object:
-    kind, pk, alias = apps.get_model(node["v"]), read(node["pk"]), node["db"]
-    try:
-        return kind._base_manager.using(alias).get(pk=pk)
-    except kind.DoesNotExist as error:
-        raise DeserializationError(f"{node['v']} {pk!r} is no longer in the database {alias!r}") from error
-
-
-_READERS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "int": lambda node: int(node["v"], 16),
-    "float": lambda node: float(node["v"]),
-    "str": lambda node: "".join(node["v"]),
-    "safe": lambda node: SafeString(read(node["v"])),
-    "bytes": lambda node: b64decode(node["v"], validate=True),
-    "bytearray": lambda node: bytearray(b64decode(node["v"], validate=True)),
-    "datetime": _read_moment,
-    "time": _read_moment,
-    "date": lambda node: dt.date.fromisoformat(node["v"]),
-    "timedelta": lambda node: dt.timedelta(*node["v"]),
-    "decimal": lambda node: Decimal(node["v"]),
-    "uuid": lambda node: UUID(node["v"]),
-    "tuple": lambda node: tuple(map(read, node["v"])),
-    "set": lambda node: set(map(read, node["v"])),
-    "frozenset": lambda node: frozenset(map(read, node["v"])),
-    "dict": _read_dict,
-    "enum": _read_enum,
-    "model": _read_model,
-}

@@ -1,1 +1,7 @@
-"""db."""
+"""The queue's database: which it is, how to connect, and where the caller's transaction is.
+
+aliases.py             drivers and connection parameters for an alias in DATABASES
+loop_connections.py    async connections that belong to the running event loop
+transactions.py        run operations from sync or async code, inside or outside the caller's transaction
+notify.py              wake workers after an enqueue
+"""

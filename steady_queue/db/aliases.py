@@ -1,7 +1,7 @@
-"""From an alias in DATABASES to the drivers that reach it.
+"""Open drivers for an alias in DATABASES.
 
-The parameters are those that Django itself would connect with, so service files, custom backends and the names of test
-databases work. A parameter that an async driver cannot take is named by a system check, never dropped in silence.
+The parameters are those with which Django itself connects, so service files, custom backends and the names of test
+databases work. A system check reports a parameter that an async driver does not support; none is ignored silently.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """How an async driver connects, and what it was asked for but cannot do."""
+    """The connection parameters of an async driver, and the names of those that it does not support."""
 
-    values: Mapping[str, Any] = field(repr=False)  # holds the password
+    values: Mapping[str, Any] = field(repr=False)  # contains the password
     unmapped: tuple[str, ...] = ()
 
 
 def queue_alias() -> str:
-    """The alias of the database that holds the queue."""
+    """Return the alias of the database that holds the queue."""
     return steady_queue.database
 
 
 @lru_cache
 def django_driver(alias: str) -> DjangoDriver:
-    """The driver over Django's own connection to this alias; it holds no connection itself."""
+    """Return the driver over Django's own connection to this alias; the driver holds no connection itself."""
     return DjangoDriver(alias)
 
 
 def is_in_memory(alias: str) -> bool:
-    """Whether the database lives in Django's own connection, where no other connection can reach it."""
-    ask = getattr(connections[alias], "is_in_memory_db", None)  # only SQLite's has it
-    return ask is not None and bool(ask())
+    """Whether the database is SQLite in memory, which only Django's own connection can reach."""
+    check = getattr(connections[alias], "is_in_memory_db", None)  # only SQLite's connection has it
+    return check is not None and bool(check())
 
 
 def open_async(alias: str, *, size: int = 4) -> AsyncDriver:
-    """A new driver for the running event loop; nothing is connected until it is used."""
-    # Each is imported when it is needed: three of them cost memory and a part of the start.
+    """Open a driver for the running event loop; it connects when it is first used."""
+    # Each driver is imported when it is needed: all three would cost memory and start-up time.
     connection = connections[alias]
     values = parameters(alias).values
     if connection.vendor == "postgresql":
@@ -75,15 +75,15 @@ def open_async(alias: str, *, size: int = 4) -> AsyncDriver:
 
 
 def parameters(alias: str) -> Parameters:
-    """The connection parameters of an alias, put into the words of its async driver."""
+    """Return the connection parameters of an alias, under the names of its async driver."""
     connection = connections[alias]
     dialect_of(connection)
     return _MAPPERS[connection.vendor](connection)
 
 
-#: Meant for psycopg alone, and without meaning elsewhere.
+#: For psycopg only; asyncpg needs none of them.
 _PSYCOPG_ONLY = {"client_encoding", "context", "cursor_factory", "prepare_threshold", "row_factory", "autocommit"}
-#: Told to asyncpg in the words of libpq.
+#: Passed to asyncpg in a DSN, under the names of libpq.
 _LIBPQ = {
     *("sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslpassword", "ssl_min_protocol_version"),
     *("ssl_max_protocol_version", "target_session_attrs", "krbsrvname", "gsslib", "service", "servicefile", "passfile"),
@@ -108,7 +108,7 @@ def _for_asyncpg(connection: BaseDatabaseWrapper) -> Parameters:
     if fallback := libpq.pop("fallback_application_name", None):
         libpq.setdefault("application_name", fallback)
     if libpq:
-        # Without a path, which would hide the database that a service names.
+        # Without a path, which would override the database of a service file.
         values["dsn"] = f"postgresql://?{urlencode(libpq)}"
     if role := connection.settings_dict.get("OPTIONS", {}).get("assume_role"):
         values["server_settings"] = {"role": role}
@@ -116,7 +116,7 @@ def _for_asyncpg(connection: BaseDatabaseWrapper) -> Parameters:
 
 
 def _hosts(key: str, value: str) -> Any:
-    """A host or a port, or as many as stand with commas between."""
+    """Return a host or a port, or a list of them if several are separated by commas."""
     parts = value.split(",")
     values = [int(part) for part in parts] if key == "port" else parts
     return values if len(values) > 1 else values[0]
@@ -132,7 +132,7 @@ _AIOMYSQL = {
     "db": "db",
     "passwd": "password",
 }
-#: Meant for mysqlclient alone: how it converts values, and flags that aiomysql sets by itself.
+#: For mysqlclient only: how it converts values, and flags that aiomysql sets by itself.
 _MYSQLCLIENT_ONLY = {"conv", "client_flag", "autocommit", "cursorclass", "binary_prefix", "compress", "local_infile"}
 
 
@@ -146,7 +146,7 @@ def _for_aiomysql(connection: BaseDatabaseWrapper) -> Parameters:
             values["ssl"] = _ssl_context(value)
         elif key not in _MYSQLCLIENT_ONLY:
             unmapped.append(key)
-    # Whatever the project has chosen for Django's connection: our texts may have any character.
+    # Whatever charset the project chose for Django's connection: the stored text may have any character.
     values["charset"] = CHARSET
     return Parameters(values, tuple(unmapped))
 
@@ -164,7 +164,7 @@ def _ssl_context(options: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 _SQLITE = {"database", "timeout", "uri", "cached_statements"}
-#: Django's own ways with its connection; ours begins its transactions itself.
+#: For Django's connection only; the async driver begins its transactions itself.
 _DJANGO_SQLITE_ONLY = {"detect_types", "check_same_thread", "isolation_level", "transaction_mode", "autocommit"}
 
 

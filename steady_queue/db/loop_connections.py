@@ -1,7 +1,8 @@
 """Async connections that belong to the running event loop and are closed with it.
 
-They are held by an async generator: `asyncio.run` and every server end those with `shutdown_asyncgens`, so that a
-script which ends after `asyncio.run(task.aenqueue())` leaves nothing open (an aiosqlite thread would keep it alive).
+An async generator holds them: `asyncio.run` and every server close async generators with `shutdown_asyncgens`, so that
+a script that ends after `asyncio.run(task.aenqueue())` leaves no connection open (an aiosqlite thread would keep the
+process alive).
 """
 
 from __future__ import annotations
@@ -22,48 +23,48 @@ if TYPE_CHECKING:
 _Loop = asyncio.AbstractEventLoop
 
 
-class Held(NamedTuple):
-    """What a loop has for one alias; `keeper` closes it with the loop."""
+class LoopDriver(NamedTuple):
+    """The driver of a loop for one alias; `keeper` closes it with the loop."""
 
     driver: AsyncDriver
     keeper: AsyncGenerator[None, None]
 
 
-_held: WeakKeyDictionary[_Loop, dict[str, Held]] = WeakKeyDictionary()
+_drivers: WeakKeyDictionary[_Loop, dict[str, LoopDriver]] = WeakKeyDictionary()
 
 
 async def driver(alias: str) -> AsyncDriver:
-    """The running loop's driver for this alias."""
+    """Return the running loop's driver for this alias."""
     loop = asyncio.get_running_loop()
-    held = _held.get(loop)
-    if held is None:
-        for other in [other for other in _held if other.is_closed()]:
-            del _held[other]
-        held = _held[loop] = {}
-    if alias not in held:
+    drivers = _drivers.get(loop)
+    if drivers is None:
+        for other in [other for other in _drivers if other.is_closed()]:
+            del _drivers[other]
+        drivers = _drivers[loop] = {}
+    if alias not in drivers:
         opened = open_async(alias)
-        keeper = _closed_with_loop(loop, alias, opened)
-        held[alias] = Held(opened, keeper)
+        keeper = _close_with_loop(loop, alias, opened)
+        drivers[alias] = LoopDriver(opened, keeper)
         await anext(keeper)
-    return held[alias].driver
+    return drivers[alias].driver
 
 
-async def _closed_with_loop(loop: _Loop, alias: str, opened: AsyncDriver) -> AsyncGenerator[None, None]:
+async def _close_with_loop(loop: _Loop, alias: str, opened: AsyncDriver) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        _held.get(loop, {}).pop(alias, None)
+        _drivers.get(loop, {}).pop(alias, None)
         await opened.close()
 
 
-def inside_sync_code() -> bool:
+def is_called_from_sync_code() -> bool:
     """Whether the running coroutine was called from sync code through `async_to_sync`.
 
-    Then a transaction may be open on the caller's thread, and its own connection is the right one to use.
+    Then a transaction may be open on the caller's thread, and Django's connection of that thread must be used.
     """
     executor: Any = getattr(AsyncToSync.executors, "current", None)
     while executor is not None:
-        # An executor that has quit belongs to a call that has returned: a task outlived it.
+        # A stopped executor belongs to a call that has returned: a task of that call still runs.
         if not executor._broken:
             return True
         executor = executor._old_executor
@@ -71,7 +72,7 @@ def inside_sync_code() -> bool:
 
 
 def prefers_django(alias: str, choice: str) -> bool:
-    """Whether async code should go through Django's connection: by choice, or because only that one can be right."""
+    """Whether async code must use Django's connection: by choice, or because only that one can be right."""
     if choice == "auto":
-        return is_in_memory(alias) or inside_sync_code()
+        return is_in_memory(alias) or is_called_from_sync_code()
     return choice == "django"

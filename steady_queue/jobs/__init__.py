@@ -1,1 +1,11 @@
-"""jobs."""
+"""Tasks and jobs on the side of the application: define, enqueue, read results.
+
+task.py             the decorator `@task`, the class of its tasks, calls of tasks
+enqueue.py          enqueue calls: `enqueue_all`, and what the backend's `enqueue` calls
+new_jobs.py         build the rows of new jobs from calls
+results.py          a job as the framework's TaskResult
+registry.py         find the task of a stored path, and the limit it has in the code
+task_signals.py     send the framework's signals, at no cost when only its own log is connected
+framework_log.py    whether the framework's log would emit a line
+compat.py           Django's task framework: `django.tasks` or `django_tasks`
+"""

@@ -1,7 +1,7 @@
 """Django's task framework, from `django.tasks` (Django 6 and later) or from `django_tasks` (Django 5.2).
 
-The only module that knows which of the two is installed. Type checkers read the `django_tasks` names: their shapes are
-the same and, unlike Django's, they carry annotations.
+The only module that depends on which of the two is installed. Type checkers read the `django_tasks` names: their
+shapes are the same and, unlike Django's, they have annotations.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Whether a line of the framework's log would be emitted, asked before anything is made for it.
+"""Whether a line of the framework's log would be emitted, checked before the line is built.
 
 The framework logs the start and the end of every task. Django 6 sets the logger `django` to INFO, with a handler that
-drops everything unless DEBUG: the level says that a line is wanted, and nobody ever sees it. So this follows the way of
-a record through loggers, handlers and their filters. It takes about a microsecond and is done for each line: there
-is no cache that a change of the configuration would have to clear.
+drops everything unless DEBUG: the level allows the line, and no handler emits it. So this module follows a record
+through loggers, handlers and their filters. It takes about a microsecond and is done for each line: there is no cache
+that a change of the configuration would have to clear.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 logger = logging.getLogger(FRAMEWORK)
-#: Where the standard library's own functions are, as opposed to those that a monitoring tool has put in their place.
+#: The file of the standard library's own functions, as opposed to those with which a monitoring tool replaced them.
 _LOGGING_FILE = logging.getLevelName.__code__.co_filename
-#: The functions that were last found to be its own.
+#: The functions that were last found to be the standard library's.
 _handle: object = None
 _call_handlers: object = None
-#: Where Django's settings keep what was read, until it is changed or overridden.
+#: Where Django's settings cache what was read, until it is changed or overridden.
 _settings_cache = vars(settings)
 
 
 def would_emit(level: int, *, surely: bool = False) -> bool:
-    """Whether anybody gets to see a line of this level; also if nobody can tell, but for `surely`."""
+    """Whether a handler emits a line of this level. If that cannot be known: True, but False with `surely`."""
     if not logger.isEnabledFor(level):
         return False
     if logger.filters and (passes := _passes(logger.filters)) is not True:
@@ -53,7 +53,7 @@ def would_emit(level: int, *, surely: bool = False) -> bool:
 
 
 def _emits(handler: logging.Handler, surely: bool) -> bool:
-    """Whether the handler does anything with a record of sufficient level; `surely` if it must be in a log."""
+    """Whether the handler emits a record of sufficient level; with `surely`, only if that is certain."""
     kind = type(handler)
     if kind.handle is not logging.Handler.handle:
         return kind.handle is not logging.NullHandler.handle
@@ -62,12 +62,12 @@ def _emits(handler: logging.Handler, surely: bool) -> bool:
         return not surely
     if handler.filters and (passes := _passes(handler.filters)) is not True:
         return passes is None and not surely
-    # Django sends no mail without recipients, and says nothing if it cannot.
+    # Django sends no mail without recipients, and reports no failure to send.
     return kind is not AdminEmailHandler or (bool(settings.ADMINS) and not surely)
 
 
 def _passes(filters: Sequence[object]) -> bool | None:
-    """Whether records pass the filters; None if one of them is unknown, which may also take note of what it sees."""
+    """Whether records pass the filters; None if one of them is unknown, which may also record what it sees."""
     for one in filters:
         kind = type(one)
         if kind is RequireDebugTrue or kind is RequireDebugFalse:
@@ -82,7 +82,7 @@ def _passes(filters: Sequence[object]) -> bool | None:
 
 
 def _is_standard(kind: type[logging.Logger]) -> bool:
-    """Whether records go to handlers only. Tools for monitoring take them from these methods, which they replace."""
+    """Whether records go to handlers only. Monitoring tools replace these methods to receive the records."""
     pair = kind.handle, kind.callHandlers
     if all(type(one) is FunctionType and one.__code__.co_filename == _LOGGING_FILE for one in pair):
         global _handle, _call_handlers

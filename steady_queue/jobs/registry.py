@@ -1,4 +1,4 @@
-"""Which paths may run. A path in a row is data: it is looked up, and nothing outside installed apps is imported."""
+"""Find the task of a stored path. A stored path is data: nothing outside the installed apps is imported for it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: How long a path that could not be resolved is not tried again where only its limit is asked for, in seconds.
+#: For how long a path that could not be resolved is not tried again where only its limit is needed.
 UNKNOWN_SECONDS = 60.0
 
 
 class Registry:
-    """The tasks of the installed apps, found by their paths."""
+    """The tasks of the installed apps, by their paths."""
 
     def __init__(self) -> None:
         self._known: dict[str, Task[..., Any]] = {}
 
     def resolve(self, path: str) -> Task[..., Any]:
-        """The task at this path, or UnknownTaskError."""
+        """Return the task at this path, or raise UnknownTaskError."""
         task = self._known.get(path)
         if task is None:
             task = self._known[path] = self._find(path)
@@ -62,7 +62,7 @@ def belongs_to_installed_app(module_name: str) -> bool:
 
 
 def may_belong_to_project(path: str) -> bool:
-    """Whether a path could name a task of this project: several may share a database."""
+    """Whether a path may name a task of this project: several projects can share a database."""
     module_name = path.rpartition(".")[0]
     return module_name in sys.modules or belongs_to_installed_app(module_name)
 
@@ -71,27 +71,27 @@ registry = Registry()
 
 
 class LimitLookup(Generic[T]):
-    """What the limits of the tasks in the code say now, by their paths."""
+    """Reads one value of the limit that a task has in the code, by the task's path."""
 
-    def __init__(self, said: Callable[[Limit], T]) -> None:
-        self._said = said
+    def __init__(self, read: Callable[[Limit], T]) -> None:
+        self._read = read
         self._unknown_until: dict[str, float] = {}
 
     def get(self, path: str, otherwise: T, /) -> T:
-        """For a path that is not in the code, or has no limit there any more, what a job was stored with counts."""
+        """Return the value for a path; `otherwise`, which the job was stored with, if the code has no limit for it."""
         if self._unknown_until and time.monotonic() < self._unknown_until.get(path, 0):
             return otherwise
         try:
             limit: Limit | None = getattr(registry.resolve(path), "concurrency", None)
-        except Exception:  # that of a module that cannot be imported may be any
-            # An import that fails may take its time, and it would be tried for each job of the path.
+        except Exception:  # importing a module may raise anything
+            # A failing import can be slow, and it would be repeated for each job of the path.
             self._remember_unknown(path)
             return otherwise
-        return otherwise if limit is None else self._said(limit)
+        return otherwise if limit is None else self._read(limit)
 
     def _remember_unknown(self, path: str) -> None:
         now = time.monotonic()
-        # Replaced, not changed: others may read it at this moment.
+        # Replaced, not changed: other threads may be reading it.
         self._unknown_until = {
             **{other: until for other, until in self._unknown_until.items() if until > now},
             path: now + UNKNOWN_SECONDS,

@@ -1,4 +1,4 @@
-"""Results: a job as the framework's TaskResult, built when somebody looks at it."""
+"""A job as the framework's TaskResult, built when it is accessed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _UNREADABLE = f"{DeserializationError.__module__}.{DeserializationError.__qualna
 
 
 def parse_id(result_id: object) -> UUID:
-    """The job id in a result's id; whatever is not one belongs to no result."""
+    """Return the job id of a result's id; raises TaskResultDoesNotExist if it is not a UUID."""
     try:
         return UUID(str(result_id))
     except ValueError:
@@ -62,13 +62,13 @@ def parse_id(result_id: object) -> UUID:
 
 
 def of_new(task: Task[..., Any], job: NewJob) -> TaskResult[Any]:
-    """The result of a job that has just been enqueued, as it was stored: the caller may have changed its arguments."""
+    """Return the result of a new job, with its arguments as stored: the caller may have changed them since."""
     args, kwargs = arguments.view_text(job.arguments)
     return TaskResult(
         task=task,
         id=str(job.id),
         status=TaskResultStatus.READY,
-        enqueued_at=_for_people(job.enqueued_at),
+        enqueued_at=_as_django_shows(job.enqueued_at),
         started_at=None,
         finished_at=None,
         last_attempted_at=None,
@@ -81,15 +81,15 @@ def of_new(task: Task[..., Any], job: NewJob) -> TaskResult[Any]:
 
 
 def of_record(record: JobRecord) -> TaskResult[Any]:
-    """The result of a job read back from the database.
+    """Return the result of a job that was read from the database.
 
-    For each column that cannot be read, `errors` has an entry. A time that cannot be read is None: so it comes from
-    Django's connection to SQLite, which does not tell it from a time that is missing.
+    For each column that cannot be read, `errors` has an entry. A time that cannot be read is None: Django's connection
+    to SQLite returns None for it, as for a missing time.
     """
-    lost: list[TaskError] = []
-    read = partial(_readable, lost)
+    unreadable: list[TaskError] = []
+    read = partial(_read_column, unreadable)
     args, kwargs = read("arguments", arguments.view_text, record.arguments, otherwise=([], {}))
-    times = {name: _for_people(getattr(record, name)) for name in _TIMES}
+    times = {name: _as_django_shows(getattr(record, name)) for name in _TIMES}
     running = record.status is Status.CLAIMED
     worker_ids = read("worker_ids", _lines, record.worker_ids, otherwise=[])
     errors = read("errors", _errors, record.errors, otherwise=[])
@@ -107,7 +107,7 @@ def of_record(record: JobRecord) -> TaskResult[Any]:
         args=args,
         kwargs=kwargs,
         backend=record.backend,
-        errors=[*errors, *lost],
+        errors=[*errors, *unreadable],
         worker_ids=[*worker_ids, record.claimed_by or "unknown"] if running else worker_ids,
     )
     if value is not None:
@@ -116,16 +116,16 @@ def of_record(record: JobRecord) -> TaskResult[Any]:
 
 
 def of_claim(claim: Claim, task: Task[..., Any], worker_id: str) -> TaskResult[Any]:
-    """The result of a job as its own task sees it while it runs."""
+    """Return the result of a running job, as its own task sees it."""
     args, kwargs = arguments.view_text(claim.arguments)
     return TaskResult(
         task=task,
         id=str(claim.job_id),
         status=TaskResultStatus.RUNNING,
-        enqueued_at=_for_people(claim.enqueued_at),
-        started_at=_for_people(claim.started_at or claim.claimed_at),
+        enqueued_at=_as_django_shows(claim.enqueued_at),
+        started_at=_as_django_shows(claim.started_at or claim.claimed_at),
         finished_at=None,
-        last_attempted_at=_for_people(claim.claimed_at),
+        last_attempted_at=_as_django_shows(claim.claimed_at),
         args=args,
         kwargs=kwargs,
         backend=claim.backend,
@@ -135,7 +135,7 @@ def of_claim(claim: Claim, task: Task[..., Any], worker_id: str) -> TaskResult[A
 
 
 def conclude(result: TaskResult[Any], outcome: Finished | Failed) -> TaskResult[Any]:
-    """Let a running result tell how it ended, in place, as the framework's own backends do."""
+    """Write the outcome into the result of a running job, in place, as the framework's own backends do."""
     object.__setattr__(result, "finished_at", timezone.now())
     if isinstance(outcome, Failed):
         error = outcome.error
@@ -159,22 +159,22 @@ def _task_of(record: JobRecord, run_after: datetime | None) -> Task[..., Any]:
     try:
         return replace(task, **options)
     except (InvalidTask, InvalidTaskBackend):
-        # The settings have changed since: the queue or the backend is gone, but the result is there to be read.
+        # The settings have changed since: the queue or the backend no longer exists, but the result can still be read.
         return task
 
 
-def _readable(
-    lost: list[TaskError], column: str, read: Callable[[Any], Any], stored: Any, otherwise: Any = None
+def _read_column(
+    unreadable: list[TaskError], column: str, read: Callable[[Any], Any], stored: Any, otherwise: Any = None
 ) -> Any:
-    """What is stored in a column; where it cannot be read, `otherwise`, and an entry in `lost`."""
+    """Return the value of a column; if it cannot be read, add an entry to `unreadable` and return `otherwise`."""
     try:
         return read(stored)
-    except Exception as error:  # of whatever something else has written there
-        lost.append(_unreadable(f"the column {column!r} of the task cannot be read: {error}"))
+    except Exception as error:  # another program may have written any value
+        unreadable.append(_unreadable_error(f"the column {column!r} of the task cannot be read: {error}"))
         return otherwise
 
 
-def _unreadable(why: str) -> TaskError:
+def _unreadable_error(why: str) -> TaskError:
     return TaskError(exception_class_path=_UNREADABLE, traceback=why)
 
 
@@ -183,7 +183,7 @@ def _lines(text: str | None) -> list[str]:
 
 
 def _errors(text: str | None) -> list[TaskError]:
-    """The errors of all attempts, one on each line. Lines in a row that hold none become one entry that shows them."""
+    """Return the errors of all attempts, one per line. Consecutive unreadable lines become one entry with them."""
     errors: list[TaskError] = []
     reports = [(line, _report(line)) for line in _lines(text)]
     for are_readable, group in groupby(reports, lambda pair: pair[1] is not None):
@@ -191,7 +191,9 @@ def _errors(text: str | None) -> list[TaskError]:
             errors += [_error(line, report or {}) for line, report in group]
         else:
             stored = "\n".join(line for line, _ in group)
-            errors.append(_unreadable(f"the column 'errors' of the task has a part that cannot be read: {stored:.500}"))
+            errors.append(
+                _unreadable_error(f"the column 'errors' of the task has a part that cannot be read: {stored:.500}")
+            )
     return errors
 
 
@@ -213,15 +215,15 @@ def _error(line: str, report: dict[str, Any]) -> TaskError:
     )
 
 
-def _for_people(moment: datetime | None) -> datetime | None:
-    """An instant as Django shows it: naive local time when the project does not use time zones."""
+def _as_django_shows(moment: datetime | None) -> datetime | None:
+    """Return an instant as Django shows it: naive local time when the project does not use time zones."""
     if not isinstance(moment, datetime):
         return None
     return moment if settings.USE_TZ else timezone.make_naive(moment, timezone.get_default_timezone())
 
 
 class Results(_Results):
-    """The results of a bulk enqueue, in the order of its calls, each built when it is looked at."""
+    """The results of an enqueue, in the order of its calls, each built when it is accessed."""
 
     def __init__(self, calls: Sequence[TaskCall], jobs: Sequence[NewJob], discarded: set[UUID] | None = None) -> None:
         self.calls = calls
@@ -247,25 +249,25 @@ class Results(_Results):
 
     @property
     def ids(self) -> list[str]:
-        """The ids alone, without building the results."""
+        """The ids, without building the results."""
         return [str(job.id) for job in self.jobs]
 
     @property
     def discarded(self) -> list[str]:
-        """The ids of tasks that were not stored after all, because their limit says so and they found no free slot.
+        """The ids of the tasks that were discarded because they have `on_conflict="discard"` and found no free slot.
 
-        Inside a transaction that is decided after its commit.
+        Inside a transaction they are known after its commit.
         """
         return [str(job.id) for job in self.jobs if job.id in self._discarded] if self._discarded else []
 
     @property
     def stored(self) -> Results:
-        """The results of the others."""
+        """The results of the tasks that were not discarded."""
         if not self._discarded:
             return self
         kept = [at for at, job in enumerate(self.jobs) if job.id not in self._discarded]
         return Results([self.calls[at] for at in kept], [self.jobs[at] for at in kept])
 
     def discard(self, ids: Iterable[UUID]) -> None:
-        """Note that these were discarded."""
+        """Record that these jobs were discarded."""
         self._discarded.update(ids)

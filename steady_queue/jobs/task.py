@@ -1,4 +1,4 @@
-"""A task: a function with the options under which it is enqueued."""
+"""Tasks: the decorator `@task`, the class of its tasks, and calls of tasks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteadyQueueTask(GenericTask[P, T]):
-    """A task of the framework with the options that only Steady Queue has."""
+    """The framework's Task with the options of Steady Queue."""
 
     #: Whether the job exists only if the surrounding transaction commits: see `steady_queue.jobs.enqueue`.
     enqueue_on_commit: bool = True
@@ -53,44 +53,44 @@ class SteadyQueueTask(GenericTask[P, T]):
         backend: str | None = None,
         enqueue_on_commit: bool | None = None,
     ) -> Self:
-        """The same task with other options. A timedelta counts from now."""
+        """Return the same task with other options. A timedelta is a delay from now."""
         changes: dict[str, Any] = {
             "priority": priority,
             "queue_name": queue_name,
-            "run_after": _moment(run_after) if isinstance(run_after, timedelta) else run_after,
+            "run_after": _add_to_now(run_after) if isinstance(run_after, timedelta) else run_after,
             "backend": backend,
             "enqueue_on_commit": enqueue_on_commit,
         }
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> TaskCall:
-        """A call of this task with these arguments, for `enqueue_all`."""
+        """Return a call of this task with these arguments, for `enqueue_all`."""
         return TaskCall(self, args, kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By path, not by function: the path leads to this task, and a concurrency key may be a lambda.
+        # By path, not by function: the path names this task, and a concurrency key may be a lambda.
         options = {
             field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("func", "concurrency")
         }
-        return (_restored, (self.module_path, options))
+        return (_restore, (self.module_path, options))
 
 
 class TaskCall(NamedTuple):
-    """A task and the arguments of one call."""
+    """A task and the arguments of one call of it."""
 
     task: Task[..., Any]
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = {}
 
 
-def _moment(delay: timedelta) -> datetime:
+def _add_to_now(delay: timedelta) -> datetime:
     try:
         return timezone.now() + delay
     except OverflowError:
-        raise InvalidTask(f"run_after is too far away: {delay!r}") from None
+        raise InvalidTask(f"run_after is too large: {delay!r}") from None
 
 
-def _restored(path: str, options: dict[str, Any]) -> Task[..., Any]:
+def _restore(path: str, options: dict[str, Any]) -> Task[..., Any]:
     try:
         task = import_string(path)
     except ImportError as error:
@@ -102,7 +102,7 @@ def _restored(path: str, options: dict[str, Any]) -> Task[..., Any]:
 
 @lru_cache(maxsize=4096)
 def lane_of(function: Callable[..., Any]) -> Lane:
-    """Where a function runs."""
+    """Return the lane of a function: where it runs."""
     return Lane.ASYNC if iscoroutinefunction(function) else Lane.THREAD
 
 
@@ -142,14 +142,14 @@ def task(
     takes_context: bool = False,
     **options: Any,
 ) -> Any:
-    """Make a task of a function: bare or with options, the same on every version of Django.
+    """Turn a function into a task, with or without options, the same on every version of Django.
 
-    With a backend that is not Steady Queue's (a test's, say) the options that only Steady Queue has are left out.
+    With a backend of another package (in tests, for example) the options that only Steady Queue has are left out.
     """
     if unknown := options.keys() - {"enqueue_on_commit"}:
         raise TypeError(f"task() got an unexpected keyword argument {min(unknown)!r}")
 
-    def made(function: Callable[..., Any]) -> Task[..., Any]:
+    def build_task(function: Callable[..., Any]) -> Task[..., Any]:
         task_class = task_backends[backend].task_class
         own = options if issubclass(task_class, SteadyQueueTask) else {}
         return task_class(
@@ -162,4 +162,4 @@ def task(
             **own,
         )
 
-    return made if function is None else made(function)
+    return build_task if function is None else build_task(function)

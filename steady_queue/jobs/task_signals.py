@@ -1,8 +1,8 @@
-"""The framework's signals, sent so that they cost nothing when nobody but its own log listens.
+"""Send the framework's signals at no cost when only its own log receivers are connected.
 
-Django's `asend` hops to a thread for each sync receiver, and its own log receivers are sync: over 100 µs for a line
-that is usually not even logged. Those are called inline, and only if a handler would emit their line; only receivers
-that the user connected are worth a hop.
+Django's `asend` switches to a thread for each sync receiver, and its own log receivers are sync: over 100 µs for a line
+that is usually not even logged. Those receivers are called inline, and only if a handler would emit their line; only
+receivers of the project are worth a switch to a thread.
 """
 
 from __future__ import annotations
@@ -41,37 +41,37 @@ FAILURE_LEVEL = logging.ERROR
 
 
 class Receivers(NamedTuple):
-    """Which kinds of receivers a signal has: the user's (`users`), the framework's log receiver (`own`)."""
+    """Which kinds of receivers a signal has: the project's (`users`), the framework's log receiver (`own`)."""
 
     entries: list[Any]
     users: bool
     own: bool
 
 
-#: For each signal and sender, what was found when its receivers had last changed.
+#: For each signal and sender, what was found when the receivers last changed.
 _known: dict[tuple[Signal, type[BaseTaskBackend]], Receivers] = {}
 #: Added to the framework's logger when the first oversized exception is logged.
 _limit = SelectedLengthLimit()
 
 
 def is_observed(signal: Signal, sender: type[BaseTaskBackend], level: int | None = None) -> bool:
-    """Whether anybody would notice the signal: a receiver of the user's, or the framework's log."""
+    """Whether sending the signal has an effect: on a receiver of the project, or in the framework's log."""
     known = _receivers(signal, sender)
     return known.users or (known.own and framework_log.would_emit(level or _OWN[signal][1]))
 
 
 def is_logged(signal: Signal, sender: type[BaseTaskBackend], level: int | None = None) -> bool:
-    """Whether it surely becomes a line of the framework's log that a handler emits, of this level or the usual one."""
+    """Whether the signal certainly becomes a line in the framework's log, of this level or the usual one."""
     return _receivers(signal, sender).own and framework_log.would_emit(level or _OWN[signal][1], surely=True)
 
 
 def has_receivers(signal: Signal, sender: type[BaseTaskBackend]) -> bool:
-    """Whether the user connected a receiver."""
+    """Whether the project connected a receiver."""
     return _receivers(signal, sender).users
 
 
 def _receivers(signal: Signal, sender: type[BaseTaskBackend]) -> Receivers:
-    """Who is connected. Asked for every job, so it is looked up only when they change."""
+    """Return the kinds of receivers. Needed for every job, so the receivers are examined only when they change."""
     known = _known.get((signal, sender))
     if known is None or known.entries != signal.receivers:
         entries = list(signal.receivers)
@@ -87,11 +87,11 @@ def _receivers(signal: Signal, sender: type[BaseTaskBackend]) -> Receivers:
 def send(
     signal: Signal, sender: type[BaseTaskBackend], results: Iterable[TaskResult[Any]], level: int | None = None
 ) -> None:
-    """Tell what happened, if anybody hears it. A receiver that fails is logged: it happened all the same."""
+    """Send the signal if it has an effect. The error of a receiver is logged: it does not undo what happened."""
     try:
         if is_observed(signal, sender, level):
             _send(signal, sender, results)
-    except Exception as error:  # of a log handler, mostly: Django's dispatcher logs the errors of receivers
+    except Exception as error:  # usually of a log handler: Django's dispatcher logs the errors of receivers
         _report(signal, error)
 
 
@@ -111,21 +111,21 @@ def _send(signal: Signal, sender: type[BaseTaskBackend], results: Iterable[TaskR
 async def asend(
     signal: Signal, sender: type[BaseTaskBackend], results: Iterable[TaskResult[Any]], level: int | None = None
 ) -> None:
-    """The same from async code, with a hop to a thread only for receivers that the user connected."""
+    """The async form of `send`, with a switch to a thread only for receivers of the project."""
     if not has_receivers(signal, sender):
         send(signal, sender, results, level)
         return
-    told = signal, sender, list(results), level
+    given = signal, sender, list(results), level
     try:
-        await sync_to_async(send, thread_sensitive=True)(*told)
+        await sync_to_async(send, thread_sensitive=True)(*given)
     except OrmThreadTimeout:
-        # Other tasks hold all threads: that must not become a failure of this one.
-        await sync_to_async(send, thread_sensitive=False)(*told)
-    except Exception as error:  # the threads of a process that has stopped, say
+        # Other tasks hold all ORM threads: that must not fail this task.
+        await sync_to_async(send, thread_sensitive=False)(*given)
+    except Exception as error:  # for example, the threads of a process that has stopped
         _report(signal, error)
 
 
 def _report(signal: Signal, error: Exception) -> None:
     name = next(name for name, one in vars(framework_signals).items() if one is signal)
-    with suppress(Exception):  # the log itself may be what fails
+    with suppress(Exception):  # the log itself may have failed
         emit(RuntimeFault(where=f"sending {name}", error=traceback_of(error), exception=error))

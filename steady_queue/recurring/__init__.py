@@ -1,1 +1,8 @@
-"""recurring."""
+"""Recurring tasks: definitions, schedules, entries that are added at run time. Schedulers in steady_queue.aio run them.
+
+definitions.py    the decorator `@recurring`, recurring tasks of the settings, and their checks
+entries.py        add, change, enable, disable and remove recurring tasks at run time
+schedule.py       the ticks of a schedule in a time zone, and the rule for days on which the clocks change
+cron.py           cron expressions in local time
+catch_up.py       which ticks are enqueued when some were missed
+"""

@@ -1,7 +1,7 @@
-"""Catching up: which ticks are enqueued when some were missed. Pure, like the schedules.
+"""Catch-up policies: which ticks are enqueued when some were missed. Pure functions, like the schedules.
 
-Ticks of the last minute are only late, and are enqueued under every policy. Of those before it `none` enqueues nothing,
-`last` the last one unless a later one is only late, `all` each of them, but not more than the last thousand.
+Ticks of the last minute are late, not missed, and are enqueued under every policy. Of earlier ticks, `none` enqueues
+nothing, `last` the last one unless a later tick is only late, `all` each of them, but at most the last thousand.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ if TYPE_CHECKING:
     from steady_queue.recurring.schedule import Schedule
 
 POLICIES = ("none", "last", "all")
-#: How old a tick may be that is late and not missed.
+#: A tick that is older has been missed; one that is younger is only late.
 MISSED_AFTER = timedelta(minutes=1)
-#: So many ticks of one entry are enqueued at most.
+#: At most so many ticks of one entry are enqueued at once.
 MAX_TICKS = 1_000
 
 
 def choose_ticks(schedule: Schedule, policy: str, after: datetime, until: datetime) -> list[datetime]:
-    """Those of the ticks in (after, until] that are to be enqueued, in order."""
+    """Return the ticks in (after, until] that are to be enqueued, in order."""
     recent = max(after, until - MISSED_AFTER)
     late = list(islice(schedule.due(recent, until), MAX_TICKS))
     if policy == "all" and recent > after:
-        return _as_far_back(schedule, after, until)
+        return _last_ticks(schedule, after, until)
     if policy == "last" and not late:
         missed = schedule.last(after, until)
         return [] if missed is None else [missed]
     return late
 
 
-def _as_far_back(schedule: Schedule, after: datetime, until: datetime) -> list[datetime]:
-    """All the ticks, or as many of the last ones as are allowed."""
+def _last_ticks(schedule: Schedule, after: datetime, until: datetime) -> list[datetime]:
+    """Return all the ticks, or the last MAX_TICKS of them."""
 
-    def found(start: datetime) -> list[datetime]:
+    def ticks_since(start: datetime) -> list[datetime]:
         return list(islice(schedule.due(start, until), 2 * MAX_TICKS + 1))
 
     span = min(MISSED_AFTER, until - after)
     late = until
-    ticks = found(start := until - span)
+    ticks = ticks_since(start := until - span)
     while len(ticks) < MAX_TICKS and start > after:
         late, span = start, min(2 * span, until - after)
-        ticks = found(start := until - span)
-    # The last step back may have met a burst of ticks: between it and the one before lies a start that is close enough.
+        ticks = ticks_since(start := until - span)
+    # The last step back may have found a burst of ticks: a start between it and the step before is close enough.
     while len(ticks) > 2 * MAX_TICKS:
         middle = start + (late - start) / 2
-        if len(fewer := found(middle)) < MAX_TICKS:
+        if len(fewer := ticks_since(middle)) < MAX_TICKS:
             late = middle
         else:
             start, ticks = middle, fewer

@@ -1,6 +1,6 @@
-"""Crontab: what an expression means to a clock on the wall, which has no zone and never changes.
+"""Cron expressions in local time without a time zone; see schedule.py for time zones and changes of the clocks.
 
-croniter reads the expression and finds its days, the times of a day are looked up here: to find each time, croniter
+croniter parses the expression and finds its days; the times of a day are looked up here. To find each time, croniter
 takes several hundred microseconds, and thousands of entries may be due at once.
 """
 
@@ -16,10 +16,10 @@ from croniter import CroniterBadDateError, CroniterError, croniter
 
 from steady_queue.errors import ConfigurationError
 
-#: The longest time between two days that is looked into: 29 February is missing for eight years around 2100.
-YEARS = 9
-#: So many answers are kept for the days of one expression.
-KEPT = 64
+#: How far ahead the next day is searched: 29 February is missing for eight years around 2100.
+MAX_GAP_YEARS = 9
+#: How many found days are cached for one expression.
+CACHED_DAYS = 64
 
 _FIELDS = ("minute", "hour", "day", "month", "weekday", "second")
 _NOT_FIXED = re.compile(r"(?<![A-Za-z])[hr](?![A-Za-z])", re.IGNORECASE)
@@ -28,7 +28,7 @@ _DAY = timedelta(days=1)
 
 
 class Crontab:
-    """An expression of five fields, or six with seconds; `text` is how the user wrote it."""
+    """A cron expression of five fields, or six with seconds; `text` is what the user wrote, for error messages."""
 
     def __init__(self, expression: str, text: str) -> None:
         fields = expression.split()
@@ -36,7 +36,7 @@ class Crontab:
             raise ConfigurationError(f"the schedule {text!r} has {len(fields)} fields; it takes 5, or 6 with seconds")
         for name, field in zip(_FIELDS, fields, strict=False):
             if _NOT_FIXED.search(field):
-                raise ConfigurationError(f"the schedule {text!r} leaves its {name} to chance: {field!r}")
+                raise ConfigurationError(f"the schedule {text!r} has a random {name}: {field!r}")
         try:
             parts = croniter(" ".join(fields), 0.0).expanded
         except (CroniterError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -46,15 +46,15 @@ class Crontab:
         self._days = _days(" ".join(fields[2:5]))
         self._first = time(self._hours[0], self._minutes[0], self._seconds[0])
         if self._days.first(date(2020, 1, 1)) is None:
-            raise ConfigurationError(f"the schedule {text!r} never comes: no such day is in the calendar")
+            raise ConfigurationError(f"the schedule {text!r} never occurs: the calendar has no such day")
 
     @property
     def is_hourly(self) -> bool:
-        """Whether it names no hours."""
+        """Whether the expression matches every hour."""
         return len(self._hours) == 24
 
     def next(self, after: datetime) -> datetime | None:
-        """The first time on the wall after this one; None when the calendar ends before."""
+        """Return the first matching local time after this one; None when the calendar ends before."""
         try:
             day = self._days.first(after.date())
             if day == after.date():
@@ -66,7 +66,7 @@ class Crontab:
         return None if day is None else datetime.combine(day, self._first)
 
     def _later(self, after: time) -> time | None:
-        """The first time of a day after this one."""
+        """Return the first matching time of a day after this one."""
         if after.hour in self._hours:
             if after.minute in self._minutes and (second := _above(self._seconds, after.second)) is not None:
                 return time(after.hour, after.minute, second)
@@ -77,21 +77,21 @@ class Crontab:
 
 
 class _Days:
-    """The days of an expression. Entries with the same days share them, and so do threads."""
+    """The days of an expression. Entries with the same days share one object, and so do threads."""
 
     def __init__(self, fields: str) -> None:
-        self._cron = croniter(f"0 0 {fields}", 0.0, max_years_between_matches=YEARS)
-        #: croniter looks for a day by moving itself there.
+        self._cron = croniter(f"0 0 {fields}", 0.0, max_years_between_matches=MAX_GAP_YEARS)
+        #: croniter changes its own state while it searches.
         self._finding = Lock()
         self._known: dict[date, date | None] = {}
 
     def first(self, day: date) -> date | None:
-        """The first of them from this day on."""
+        """Return the first matching day from this day on."""
         known = self._known
         if day in known:
             return known[day]
-        if len(known) >= KEPT:
-            # Not emptied: another thread may be reading it.
+        if len(known) >= CACHED_DAYS:
+            # Replaced, not cleared: another thread may be reading the old one.
             known = self._known = {}
         with self._finding:
             found = known[day] = self._find(day)

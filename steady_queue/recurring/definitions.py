@@ -1,4 +1,4 @@
-"""Recurring tasks: `@recurring` around `@task`, and what is wrong with what it was given."""
+"""Recurring tasks in the code: the decorator `@recurring`, and the checks of its options."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 CatchUp = Literal["none", "last", "all"]
 
-ZONE_LENGTH = 64
+MAX_ZONE_LENGTH = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrence:
-    """A task, when it recurs and with what: nothing of it has been looked at yet."""
+    """A recurring task as the code or the settings define it; not checked yet."""
 
     task: Task[..., Any]
     key: str
@@ -51,7 +51,7 @@ class Recurrence:
     catch_up: str = "none"
 
     def entry(self) -> NewEntry:
-        """The entry to store, or ConfigurationError with everything that is wrong."""
+        """Return the entry to store, or raise ConfigurationError with every problem."""
         if found := list(self.problems()):
             raise ConfigurationError("; ".join(found))
         queue_name, priority = self._options()
@@ -68,7 +68,7 @@ class Recurrence:
         )
 
     def _options(self) -> tuple[str | None, int | None]:
-        """The queue and the priority that are stored: those that are not the ones of the task at its path."""
+        """Return the queue and priority to store: None where they are those of the task at its path."""
         task, registered = self.task, registry.resolve(self.task.module_path)
         queue_name, priority = self.queue_name, self.priority
         if queue_name is None and task.queue_name != registered.queue_name:
@@ -78,19 +78,19 @@ class Recurrence:
         return queue_name, priority
 
     def problems(self) -> Iterator[str]:
-        """Everything that is wrong with it."""
+        """Return every problem of the definition."""
         checks = (self._check_key, self._check_schedule, self._check_task, self._check_arguments)
         for check in checks:
             try:
                 check()
-            except Exception as error:  # of whatever was passed: it is all somebody else's
+            except Exception as error:  # the checks call code of the project
                 yield f"recurring task {self.key!r:.100}: {error}"
 
     def _check_key(self) -> None:
         if not isinstance(self.key, str) or not self.key:
-            raise ConfigurationError("the key must be a text that is not empty")
+            raise ConfigurationError("the key must be a string that is not empty")
         if not isinstance(self.description, str):
-            raise ConfigurationError(f"the description must be a text, not {self.description!r}")
+            raise ConfigurationError(f"the description must be a string, not {type(self.description).__name__}")
         for what, text, length in (
             ("key", self.key, NAME_LENGTH),
             ("description", self.description, len(self.description)),
@@ -103,12 +103,12 @@ class Recurrence:
             raise ConfigurationError(f"catch_up must be one of {', '.join(POLICIES)}, not {self.catch_up!r}")
         if reason := explain_unstorable(self._ticks().text, NAME_LENGTH):
             raise ConfigurationError(f"the schedule {reason}")
-        if self.time_zone is not None and len(self.time_zone) > ZONE_LENGTH:
-            raise ConfigurationError(f"the name of the time zone has more than {ZONE_LENGTH} characters")
+        if self.time_zone is not None and len(self.time_zone) > MAX_ZONE_LENGTH:
+            raise ConfigurationError(f"the name of the time zone has more than {MAX_ZONE_LENGTH} characters")
 
     def _ticks(self) -> Schedule:
         if (self.schedule is None) == (self.every is None):
-            raise ConfigurationError("it needs either a schedule or every, and not both")
+            raise ConfigurationError("pass exactly one of schedule and every")
         if self.every is not None:
             return schedule.every(self.every)
         assert self.schedule is not None
@@ -119,12 +119,14 @@ class Recurrence:
 
     def _check_arguments(self) -> None:
         if not isinstance(self.args, (list, tuple)) or not isinstance(self.kwargs, Mapping):
-            raise ConfigurationError("args must be a list or tuple, and kwargs a dictionary")
+            raise ConfigurationError("args must be a list or a tuple, and kwargs a dict")
         context = (None,) if self.task.takes_context else ()
         try:
             signature(self.task.func).bind(*context, *self.args, **self.kwargs)
         except TypeError as error:
-            raise ConfigurationError(f"{self.task.module_path} cannot be called so: {error}") from None
+            raise ConfigurationError(
+                f"{self.task.module_path} cannot be called with these arguments: {error}"
+            ) from None
         arguments.dumps(self.args, self.kwargs)
 
 
@@ -141,15 +143,15 @@ def recurring(
     *,
     every: timedelta | None = None,
 ) -> Callable[[SteadyQueueTask[P, T]], SteadyQueueTask[P, T]]:
-    """Enqueue a task again and again, by a crontab `schedule` or at an interval. Goes above `@task()`, many times over.
+    """Enqueue a task again and again, by a cron `schedule` or at an interval. Put it above `@task()`, also repeatedly.
 
-    Without `queue_name` or `priority` the task's own hold. `time_zone` is by default that of the project. `catch_up`
-    says what becomes of the times at which nobody was there to enqueue it. What is wrong is told when a process starts.
+    `queue_name` and `priority` are by default the task's own, `time_zone` is the project's. `catch_up` decides about
+    ticks that were missed while no scheduler was running. Wrong options are reported when a process starts.
     """
 
-    def kept(task: SteadyQueueTask[P, T]) -> SteadyQueueTask[P, T]:
+    def register(task: SteadyQueueTask[P, T]) -> SteadyQueueTask[P, T]:
         if not isinstance(task, Task):
-            raise ConfigurationError(f"recurring goes above @task(); it was given {type(task).__name__}")
+            raise ConfigurationError(f"put @recurring above @task(); it was applied to {type(task).__name__}")
         recurrences.add(
             Recurrence(
                 task=task,
@@ -167,40 +169,40 @@ def recurring(
         )
         return task
 
-    return kept
+    return register
 
 
 class Recurrences:
-    """What the code of the project wants to recur, as far as it has been imported; or its settings."""
+    """The recurring tasks of the modules that have been imported, or of the settings."""
 
     def __init__(self, unknown: Sequence[str] = ()) -> None:
         self._by_path: dict[str, list[Recurrence]] = {}
-        #: What is wrong with those that have no task.
+        #: The problems of definitions whose task cannot be found.
         self._unknown = unknown
 
     def add(self, new: Recurrence) -> None:
         known = self._by_path.setdefault(new.task.module_path, [])
         if known and known[0].task.func is not new.task.func:
-            known.clear()  # a module that is imported anew defines its functions anew
+            known.clear()  # a module that was reloaded has new functions
         known.append(new)
 
     @property
     def _all(self) -> list[Recurrence]:
-        """Every one, those of a task together."""
-        return [recurrence for those in self._by_path.values() for recurrence in those]
+        """All recurring tasks, grouped by task."""
+        return [recurrence for group in self._by_path.values() for recurrence in group]
 
     def problems(self) -> Iterator[str]:
-        """Everything that is wrong with any of them."""
+        """Return every problem of every definition."""
         yield from self._unknown
         paths: defaultdict[str, list[str]] = defaultdict(list)
         for recurrence in self._all:
             yield from recurrence.problems()
             paths[str(recurrence.key)].append(recurrence.task.module_path)
-        for key in sorted(key for key, those in paths.items() if len(those) > 1):
+        for key in sorted(key for key, found in paths.items() if len(found) > 1):
             yield f"recurring task {key!r:.100}: {len(paths[key])} entries have this key: {', '.join(paths[key])}"
 
     def entries(self) -> list[NewEntry]:
-        """All of them, which must be without a problem."""
+        """Return the entries to store; raises ConfigurationError for a definition with a problem."""
         return [recurrence.entry() for recurrence in self._all]
 
 
@@ -208,7 +210,7 @@ recurrences = Recurrences()
 
 
 def collect_recurrences(options: Options) -> Recurrences:
-    """What is to recur: what the options list, or else what the code says."""
+    """Return the recurring tasks of the options, or else those of the code."""
     if options.recurring_tasks is None:
         return recurrences
     unknown: list[str] = []
@@ -216,7 +218,7 @@ def collect_recurrences(options: Options) -> Recurrences:
     for given in options.recurring_tasks:
         try:
             task = registry.resolve(given.class_name)
-        except Exception as error:  # of whatever stands there, and of the module it leads to
+        except Exception as error:  # importing the module may raise anything
             unknown.append(f"recurring task {given.key!r:.100}: {error}")
             continue
         listed.add(
@@ -237,15 +239,15 @@ def collect_recurrences(options: Options) -> Recurrences:
 
 
 def zone_of(name: str | None) -> str:
-    """The name of the zone in which an entry is evaluated."""
+    """Return the name of the time zone of an entry: its own, or else the project's."""
     return name if name is not None else settings.TIME_ZONE
 
 
 def resolve_task(path: str, queue_name: str | None, priority: int | None) -> Task[..., Any]:
-    """The task at this path with an entry's own queue and priority, checked by its backend."""
+    """Return the task at this path with the queue and priority of an entry, checked by its backend."""
     return registry.resolve(path).using(queue_name=queue_name, priority=priority)
 
 
 def belongs_to_other_backend(task: Task[..., Any]) -> bool:
-    """Whether the task belongs to a backend that is not Steady Queue's."""
+    """Whether the backend of the task is not Steady Queue's."""
     return not issubclass(task_backends[task.backend].task_class, SteadyQueueTask)

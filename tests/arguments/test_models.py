@@ -126,7 +126,7 @@ def test_an_instance_of_a_class_that_its_app_does_not_have_is_refused() -> None:
 
     double = Customer(pk=1)
     double._state.adding = False
-    with pytest.raises(ArgumentError, match="not the one of its app"):
+    with pytest.raises(ArgumentError, match="not the one registered in its app"):
         dumps((double,), {})
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from steady_queue import aenqueue_all, enqueue_all
 from steady_queue.arguments import MAX_BYTES, DeserializationError, loads
-from steady_queue.arguments.encoding import MAX_DEPTH
+from steady_queue.arguments.decoding import MAX_DEPTH
 from steady_queue.errors import ArgumentError
 from steady_queue.jobs.task import TaskCall
 from tests.shop import tasks

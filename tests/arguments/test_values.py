@@ -34,6 +34,7 @@ from steady_queue.arguments import (
     aloads,
     dump_result,
     dumps,
+    json_text,
     load_result,
     loads,
     view,
@@ -250,7 +251,7 @@ class TestMoments:
         def broken() -> dt.timedelta:
             raise KeyError
 
-        assert "gives no offset" in refusal(dt.datetime(2024, 1, 1, tzinfo=Zone(lambda: None)))
+        assert "has no UTC offset" in refusal(dt.datetime(2024, 1, 1, tzinfo=Zone(lambda: None)))
         assert "KeyError" in refusal(dt.datetime(2024, 1, 1, tzinfo=Zone(broken)))
 
     @pytest.mark.parametrize(
@@ -379,7 +380,7 @@ class TestEnums:
 
         (tmp_path / "leaver.py").write_text("raise SystemExit\n")
         monkeypatch.setattr(tests.shop, "__path__", [str(tmp_path)])
-        with pytest.raises(DeserializationError, match="end the process"):
+        with pytest.raises(DeserializationError, match="exit the process"):
             loads('[1,[{"$":"enum","v":"tests.shop.leaver:Mood","name":"GOOD"}],{}]')
 
     def test_a_member_that_is_gone_is_named(self) -> None:
@@ -759,6 +760,6 @@ class TestResults:
 
 
 def test_the_encoder_falls_back_to_the_public_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    fast: Callable[[object], str] = arguments._make_encoder()
+    fast: Callable[[object], str] = json_text._make_encoder()
     monkeypatch.setattr("json.encoder.c_make_encoder", None)
-    assert arguments._make_encoder()([1, {"é": None}]) == fast([1, {"é": None}]) == '[1,{"\\u00e9":null}]'
+    assert json_text._make_encoder()([1, {"é": None}]) == fast([1, {"é": None}]) == '[1,{"\\u00e9":null}]'

@@ -229,7 +229,7 @@ def test_one_bad_argument_stores_nothing_and_is_named(database: str, put_all: Pu
 
 
 def test_one_bad_key_stores_nothing(database: str, put_all: PutAll) -> None:
-    with pytest.raises(ConcurrencyKeyError, match=r"tests\.shop\.tasks\.invoice could not be made") as caught:
+    with pytest.raises(ConcurrencyKeyError, match=r"tests\.shop\.tasks\.invoice could not be computed") as caught:
         put_all([tasks.add.bind(1), tasks.invoice.bind(5), tasks.invoice.bind(0)])
     assert type(caught.value.__cause__) is ZeroDivisionError
     assert count(database, "job") == 0

@@ -382,7 +382,7 @@ def test_the_options_of_a_limit_come_in_the_order_of_the_seed() -> None:
     limit = limits_concurrency("k", 2, timedelta(minutes=5), "g", "discard", "release")(tasks.add).concurrency
     assert limit is not None
     assert (limit.key, limit.to, limit.duration, limit.group) == ("k", 2, timedelta(minutes=5), "g")
-    assert (limit.on_conflict.name, limit.lets_go, limit.period) == ("DISCARD", True, timedelta(minutes=5))
+    assert (limit.on_conflict.name, limit.releases_on_overrun, limit.period) == ("DISCARD", True, timedelta(minutes=5))
 
 
 @pytest.mark.parametrize("given", [plain, None, 5])

@@ -29,7 +29,7 @@ def test_the_decorator_returns_the_task_as_it_was_and_keeps_what_it_was_given(mo
 
 
 def test_a_function_that_is_no_task_is_refused() -> None:
-    with pytest.raises(ValueError, match="goes above @task"):
+    with pytest.raises(ValueError, match="put @recurring above @task"):
         recurring("0 * * * *", "key")(lambda: None)  # type: ignore[arg-type]
 
 
@@ -78,8 +78,8 @@ def test_thousands_of_decorators_are_kept_without_being_compared_with_each_other
     ("options", "says"),
     [
         ({"schedule": "61 * * * *"}, "out of range"),
-        ({"schedule": None}, "either a schedule or every"),
-        ({"every": timedelta(hours=1)}, "either a schedule or every"),
+        ({"schedule": None}, "exactly one of schedule and every"),
+        ({"every": timedelta(hours=1)}, "exactly one of schedule and every"),
         ({"schedule": None, "every": timedelta(days=2_000_000)}, "every must be at most 1,157,407 days"),
         ({"time_zone": "Mars/Olympus"}, "no time zone 'Mars/Olympus'"),
         ({"catch_up": "some"}, "catch_up must be one of"),
@@ -87,8 +87,8 @@ def test_thousands_of_decorators_are_kept_without_being_compared_with_each_other
         ({"key": 5}, "not empty"),
         ({"key": "k" * 300}, "at most 255"),
         ({"key": "a\x00b"}, "NUL"),
-        ({"args": (1, 2, 3)}, "cannot be called so"),
-        ({"kwargs": {"unknown": 1}}, "cannot be called so"),
+        ({"args": (1, 2, 3)}, "cannot be called with these arguments"),
+        ({"kwargs": {"unknown": 1}}, "cannot be called with these arguments"),
         ({"args": "abc"}, "args must be"),
         ({"queue_name": "q" * 300}, "(?i)queue"),
         ({"queue_name": ""}, "queue_name: the queue '' has an empty name"),
@@ -158,7 +158,7 @@ def test_what_the_options_list_recurs_instead_of_what_the_code_says() -> None:
         ({"class_name": "no.such.module.task"}, "not a task of an installed app"),
         ({"class_name": None}, "'nightly'"),
         ({"schedule": "61 * * * *"}, "out of range"),
-        ({"schedule": None}, "either a schedule or every"),
+        ({"schedule": None}, "exactly one of schedule and every"),
         ({"key": None}, "not empty"),
     ],
 )

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from steady_queue.errors import ConfigurationError
 from steady_queue.recurring.cron import _Days
-from steady_queue.recurring.schedule import LONGEST, Schedule, every, parse
+from steady_queue.recurring.schedule import MAX_INTERVAL, Schedule, every, parse
 
 MADRID, NEW_YORK, LORD_HOWE = "Europe/Madrid", "America/New_York", "Australia/Lord_Howe"
 
@@ -143,15 +143,15 @@ def test_an_interval_is_the_same_for_everybody_and_is_written_as_text() -> None:
         ("61 * * * *", "out of range"),
         ("a b c d e", "invalid"),
         ("0 25 * * *", "out of range"),
-        ("H * * * *", "minute to chance"),
-        ("0 R(1-5) * * *", "hour to chance"),
-        ("@noon", "not a name"),
-        ("@every", "not a name"),
+        ("H * * * *", "has a random minute"),
+        ("0 R(1-5) * * *", "has a random hour"),
+        ("@noon", "is unknown"),
+        ("@every", "is unknown"),
         ("@every 5m", "in seconds"),
         ("@every 0", "at least one second"),
         ("@every 999999999999", "eleven digits"),
-        ("0 0 31 2 *", "never comes"),
-        ("0 0 30 2 *", "never comes"),
+        ("0 0 31 2 *", "never occurs"),
+        ("0 0 30 2 *", "never occurs"),
         ("\x00 * * * *", "invalid"),
         ("*/0 * * * *", "invalid"),
         ("😀 * * * *", "invalid"),
@@ -258,7 +258,7 @@ def test_any_expression_means_to_a_clock_without_changes_what_it_means_to_cronit
     try:
         schedule = parse(text)
     except ConfigurationError as error:
-        assert "never comes" in str(error)  # noqa: PT017, a day that no month has
+        assert "never occurs" in str(error)  # noqa: PT017, a day that no month has
         return
     known = croniter(text, at.timestamp() // 1, max_years_between_matches=9)
     for _ in range(5):
@@ -316,9 +316,9 @@ def test_a_star_in_a_list_is_all_of_them() -> None:
 
 
 def test_the_longest_interval_is_read_back_and_a_longer_one_refused() -> None:
-    assert parse(every(LONGEST).text).text == every(LONGEST).text
+    assert parse(every(MAX_INTERVAL).text).text == every(MAX_INTERVAL).text
     with pytest.raises(ConfigurationError, match="every must be at most"):
-        every(LONGEST + timedelta(seconds=1))
+        every(MAX_INTERVAL + timedelta(seconds=1))
 
 
 def test_threads_that_share_the_days_of_an_expression_find_the_right_ones() -> None:

@@ -92,7 +92,7 @@ def test_the_message_lists_what_is_there(database: str) -> None:
         assert_enqueued(tasks.add, args=(1,), kwargs={"b": 3}, queue="mail", priority=5)
 
     assert str(raised.value).splitlines() == [
-        "tests.shop.tasks.add args=[1] kwargs={'b': 3} queue='mail' priority=5 is not enqueued. These wait:",
+        "tests.shop.tasks.add args=[1] kwargs={'b': 3} queue='mail' priority=5 is not enqueued. These are waiting:",
         "  tests.shop.tasks.add args=[1] kwargs={'b': 2} queue='default' priority=0 (ready)",
         "  tests.shop.tasks.send_mail args=['ada'] kwargs={} queue='mail' priority=10 (scheduled)",
         "  tests.shop.tasks.charge args=['ada'] kwargs={} queue='default' priority=0 (ready)",
@@ -103,12 +103,12 @@ def test_the_message_lists_what_is_there(database: str) -> None:
 def test_the_message_says_when_nothing_is_there(database: str) -> None:
     with pytest.raises(AssertionError) as raised:
         assert_enqueued(tasks.add)
-    assert str(raised.value) == "tests.shop.tasks.add is not enqueued. Nothing waits."
+    assert str(raised.value) == "tests.shop.tasks.add is not enqueued. No task is waiting."
 
 
 def test_the_message_of_the_opposite_tells_how_many(database: str) -> None:
     tasks.add.enqueue(1)
-    with pytest.raises(AssertionError, match=r"add queue='default' is enqueued 1 times, not 0\. These wait:\n  tests"):
+    with pytest.raises(AssertionError, match=r"add queue='default' is enqueued 1 times, not 0\. These are waiting:\n  tests"):
         assert_not_enqueued(tasks.add, queue="default")
 
 

@@ -222,7 +222,7 @@ class Beside(InDatabase, TestCase):
     def test_what_waits_for_the_commit_of_another_database_is_not_there_and_the_message_says_why(self) -> None:
         tasks.named.enqueue("Ada")
         assert run_pending() == []
-        with pytest.raises(AssertionError, match=r"Nothing waits[\s\S]+'default'[\s\S]+captureOnCommitCallbacks"):
+        with pytest.raises(AssertionError, match=r"No task is waiting[\s\S]+'default'[\s\S]+captureOnCommitCallbacks"):
             assert_enqueued(tasks.named)
 
     def test_it_is_there_when_the_callbacks_have_run(self) -> None:

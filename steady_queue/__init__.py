@@ -1,11 +1,42 @@
-"""Background tasks for Django, kept in the database the application already has.
+"""Background tasks for Django, stored in the database that the application already has.
 
-Settings are plain attributes of this module, to be assigned in `settings.py`:
+The settings are attributes of this module, to be assigned in `settings.py`:
 
     import steady_queue
     steady_queue.process_heartbeat_interval = timedelta(seconds=30)
 
-Nothing of Django is imported here, so that `settings.py` may import this module first.
+This module imports nothing of Django, so that `settings.py` can import it first.
+
+Public modules:
+
+    backend.py           the backend of Django's task framework
+    concurrency.py       `@limits_concurrency`
+    recurring_task.py    `@recurring`
+    actions/             retry, discard, run now, clean up
+    queues.py            a queue: size, latency, pause, resume, clear
+    testing.py           run tasks in tests, and assert which were enqueued
+    configuration.py     the options of workers, dispatchers and schedulers
+    asgi.py              run tasks in an ASGI server
+    hooks.py             functions that processes call when they start, stop or fail
+    signals.py           Django signals of processes and queues
+    events/              what processes report
+    errors.py            every error, as one tree
+    processes.py         the errors with which a dead process fails its tasks
+    models/              the tables, for queries
+    db_router.py         for a queue in a database of its own
+
+Internal modules:
+
+    jobs/                define and enqueue tasks, read results
+    arguments/           arguments and results as JSON
+    recurring/           recurring tasks: definitions, schedules, entries
+    db/                  connections to the queue's database, and the caller's transaction
+    store/               all SQL: operations, dialects, drivers
+    aio/                 the runtime: processes, workers, dispatchers, schedulers, supervisor
+    checks/              system checks, checks before a start, health
+    management/          the commands
+    apps.py              the Django app
+    migrations/          the migrations of the tables
 """
 
 from __future__ import annotations
@@ -46,36 +77,36 @@ __all__ = [
     "unschedule_recurring_task",
 ]
 
-#: How often each process says that it is alive.
+#: How often each process records a heartbeat.
 process_heartbeat_interval: timedelta = timedelta(seconds=60)
 #: How long after its last heartbeat a process counts as dead.
 process_alive_threshold: timedelta = timedelta(minutes=5)
-#: How long running tasks may go on after TERM.
+#: How long running tasks may continue after TERM.
 shutdown_timeout: timedelta = timedelta(seconds=5)
 #: How long an ORM call of an async task waits while other tasks hold all ORM threads with open transactions or cursors.
 orm_thread_timeout: timedelta = timedelta(seconds=60)
-#: Whether finished jobs stay in the database, for their results and the dashboard.
+#: Whether finished jobs are kept in the database, for their results and the dashboard.
 preserve_finished_jobs: bool = True
-#: How long finished jobs are kept when they are preserved; None for ever.
+#: How long finished jobs are kept if they are preserved; None: for ever.
 clear_finished_jobs_after: timedelta | None = timedelta(days=1)
-#: How long failed jobs are kept; None for ever.
+#: How long failed jobs are kept; None: for ever.
 clear_failed_jobs_after: timedelta | None = None
-#: When maintenance starts to look for concurrency slots that nobody owns.
+#: The `duration` of concurrency limits that have none.
 default_concurrency_control_period: timedelta = timedelta(minutes=3)
-#: Where the supervisor writes its process id; nowhere by default.
+#: The file into which the supervisor writes its process id; None: no file.
 supervisor_pidfile: str | os.PathLike[str] | None = None
-#: Whether PostgreSQL workers are woken by NOTIFY; False behind a pooler in transaction mode, or without listeners.
+#: Whether workers on PostgreSQL are woken by NOTIFY. Set it to False behind a pooler in transaction mode.
 notify: bool = True
 #: The alias in DATABASES that holds the queue.
 database: str = "default"
 
 try:
-    #: Where this process was started, if nothing has changed the directory before: its children start there as well.
+    #: The directory in which this process was started, unless it was changed before: its children start there as well.
     STARTED_IN = os.getcwd()
 except OSError:
     STARTED_IN = ""
 
-_HOMES = {
+_MODULES = {
     "task": "steady_queue.jobs.task",
     "SteadyQueueTask": "steady_queue.jobs.task",
     "enqueue_all": "steady_queue.jobs.enqueue",
@@ -92,9 +123,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    # The public names live in modules that import Django's task framework, which settings.py must not do by accident.
+    # The public names are in modules that import Django's task framework, which settings.py must not do by accident.
     try:
-        home = _HOMES[name]
+        module = _MODULES[name]
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    return getattr(import_module(home), name)
+    return getattr(import_module(module), name)

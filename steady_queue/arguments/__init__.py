@@ -1,7 +1,7 @@
 """Serialize arguments and results as JSON: a task receives exactly what was passed, or the enqueue names the argument.
 
 The text of arguments is `[1,[...],{...}]`: a version, the positional and the keyword arguments. It is pure ASCII. This
-module serializes and restores arguments; the values in them are the work of the others:
+module serializes and restores arguments; these modules do it for the values in them, and for return values:
 
     json_text.py    the JSON encoder and parser, and which values JSON keeps as they are
     encoding.py     markers: JSON for the Python values that JSON itself does not have

@@ -146,7 +146,7 @@ def _for_aiomysql(connection: BaseDatabaseWrapper) -> Parameters:
             values["ssl"] = _ssl_context(value)
         elif key not in _MYSQLCLIENT_ONLY:
             unmapped.append(key)
-    # Whatever charset the project chose for Django's connection: the stored text may have any character.
+    # Not the charset of Django's connection, which the project may have changed: stored text may have any character.
     values["charset"] = CHARSET
     return Parameters(values, tuple(unmapped))
 

@@ -5,7 +5,7 @@ milliseconds: a worker that was woken polls again 10, 50 and 250 ms later by its
 
 Commits that notify queue up behind each other on the server, so a busy process never notifies with the statement that
 enqueues. A quiet one does, in its own transactions: that saves a round trip and a commit, a fifth of the time from the
-enqueue to the start (measured), and such commits are too rare to meet. `steady_queue.notify = False` turns all
+enqueue to the start (measured), and such commits are too rare to queue up. `steady_queue.notify = False` turns all
 notifications off.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: For how long after a notification this process does not send another one.
 MIN_INTERVAL_SECONDS = 0.005
-#: A process that has sent no notification for so long may send one with the statement that enqueues.
+#: After so much time without a notification, a process may send one with the statement that enqueues.
 QUIET_SECONDS = 0.025
 
 _local: defaultdict[str, set[Callable[[], None]]] = defaultdict(set)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 POLICIES = ("none", "last", "all")
 #: A tick that is older has been missed; one that is younger is only late.
 MISSED_AFTER = timedelta(minutes=1)
-#: At most so many ticks of one entry are enqueued at once.
+#: The largest number of ticks of one entry that are enqueued together.
 MAX_TICKS = 1_000
 
 

@@ -97,7 +97,7 @@ def test_what_tasks_enqueue_runs_too(database: str, run: Run, task: Task[..., An
 
 def test_an_endless_chain_is_stopped_and_named(database: str, run: Run) -> None:
     tasks.spreads.enqueue(10)
-    with pytest.raises(RuntimeError, match=r"has run 5 tasks \(at_most\) and more are waiting.+testing\.tasks\.spreads"):
+    with pytest.raises(RuntimeError, match=r"has run 5 tasks \(at_most\) and more are waiting.+tasks\.spreads"):
         run(at_most=5)
     assert values(run(at_most=6)) == [5, 4, 3, 2, 1, 0]
 

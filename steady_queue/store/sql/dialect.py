@@ -126,11 +126,15 @@ class Dialect:
         """A portable statement that runs once for each row of parameters."""
         return Statement(spread(text, (), self.placeholder), rows, many=True)
 
+    def say_ids(self, text: str, ids: Sequence[Any], returns: str = "") -> Statement:
+        """A portable statement whose only parameter is one list."""
+        return Statement(spread(text, (len(ids),), self.placeholder), ids, returns)
+
     def select(
         self, table: str, columns: str, ids: Sequence[Any], *, returns: str, is_ordered: bool = False
     ) -> Statement:
         """Read columns of the rows with these ids; `is_ordered`: in the order of the ids."""
-        return self.say(_select_text(table, columns, is_ordered), ids, returns=returns)
+        return self.say_ids(_select_text(table, columns, is_ordered), ids, returns)
 
     def lock(
         self,
@@ -144,11 +148,11 @@ class Dialect:
     ) -> Statement:
         """The same, and lock these rows until the transaction ends; `is_ordered`: in the order of the ids."""
         lock = self.for_update_skip_locked if skip_locked else self.for_update
-        return self.say(_select_text(table, columns, is_ordered) + lock, ids, returns=returns)
+        return self.say_ids(_select_text(table, columns, is_ordered, lock), ids, returns)
 
     def delete(self, table: str, ids: Sequence[Any]) -> Statement:
         """Delete the rows with these ids."""
-        return self.say(_delete_text(table), ids)
+        return self.say_ids(_delete_text(table), ids)
 
     def delete_one(self, table: str, id_: Any) -> Statement:
         """Delete the row with this id."""
@@ -250,9 +254,10 @@ class Dialect:
 
 
 @lru_cache(maxsize=512)
-def _select_text(table: str, columns: str, is_ordered: bool) -> str:
+def _select_text(table: str, columns: str, is_ordered: bool, lock: str = "") -> str:
     key = key_of(table)
-    return f"SELECT {columns} FROM steady_queue_{table} WHERE {key} IN ?*{f' ORDER BY {key}' if is_ordered else ''}"
+    order = f" ORDER BY {key}" if is_ordered else ""
+    return f"SELECT {columns} FROM steady_queue_{table} WHERE {key} IN ?*{order}{lock}"
 
 
 @lru_cache

@@ -59,7 +59,7 @@ class MySQL(Dialect):
             ids = sorted(set(ids))
             return Statement(_lookup_text(table, columns, len(ids)), ids, returns)
         text = f"SELECT {columns} FROM steady_queue_{table}{self.by_id} WHERE {key_of(table)} IN ?*"
-        return self.say(text, ids, returns=returns)
+        return self.say_ids(text, ids, returns)
 
     def lock(
         self,

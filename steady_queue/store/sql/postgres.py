@@ -110,6 +110,9 @@ class Postgres(Dialect):
     def say(self, text: str, *params: Any, returns: str = "") -> Statement:
         return Statement(_number_placeholders(text), params, returns)
 
+    def say_ids(self, text: str, ids: Sequence[Any], returns: str = "") -> Statement:
+        return Statement(_number_placeholders(text), (ids,), returns)
+
     def say_each(self, text: str, rows: Sequence[Sequence[Any]]) -> Statement:
         return Statement(_number_placeholders(text), rows, many=True)
 

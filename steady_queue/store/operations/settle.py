@@ -73,14 +73,15 @@ def _settle(
         applied = yield from _end_claims(sql, outcomes, worker_id, preserve, by_owner)
     promoted: Sequence[UUID] = ()
     if limits is not None:
-        keys = _freed_keys(outcomes, applied, limits) | (yield from _block_slotless(sql, outcomes, applied, limits))
+        keys = _find_freed_keys(outcomes, applied, limits)
+        keys |= yield from _block_slotless(sql, outcomes, applied, limits)
         promoted = (yield from promote.flow(sql, keys, limits)) if promotes else ()
     verdicts = dict.fromkeys(applied, Verdict.APPLIED)
     verdicts |= yield from _explain(sql, [o for o in outcomes if o.claim.claim_id not in applied])
     return Settlement(verdicts, len(promoted))
 
 
-def _freed_keys(outcomes: Sequence[Outcome], applied: set[UUID], limits: Limits) -> dict[str, int]:
+def _find_freed_keys(outcomes: Sequence[Outcome], applied: set[UUID], limits: Limits) -> dict[str, int]:
     """The keys that lost a slot, each with the limit in force for its job."""
     return {
         claim.concurrency_key: limit_in_force(limits, claim.task_path, claim.concurrency_limit)

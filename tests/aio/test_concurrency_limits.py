@@ -209,8 +209,7 @@ async def test_a_tick_whose_key_cannot_be_made_is_told_of_and_others_fire(
         await until(lambda: book.runs["good"] >= 1 and bool(heard.of(RecurringFailed)))
     fault = heard.of(RecurringFailed)[0].error
     assert (
-        "ConcurrencyKeyError: the concurrency key of tests.support.tasks.recording.has_a_bad_key could not be"
-        in fault
+        "ConcurrencyKeyError: the concurrency key of tests.support.tasks.recording.has_a_bad_key could not be" in fault
     )
     paths = await aside(query, database, "SELECT DISTINCT task_path FROM steady_queue_job")
     assert paths == [("tests.support.tasks.recording.rests",)]

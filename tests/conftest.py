@@ -55,12 +55,14 @@ def chosen(config: pytest.Config) -> list[str]:
 def pytest_configure(config: pytest.Config) -> None:
     restore_signals()  # before anything is started
     config.addinivalue_line("markers", "only_on(*databases): where the test means something")
+    config.addinivalue_line("markers", "needs(*databases): the servers it uses besides `database`")
     config.addinivalue_line("markers", "usually_on(*databases): on the others only with --everywhere")
     # A directory per run: two runs beside each other must not share SQLite files.
     directory = tempfile.mkdtemp(prefix="steady-queue-tests-")
     config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
     os.environ["STEADY_QUEUE_TEST_DIRECTORY"] = directory
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+    os.environ["STEADY_QUEUE_TEST_DATABASES"] = ",".join(chosen(config))
     # Many tests start interpreters, which would compile everything anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     runs_tests = not (config.option.collectonly or config.option.help or shares_out(config))
@@ -127,6 +129,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _belongs(item: pytest.Item) -> bool:
     callspec = getattr(item, "callspec", None)
+    values = callspec.params.values() if callspec else ()
+    needed = {*_marked(item, "needs"), *(value for value in values if isinstance(value, str))}
+    if not needed.isdisjoint(set(DATABASES) - set(chosen(item.config))):
+        return False
     if callspec is None or "database" not in callspec.params:
         return True
     places = _marked(item, "only_on") or DATABASES

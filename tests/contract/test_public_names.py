@@ -23,7 +23,7 @@ pytestmark = pytest.mark.contract
         "steady_queue.processes.ProcessExitError",
         "steady_queue.processes.ProcessMissingError",
         "steady_queue.processes.ProcessPrunedError",
-        "steady_queue.recurring.definitions.recurring",
+        "steady_queue.recurring_task.recurring",
         "steady_queue.SteadyQueueTask",
         "steady_queue.task",
     ],

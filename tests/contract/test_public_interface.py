@@ -1,0 +1,123 @@
+"""What users import, set, call and query: none of it may disappear without a deprecation."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from importlib import import_module
+
+import pytest
+from django.apps import apps
+from django.core.management import load_command_class
+from django.dispatch import Signal
+
+import steady_queue
+from steady_queue import configuration, signals
+from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST
+
+NAMES = {
+    "steady_queue": (
+        "SteadyQueueTask adisable_recurring_task aenable_recurring_task aenqueue_all aschedule_recurring_task "
+        "aunschedule_recurring_task disable_recurring_task enable_recurring_task enqueue_all schedule_recurring_task "
+        "task unschedule_recurring_task"
+    ),
+    "steady_queue.actions": (
+        "aclear_queue adiscard adiscard_many adiscard_where apause aresume aretry aretry_many aretry_where arun_now "
+        "arun_now_many clear_queue discard discard_many discard_where pause resume retry retry_many retry_where "
+        "run_now run_now_many"
+    ),
+    "steady_queue.aio": "Process running",
+    "steady_queue.arguments": "DeserializationError SerializationError",
+    "steady_queue.asgi": "SteadyQueue",
+    "steady_queue.backend": "SteadyQueueBackend",
+    "steady_queue.concurrency": "limits_concurrency",
+    "steady_queue.configuration": "Configuration Dispatcher Options RecurringTask Worker",
+    "steady_queue.db_router": "SteadyQueueOnlyRouter SteadyQueueRouter",
+    "steady_queue.errors": (
+        "ArgumentError ConcurrencyKeyError ConfigurationError DeserializationError EnqueueError JobIsRunning "
+        "OrmThreadTimeout ProcessExitError ProcessMissingError ProcessPrunedError SteadyQueueError StoreBug "
+        "StoreConflict StoreDataError StoreError StoreUnavailable TransactionLeftOpen UnknownRecurringTask "
+        "UnknownTaskError"
+    ),
+    "steady_queue.events": "Event Events Fault Subscription emit log subscribe unsubscribe",
+    "steady_queue.hooks": "Actor dispatcher on_error remove scheduler supervisor worker",
+    "steady_queue.models": (
+        "BlockedExecution ClaimedExecution FailedExecution Job LockBucket Pause Process ReadyExecution "
+        "RecurringExecution RecurringTask ScheduledExecution Semaphore"
+    ),
+    "steady_queue.processes": "ProcessExitError ProcessMissingError ProcessPrunedError",
+    "steady_queue.queues": "Queue",
+    "steady_queue.recurring_task": "recurring",
+    "steady_queue.signals": "ProcessLifecycle QueueLifecycle",
+    "steady_queue.testing": "arun_pending assert_enqueued assert_not_enqueued enqueued run_pending",
+}
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_every_public_name_can_be_imported(module: str) -> None:
+    found = import_module(module)
+    assert [name for name in NAMES[module].split() if not hasattr(found, name)] == []
+
+
+def test_settings() -> None:
+    assert set(steady_queue.__annotations__) == {
+        *("clear_failed_jobs_after", "clear_finished_jobs_after", "database", "default_concurrency_control_period"),
+        *("notify", "orm_thread_timeout", "preserve_finished_jobs", "process_alive_threshold"),
+        *("process_heartbeat_interval", "shutdown_timeout", "supervisor_pidfile"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (
+            configuration.Options,
+            "workers dispatchers recurring_tasks only_work skip_recurring max_tasks max_rss log_format",
+        ),
+        (configuration.Worker, "queues coroutines threads subprocesses processes polling_interval orm_lanes"),
+        (
+            configuration.Dispatcher,
+            "polling_interval batch_size concurrency_maintenance concurrency_maintenance_interval",
+        ),
+        (
+            configuration.RecurringTask,
+            "key class_name schedule arguments queue_name priority description time_zone catch_up command",
+        ),
+    ],
+)
+def test_options_in_settings(kind: type, names: str) -> None:
+    assert [field.name for field in fields(kind)] == names.split()
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (
+            "steady_queue",
+            (
+                "--async --coroutines --drain --log-format --max-age --max-rss --max-tasks --no-async --no-drain "
+                "--no-only-work --no-skip-recurring --only-work --processes --queues --reload --skip-recurring --threads"
+            ),
+        ),
+        ("steady_queue_clear", "--batch --dry-run --failed-before --finished-before --queue --task"),
+    ],
+)
+def test_options_of_the_commands(command: str, options: str) -> None:
+    parser = load_command_class("steady_queue", command).create_parser("manage.py", command)
+    known = {text for action in parser._actions for text in action.option_strings}
+    assert set(options.split()) <= known
+
+
+def test_signals() -> None:
+    known = {name for name, value in vars(signals).items() if isinstance(value, Signal)}
+    assert known == {"process_restarted", "process_started", "process_stopped", "queue_paused", "queue_resumed"}
+
+
+def test_tables() -> None:
+    models = apps.get_app_config("steady_queue").get_models()
+    names = "blockedexecution claimedexecution failedexecution job lockbucket pause process readyexecution"
+    names += " recurringexecution recurringtask scheduledexecution semaphore"
+    assert {model._meta.db_table for model in models} == {f"steady_queue_{name}" for name in names.split()}
+
+
+def test_the_exit_status_of_a_process_that_lost_its_lease() -> None:
+    assert EXIT_LEASE_LOST == 75

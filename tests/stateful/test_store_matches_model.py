@@ -15,6 +15,8 @@ from tests.stateful.action_rules import Hands
 from tests.support.databases.tables import empty_tables
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from steady_queue.store.statement import Statement
 
 #: Examples to try; unless told, a few that are always the same.
@@ -73,7 +75,11 @@ def test_the_machine_finds_a_mistake(database: str, mistake: str, monkeypatch: p
     def say(self: Dialect, text: str, *params: Any, returns: str = "") -> Statement:
         return Dialect.say(self, text.replace(right, wrong), *params, returns=returns)
 
+    def say_ids(self: Dialect, text: str, ids: Sequence[Any], returns: str = "") -> Statement:
+        return Dialect.say_ids(self, text.replace(right, wrong), ids, returns)
+
     with monkeypatch.context() as patched, pytest.raises(AssertionError):
         patched.setattr(SQLite, "say", say)
+        patched.setattr(SQLite, "say_ids", say_ids)
         run(database, phases=[Phase.generate], report_multiple_bugs=False, max_examples=100)
     empty_tables(database)

@@ -42,7 +42,8 @@ DATABASES = {
     },
 }
 
-for _name in {"postgres", "mariadb"} - set(os.environ.get("STEADY_QUEUE_TEST_DATABASES", "postgres,mariadb").split(",")):
+_RUN_ON = os.environ.get("STEADY_QUEUE_TEST_DATABASES", "postgres,mariadb").split(",")
+for _name in {"postgres", "mariadb"}.difference(_RUN_ON):
     del DATABASES[_name]  # this run has no such server
 
 DATABASE_ROUTERS = ["tests.support.databases.routing.EveryDatabase"]

@@ -94,8 +94,9 @@ def test_options_in_settings(kind: type, names: str) -> None:
         (
             "steady_queue",
             (
-                "--async --coroutines --drain --log-format --max-age --max-rss --max-tasks --no-async --no-drain "
-                "--no-only-work --no-skip-recurring --only-work --processes --queues --reload --skip-recurring --threads"
+                "--async --coroutines --drain --log-format --max-age --max-rss --max-tasks --no-async "
+                "--no-drain --no-only-work --no-skip-recurring --only-work --processes --queues --reload "
+                "--skip-recurring --threads"
             ),
         ),
         ("steady_queue_clear", "--batch --dry-run --failed-before --finished-before --queue --task"),

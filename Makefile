@@ -18,11 +18,14 @@ PIP := -m pip install -q --disable-pip-version-check
 # Each test process starts its own database servers. Most tests wait for servers and processes, so there may be more
 # test processes than processors.
 TEST_PROCESSES ?= 4
+# What `make check` runs: neither processes of the command, nor storms, nor the state machine.
+CHECK_TESTS := $(wildcard tests/test_*.py) $(addprefix tests/,actions arguments checks contract db events jobs store testing) \
+	tests/aio/worker tests/recurring --ignore tests/recurring/test_recurring_in_projects.py
 TALLY := .test-tally/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TALLY=$(TALLY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-oldest test-newest test-everywhere storm storm-limits stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
+.PHONY: help check test test-oldest test-newest test-everywhere storm storm-limits stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -50,6 +53,9 @@ test-newest: packages ## Upgrade every dependency in .venv to its newest version
 
 test-everywhere: .venv/.tests ## Run all tests on all databases, including tests that usually run on one; takes half an hour
 	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --everywhere
+
+check: .venv/.tests lint ## The inner loop: lint, types, layers, unit tests, and the tests that SQLite can run in a minute
+	.venv/bin/python -m pytest -q -n $(TEST_PROCESSES) --dist loadgroup --databases sqlite $(CHECK_TESTS)
 
 storm: .venv/.tests ## Kill, stop and freeze workers that run 1,500 tasks, on each database; ARGS="--seed 7 --database sqlite"
 	.venv/bin/python -m tests.storm $(ARGS)

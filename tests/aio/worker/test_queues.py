@@ -99,7 +99,7 @@ async def test_any_name_and_any_prefix_means_itself_alone(database: str, name: s
 
 def test_no_queues_at_all_are_refused() -> None:
     (problem,) = Worker(queues=[]).problems()
-    assert problem == "queues must be a list of names, not []"
+    assert problem == "queues must be a list of queue names, not []"
 
 
 # -- pauses -----------------------------------------------------------------------------------------------------------
@@ -239,10 +239,10 @@ async def test_names_are_asked_for_once_a_second_and_not_with_each_claim(databas
         assert await polls.turn() == []
         taken = [await polls.turn() for _ in range(6)]
         assert [claim.queue_name for claims in taken for claim in claims] == ["a", "b", "c", "a", "b", "c"]
-        assert polls.asked() == ["claim", "waiting queues", *["claim"] * 6]
+        assert polls.asked() == ["claim", "find waiting queues", *["claim"] * 6]
         polls.clock.now += NAMES_MIN_SECONDS
         await polls.turn()
-        assert polls.asked() == ["waiting queues", "claim"]
+        assert polls.asked() == ["find waiting queues", "claim"]
 
 
 async def test_names_that_take_long_to_learn_are_learned_anew_within_seconds(database: str) -> None:
@@ -252,7 +252,7 @@ async def test_names_that_take_long_to_learn_are_learned_anew_within_seconds(dat
         ask = polls.recorder.run
 
         async def slowly(operation: Operation[Any]) -> Any:
-            polls.clock.now += 60 if operation.name == "waiting queues" else 0
+            polls.clock.now += 60 if operation.name == "find waiting queues" else 0
             return await ask(operation)
 
         polls.recorder.run = slowly  # type: ignore[method-assign]
@@ -262,7 +262,7 @@ async def test_names_that_take_long_to_learn_are_learned_anew_within_seconds(dat
         await polls.turn()
         polls.clock.now += NAMES_MAX_SECONDS
         await polls.turn()
-        assert polls.asked() == ["claim", "waiting queues", "claim"]
+        assert polls.asked() == ["claim", "find waiting queues", "claim"]
 
 
 async def test_a_pause_is_heeded_by_the_next_claim_although_the_names_are_remembered(database: str) -> None:
@@ -286,7 +286,7 @@ async def test_an_idle_poll_is_one_statement_while_something_is_paused(database:
         for _ in range(5):
             await polls.turn()
             polls.clock.now += NAMES_MIN_SECONDS
-        assert polls.asked() == ["waiting queues"] * 5
+        assert polls.asked() == ["find waiting queues"] * 5
 
 
 async def test_a_queue_that_was_not_known_is_found_after_one_miss(database: str) -> None:
@@ -306,4 +306,4 @@ async def test_with_very_many_names_each_claim_asks_few_queues_and_all_are_serve
         await polls.turn()
         served = [claim.queue_name for _ in range(len(names)) for claim in await polls.turn(1)]
         assert served == names
-        assert polls.asked() == ["claim", "waiting queues", *["claim"] * len(names)]
+        assert polls.asked() == ["claim", "find waiting queues", *["claim"] * len(names)]

@@ -1,4 +1,4 @@
-"""Cron expressions in local time without a time zone; see schedule.py for time zones and changes of the clocks.
+"""Cron expressions in local time without a time zone; see time_zones.py for time zones and changes of the clocks.
 
 croniter parses the expression and finds its days; the times of a day are looked up here. To find each time, croniter
 takes several hundred microseconds, and thousands of entries may be due at once.

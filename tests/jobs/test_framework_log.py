@@ -6,28 +6,23 @@ import io
 import json
 import logging
 import logging.config
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.dispatch import Signal
 from django.test import override_settings
 from django.utils.log import AdminEmailHandler, RequireDebugFalse, RequireDebugTrue
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steady_queue.aio import running
-from steady_queue.events import Events, JobFailed, JobFailedUnlogged, log
-from steady_queue.events.tracebacks import TRACEBACK_LENGTH
-from steady_queue.jobs.compat import FRAMEWORK, TaskResultStatus, signals, task_finished, task_started
+from steady_queue.jobs.compat import FRAMEWORK, TaskResultStatus, task_finished, task_started
 from steady_queue.jobs.framework_log import would_emit
-from steady_queue.management.log_output import JsonLines
-from steady_queue.testing import arun_pending
-from tests.shop.tasks import add, fail, greet
+from tests.jobs.helpers import in_loop_and_thread, logger, words
+from tests.shop.tasks import add, greet
 from tests.support.fixtures import empty_book  # noqa: F401, each test finds an empty book
 from tests.support.logs import Pages, as_installed, chain, restored
 from tests.support.processes.scripts import run_script
-from tests.support.runtime import Heard, ended, until, values, worker
+from tests.support.runtime import ended, until, values, worker
 from tests.support.tasks import recording
 from tests.support.tasks.recording import book
 
@@ -38,7 +33,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.contract, pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
 
-logger = logging.getLogger(FRAMEWORK)
 
 # -- as installed -----------------------------------------------------------------------------------------------------
 
@@ -144,20 +138,6 @@ def pages() -> Iterator[Pages]:
         yield pages
 
 
-def words(task: Task[..., Any], result: TaskResult[Any], status: TaskResultStatus) -> str:
-    return f"Task id={result.id} path={task.module_path} state={status}"
-
-
-in_loop_and_thread = pytest.mark.parametrize(
-    ("succeeds", "fails"),
-    [
-        (recording.tells_locale, recording.misbehaves),
-        (recording.tells_locale_in_thread, recording.misbehaves_in_thread),
-    ],
-    ids=["async", "sync"],
-)
-
-
 @in_loop_and_thread
 async def test_a_handler_gets_the_words_of_the_framework(
     database: str, pages: Pages, succeeds: Task[..., Any], fails: Task[..., Any]
@@ -201,8 +181,12 @@ async def test_a_configuration_that_changes_while_a_task_runs_is_noticed_by_its_
 # -- which lines are emitted ------------------------------------------------------------------------------------------
 
 LEVELS = st.sampled_from([logging.NOTSET, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, 100])
+
 FILTERS = st.lists(st.sampled_from([RequireDebugTrue, RequireDebugFalse]), max_size=2)
+
+
 HANDLERS = st.lists(st.tuples(st.sampled_from(["stream", "null"]), LEVELS, FILTERS), max_size=2)
+
 LOGGERS = st.tuples(LEVELS, st.booleans(), HANDLERS)
 
 
@@ -311,144 +295,3 @@ def test_a_tool_that_takes_records_from_loggers_gets_them(monkeypatch: pytest.Mo
         assert would_emit(logging.INFO)
         monkeypatch.undo()
         assert not would_emit(logging.INFO)
-
-
-# -- failures ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["no handler emits it", "the framework's receiver is disconnected"])
-async def test_a_failure_that_the_framework_does_not_log_is_logged_by_us(database: str, how: str) -> None:
-    heard = Heard()
-    with as_installed(FRAMEWORK):
-        if how == "no handler emits it":
-            logger.addHandler(logging.NullHandler())
-            logger.propagate = False
-        else:
-            task_finished.disconnect(signals.log_task_finished)
-        try:
-            async with running(worker(), events=heard):
-                await ended(await fail.aenqueue("boom"), await recording.misbehaves.aenqueue("NUL"))
-                await until(lambda: len(heard.of(JobFailed)) == 2)
-        finally:
-            task_finished.connect(signals.log_task_finished)
-    told = {event.task_path: event for event in heard.of(JobFailedUnlogged)}
-    assert set(told) == {fail.module_path, recording.misbehaves.module_path}
-    event = told[fail.module_path]
-    assert event.level == logging.ERROR
-    line = event.text % vars(event)
-    assert line.startswith(f"{fail.module_path} {event.job_id} failed: builtins.ValueError: boom\nTraceback")
-    assert line.endswith("ValueError: boom\n")
-
-
-async def test_a_failure_that_the_framework_logs_is_not_logged_again(database: str, pages: Pages) -> None:
-    heard = Heard()
-    logger.setLevel(logging.ERROR)
-    async with running(worker(), events=heard):
-        await ended(await fail.aenqueue("boom"), await recording.misbehaves.aenqueue("NUL"))
-        await until(lambda: len(heard.of(JobFailed)) == 2)
-    assert {event.level for event in heard.of(JobFailed)} == {logging.DEBUG}
-    assert [level for level, _ in pages.lines] == [logging.ERROR] * 2
-
-
-async def test_a_failure_is_logged_once_where_a_tool_wraps_receivers(
-    database: str, pages: Pages, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    live = Signal._live_receivers
-
-    def wrapped(self: Signal, sender: Any) -> Any:
-        sync_receivers, async_receivers = live(self, sender)
-        return [wraps(one)(lambda *args, one=one, **kwargs: one(*args, **kwargs)) for one in sync_receivers], (
-            async_receivers
-        )
-
-    monkeypatch.setattr(Signal, "_live_receivers", wrapped)
-    heard = Heard()
-    async with running(worker(), events=heard):
-        await ended(await fail.aenqueue("boom"))
-        await until(lambda: len(heard.of(JobFailed)) == 1)
-    assert not heard.of(JobFailedUnlogged)
-    assert [level for level, _ in pages.lines].count(logging.ERROR) == 1
-
-
-async def test_a_log_handler_that_raises_changes_no_outcome(database: str) -> None:
-    class Raises(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            raise OSError("the log is full")
-
-    with as_installed(FRAMEWORK):
-        logger.setLevel(logging.INFO)
-        # Django's dispatcher logs the error of the first line, and so meets the second.
-        for name in (FRAMEWORK, "django.dispatch"):
-            logging.getLogger(name).addHandler(Raises())
-        async with running(worker()):
-            assert await values(await add.aenqueue(1, 2), await greet.aenqueue("Ada")) == [3, "Hello, Ada!"]
-        logging.getLogger("django.dispatch").handlers.clear()
-
-
-def test_as_installed_a_failure_is_seen(database: str) -> None:
-    seen = run_script(
-        """
-import contextlib, sys
-from steady_queue.aio import running
-from tests.shop.tasks import fail
-from tests.support.runtime import ended, worker
-
-async def main():
-    async with running(worker()):
-        await ended(await fail.aenqueue("boom"))
-
-with contextlib.redirect_stderr(sys.stdout):
-    asyncio.run(main())
-""",
-        alias=database,
-    )
-    assert seen.count("Traceback (most recent call last):") == 1
-    assert "ValueError: boom" in seen
-
-
-# -- oversized exceptions ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("task", [recording.misbehaves, recording.misbehaves_in_thread])
-async def test_an_oversized_exception_is_logged_with_its_name_its_traceback_and_a_part_of_its_text(
-    database: str, pages: Pages, task: Task[..., Any]
-) -> None:
-    async with running(worker()):
-        await ended(await task.aenqueue("huge"))
-        await ended(await task.aenqueue("NUL"))
-    huge, usual = (record.exc_info for record in pages.records if record.exc_info)
-    assert huge is not None
-    assert usual is not None
-    text = pages.text.getvalue()
-    assert len(text) < TRACEBACK_LENGTH
-    assert "in _misbehave" in text
-    assert "\nValueError: xxx" in text
-    assert "49998000 characters left out" in text
-    assert type(usual[1]) is ValueError
-
-
-@pytest.mark.usefixtures("database")
-async def test_what_a_test_raises_of_an_oversized_exception_is_the_exception(pages: Pages) -> None:
-    await recording.misbehaves.aenqueue("huge")
-    with pytest.raises(ValueError) as raised:
-        await arun_pending(raising=True)
-    assert len(str(raised.value)) == 50_000_000
-    assert len(pages.text.getvalue()) < TRACEBACK_LENGTH
-
-
-def test_an_oversized_exception_of_a_subscriber_is_cut_in_every_format() -> None:
-    def subscriber(event: JobFailed) -> None:
-        raise ValueError("x" * 1_000_000) from KeyError("y" * 1_000_000)
-
-    ours = logging.getLogger("steady_queue")
-    for formatter in (logging.Formatter(), JsonLines()):
-        pages = Pages()
-        pages.setFormatter(formatter)
-        with as_installed("steady_queue"):
-            ours.addHandler(pages)
-            Events([subscriber]).emit(JobFailed(job_id=None, task_path="a.task", error="boom"))  # type: ignore[arg-type]
-            log(JobFailedUnlogged(job_id=None, task_path="a.task", error="z" * 1_000_000, traceback=""))  # type: ignore[arg-type]
-        assert len(pages.records) == 2
-        # Two lines; JSON has the fields again.
-        assert len(pages.text.getvalue()) < 5 * TRACEBACK_LENGTH
-        assert "characters left out" in pages.text.getvalue()

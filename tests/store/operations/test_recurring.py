@@ -1,69 +1,33 @@
-"""Entries of recurring tasks and their ticks."""
+"""Entries of recurring tasks."""
 
 from __future__ import annotations
 
 import threading
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.errors import StoreError
-from steady_queue.store.ids import new_job_id
-from steady_queue.store.operations import maintenance, recurring
 from steady_queue.store.operations.recurring import (
     Entry,
-    NewEntry,
-    StoredTime,
     add,
     disable_broken,
     list_entries,
     put,
-    read_entries,
     remove,
     switch,
 )
-from steady_queue.store.operations.ticks import EnqueuedTicks, Tick, clear_ticks, enqueue_ticks
-from tests.support.databases.tables import count, counts, query
-from tests.support.store.jobs import PATH, choosy, job, limited
+from steady_queue.store.operations.ticks import enqueue_ticks
+from tests.support.databases.tables import count, query
+from tests.support.store.jobs import job
+from tests.support.store.recurring import MINUTE, entry, give_up_on, made, persist, stored
 from tests.support.store.stores import SyncStore
 from tests.support.threads import closing
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from steady_queue.store.job import NewJob
     from tests.support.store.stores import Store
-
-MINUTE = timedelta(minutes=1)
-
-
-def entry(key: str = "key", **options: Any) -> NewEntry:
-    plain = NewEntry(key, PATH, "* * * * *", None, "none", "[1,[],{}]", None, None, "")
-    return plain._replace(**options)
-
-
-def stored(store: Store, *keys: str) -> list[Entry]:
-    found = store.run(read_entries(store.sql, keys or ("key",)))
-    return sorted(found, key=lambda entry: entry.new.task_key)
-
-
-def persist(store: Store, wanted: list[NewEntry]) -> dict[str, str]:
-    """By a project whose tasks are in the package `tests`."""
-    return store.run(recurring.persist(store.sql, wanted, lambda path: path.startswith("tests.")))
-
-
-def give_up_on(store: Store, key: str) -> bool:
-    return store.run(disable_broken(store.sql, key, stored(store, key)[0].updated_at, "it broke"))
-
-
-def made(key: str, run_at: datetime, updated_at: StoredTime, new: NewJob) -> Tick:
-    return Tick(key, run_at, updated_at, new.id, new)
-
-
-def ticked(store: Store, run_at: datetime, *, key: str = "key", new: NewJob | None = None) -> EnqueuedTicks:
-    (found,) = stored(store, key)
-    return store.run(enqueue_ticks(store.sql, [made(key, run_at, found.updated_at, new or job())]))
 
 
 def test_static_entries_become_those_of_the_code_and_dynamic_ones_stay(store: Store) -> None:
@@ -96,16 +60,6 @@ def test_a_thousand_entries_of_the_code_are_stored_in_few_statements(store: Stor
     assert count(store.alias, "recurringtask") == 1_000
     persist(store, wanted[:10])
     assert count(store.alias, "recurringtask") == 10
-
-
-def test_a_tick_without_a_job_is_recorded_once(store: Store) -> None:
-    store.run(add(store.sql, entry()))
-    (read,) = stored(store)
-    at = store.now()
-    first, second = new_job_id(), new_job_id()
-    for id_, won in ((first, (first,)), (second, ())):
-        assert store.run(enqueue_ticks(store.sql, [Tick("key", at, read.updated_at, id_, None)])).ids == won
-    assert (count(store.alias, "recurringexecution"), count(store.alias, "job")) == (1, 0)
 
 
 def test_an_entry_keeps_its_key_text_and_arguments_exactly(store: Store) -> None:
@@ -148,103 +102,6 @@ def test_the_listing_tells_the_time_and_what_is_enabled(store: Store) -> None:
     listed = store.run(list_entries(store.sql))
     assert listed.changed.keys() == {"on"}
     assert abs(listed.now - store.now()) < MINUTE
-
-
-def test_a_tick_stores_its_job_once(store: Store) -> None:
-    store.run(add(store.sql, entry()))
-    at = store.now()
-    first, again = job(), job()
-    assert ticked(store, at, new=first) == EnqueuedTicks((first.id,))
-    assert ticked(store, at, new=again) == EnqueuedTicks()
-    assert store.status(first) == ["ready"]
-    assert store.find(again) == []
-    assert stored(store)[0].last_tick == at
-
-
-def test_a_tick_is_not_enqueued_after_a_later_one(store: Store) -> None:
-    store.run(add(store.sql, entry()))
-    at = store.now()
-    ticked(store, at)
-    assert not ticked(store, at - MINUTE).ids
-    assert ticked(store, at + MINUTE).ids
-    assert count(store.alias, "job") == 2
-
-
-@pytest.mark.parametrize("what", ["edited", "off", "gone"])
-def test_a_tick_of_an_entry_that_is_no_longer_as_it_was_read_changes_nothing(store: Store, what: str) -> None:
-    store.run(add(store.sql, entry()))
-    (read,) = stored(store)
-    query(store.alias, "UPDATE steady_queue_recurringtask SET updated_at = %s", store.now() - MINUTE)
-    if what == "off":
-        store.run(switch(store.sql, "key", on=False))
-    elif what == "gone":
-        store.run(remove(store.sql, "key"))
-    assert store.run(enqueue_ticks(store.sql, [made("key", store.now(), read.updated_at, job())])) == EnqueuedTicks()
-    assert count(store.alias, "job") == count(store.alias, "recurringexecution") == 0
-
-
-@pytest.mark.only_on("postgres", "mariadb")  # SQLite stores a name of any length
-def test_one_bad_job_stores_no_tick_of_its_transaction(store: Store) -> None:
-    store.run(add(store.sql, entry()))
-    (read,) = stored(store)
-    now = store.now()
-    jobs = [job(), job(queue_name="q" * 400)]
-    ticks = [made("key", now + at * MINUTE, read.updated_at, new) for at, new in enumerate(jobs)]
-    with pytest.raises(StoreError):
-        store.run(enqueue_ticks(store.sql, ticks))
-    assert count(store.alias, "job") == count(store.alias, "recurringexecution") == 0
-
-
-def test_ticks_of_limited_tasks_queue_for_their_slot_or_are_discarded(store: Store) -> None:
-    for key in ("limited", "choosy"):
-        store.run(add(store.sql, entry(key)))
-    now = store.now()
-    assert ticked(store, now, key="limited", new=limited("a")).ids
-    assert ticked(store, now + MINUTE, key="limited", new=limited("a")).ids
-    refused = choosy("a")
-    assert ticked(store, now, key="choosy", new=refused) == EnqueuedTicks((refused.id,), frozenset([refused.id]))
-    assert counts(store.alias) == {"ready": 1, "blocked": 1}
-    # The tick is over all the same.
-    assert not ticked(store, now, key="choosy", new=choosy("b")).ids
-
-
-def test_records_are_cleared_but_for_the_last_of_each_entry(store: Store) -> None:
-    for key in ("a", "b", "gone"):
-        store.run(add(store.sql, entry(key)))
-        for minutes in range(3):
-            ticked(store, store.now() + minutes * MINUTE, key=key)
-    store.run(remove(store.sql, "gone"))
-    later = store.now() + timedelta(days=3)
-    assert store.run(clear_ticks(store.sql, later, timedelta(days=4))) == 0
-    assert store.run(clear_ticks(store.sql, later, timedelta(days=1))) == 7
-    assert store.run(clear_ticks(store.sql, later, timedelta(days=1))) == 0
-    assert all(found.last_tick is not None for found in stored(store, "a", "b"))
-    assert count(store.alias, "recurringexecution") == 2
-
-
-def test_racing_schedulers_store_one_job_for_each_tick(database: str) -> None:
-    store = SyncStore(database)
-    keys = [f"key {number:03}" for number in range(40)]
-    persist(store, [entry(key) for key in keys])
-    read = {found.new.task_key: found.updated_at for found in stored(store, *keys)}
-    now = store.now()
-    won: list[int] = []
-    start = threading.Barrier(6)
-
-    def race(number: int) -> None:
-        mine = SyncStore(database)
-        start.wait()
-        for minute in range(3):
-            order = keys if number % 2 else keys[::-1]
-            ticks = [made(key, now + minute * MINUTE, read[key], job()) for key in order]
-            won.append(len(mine.run(enqueue_ticks(mine.sql, ticks)).ids))
-
-    threads = [threading.Thread(target=closing, args=(race, number)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(won) == count(database, "job") == count(database, "recurringexecution") == 120
 
 
 # -- since when ticks count -------------------------------------------------------------------------------------------
@@ -347,15 +204,3 @@ def test_one_moment_that_cannot_be_read_spoils_no_other_entry(store: Store) -> N
     assert store.run(disable_broken(store.sql, "bad", listed["bad"], "it cannot be read"))
     persist(store, [entry("good"), entry("static")])
     assert isinstance(store.run(list_entries(store.sql)).changed["static"], datetime)
-
-
-@pytest.mark.parametrize("keep", [timedelta(days=366 * 60), timedelta(days=366 * 3_000), timedelta.max], ids=str)
-def test_records_and_jobs_may_be_kept_for_any_time(store: Store, keep: timedelta) -> None:
-    store.run(add(store.sql, entry()))
-    for minutes in range(2):
-        ticked(store, store.now() + minutes * MINUTE)
-    assert store.run(clear_ticks(store.sql, store.now(), keep)) == 0
-    work = store.run(maintenance.find_work(store.sql, alive=keep, keep=keep, keep_failed=keep))
-    assert (work.dead, work.old, work.old_failed) == (False, False, False)
-    assert store.run(maintenance.clear_finished(store.sql, keep)) == (0, None)
-    assert store.run(maintenance.clear_failed(store.sql, keep)) == (0, None)

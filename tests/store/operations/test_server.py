@@ -1,14 +1,32 @@
-"""The server's version: told truly, and judged by number."""
+"""The versions of the server and of the schema: read, and compared with what the package supports."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
+from django.db import connections
+from django.db.migrations.recorder import MigrationRecorder
+from django.test import override_settings
 
-from steady_queue.store.operations.server import check_version, find_version_problem
+from steady_queue.aio.process.startup import known_migrations
+from steady_queue.errors import StoreUnavailable
+from steady_queue.store.operations.server import (
+    check_version,
+    describe_schema_problem,
+    find_applied_migrations,
+    find_version_problem,
+)
+from tests.support.databases.aliases import extra_database, twin_settings
+from tests.support.databases.unmigrated import said_to_be_applied
+from tests.support.servers.host import free_port
+from tests.support.store.stores import SyncStore, async_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from anyio.from_thread import BlockingPortal
+
     from tests.support.store.stores import Store
 
 
@@ -45,3 +63,73 @@ def test_a_version_that_is_too_old(name: str, version: str, said: str) -> None:
 
 def test_the_servers_of_these_tests_will_do(store: Store) -> None:
     assert store.run(find_version_problem(store.sql)) is None
+
+
+@pytest.fixture(params=["sync", "async"])
+def empty(request: pytest.FixtureRequest, fresh: str, portal: BlockingPortal) -> Iterator[Store]:
+    """A store in a database without any table."""
+    if request.param == "sync":
+        yield SyncStore(fresh)
+    else:
+        with async_store(fresh, portal) as store:
+            yield store
+
+
+def test_a_migrated_database_has_the_migrations_of_the_package(store: Store) -> None:
+    known = known_migrations()
+    assert known
+    assert known[0] == "0001_initial"
+    found = store.run(find_applied_migrations(store.sql))
+    assert found == known
+    assert describe_schema_problem(store.alias, found, known) is None
+
+
+def test_a_database_without_the_table_of_migrations_has_none(empty: Store) -> None:
+    assert empty.run(find_applied_migrations(empty.sql)) == []
+
+
+def test_a_database_has_the_migrations_of_this_package_only(empty: Store) -> None:
+    with said_to_be_applied(empty.alias):
+        assert empty.run(find_applied_migrations(empty.sql)) == []
+        MigrationRecorder(connections[empty.alias]).record_applied("another", "0001_initial")
+        assert empty.run(find_applied_migrations(empty.sql)) == []
+    with said_to_be_applied(empty.alias, "0002_second", "0001_initial"):
+        assert empty.run(find_applied_migrations(empty.sql)) == ["0001_initial", "0002_second"]
+
+
+@pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could be away
+def test_a_server_that_is_away_is_not_taken_for_one_without_the_table(database: str, portal: BlockingPortal) -> None:
+    settings = twin_settings(database, HOST="127.0.0.1", PORT=free_port())
+    with extra_database(f"{database}_away", settings) as alias:
+        with pytest.raises(StoreUnavailable):
+            store = SyncStore(alias)
+            store.run(find_applied_migrations(store.sql))
+        with async_store(alias, portal) as other, pytest.raises(StoreUnavailable):
+            other.run(find_applied_migrations(other.sql))
+
+
+LACKS = "the database '{}' lacks migrations of steady_queue: {}; run: manage.py migrate steady_queue{}"
+
+NEWER = "the database '{}' is newer than this version of steady_queue (it has {}): update the package"
+
+
+@pytest.mark.parametrize(
+    ("alias", "found", "said"),
+    [
+        ("default", [], LACKS.format("default", "0001_a, 0002_b", "")),
+        ("jobs", ["0001_a"], LACKS.format("jobs", "0002_b", " --database=jobs")),
+        ("default", ["0001_a", "0002_b", "0009_x"], NEWER.format("default", "0009_x")),
+        # Both at once: what is missing comes first.
+        ("default", ["0001_a", "0009_x"], LACKS.format("default", "0002_b", "")),
+        ("default", ["0002_b", "0001_a"], None),
+    ],
+)
+def test_what_is_said_of_a_database(alias: str, found: list[str], said: str | None) -> None:
+    assert describe_schema_problem(alias, found, ["0001_a", "0002_b"]) == said
+
+
+def test_the_known_migrations_are_those_of_the_project_where_it_has_its_own() -> None:
+    with override_settings(MIGRATION_MODULES={"steady_queue": "django.contrib.contenttypes.migrations"}):
+        assert known_migrations() == ["0001_initial", "0002_remove_content_type_name"]
+    with override_settings(MIGRATION_MODULES={"steady_queue": None}):
+        assert known_migrations() is None

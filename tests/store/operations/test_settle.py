@@ -1,17 +1,18 @@
-"""Settle: the only place that ends a claim, and the fence before it."""
+"""Settle: the only place that ends a claim."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from steady_queue.errors import StoreDataError
 from steady_queue.store.job import Lane
 from steady_queue.store.outcome import MAX_ATTEMPTS, ErrorReport, Failed, Finished, Released, Settlement, Verdict
-from tests.support.databases.tables import count, counts, query, row
-from tests.support.store.jobs import failed, job, limited, report
+from tests.support.databases.tables import count, counts, row
+from tests.support.store.jobs import failed, job, limited
+from tests.support.store.rows import everything, job_row, verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,26 +20,6 @@ if TYPE_CHECKING:
     from steady_queue.store.job import Claim, NewJob
     from steady_queue.store.outcome import Outcome
     from tests.support.store.stores import Store
-
-ENDS: dict[str, Callable[[Claim], Outcome]] = {"finished": Finished, "failed": failed, "released": Released}
-each_end = pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
-
-
-def job_row(store: Store, new: NewJob) -> dict[str, Any]:
-    found = row(store.alias, "Job", new.id, "id")
-    assert found is not None
-    return found
-
-
-def everything(store: Store) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row that a settle could change."""
-    tables = ("job", "readyexecution", "blockedexecution", "claimedexecution", "failedexecution", "semaphore")
-    return {table: sorted(query(store.alias, f"SELECT * FROM steady_queue_{table}"), key=repr) for table in tables}
-
-
-def verdicts(settlement: Settlement, *claims: Claim) -> list[Verdict]:
-    assert len(settlement.verdicts) == len(claims)
-    return [settlement.verdicts[claim.claim_id] for claim in claims]
 
 
 # -- finished ---------------------------------------------------------------------------------------------------------
@@ -235,118 +216,6 @@ def test_a_released_job_can_be_claimed_and_settled_again(store: Store) -> None:
     (again,) = store.claim(worker)
     assert verdicts(store.settle(Finished(again)), again) == [Verdict.APPLIED]
     assert job_row(store, new)["attempts"] == 1
-
-
-# -- the fence --------------------------------------------------------------------------------------------------------
-
-
-@each_end
-@pytest.mark.parametrize("make", [job, limited])
-def test_a_late_settle_after_the_claim_was_taken_away_changes_nothing(
-    store: Store, end: Callable[[Claim], Outcome], make: Callable[[], NewJob]
-) -> None:
-    new = make()
-    (claim,) = store.claimed(new)
-    store.settle(failed(claim, "pruned"), worker_id="other", by_owner=False)
-    before = everything(store)
-    assert verdicts(store.settle(end(claim)), claim) == [Verdict.FENCED]
-    assert everything(store) == before
-    assert store.status(new) == ["failed"]
-
-
-@each_end
-def test_a_late_settle_of_a_job_that_already_runs_elsewhere_changes_nothing(
-    store: Store, end: Callable[[Claim], Outcome]
-) -> None:
-    new, waiting = limited(), limited()
-    (claim,) = store.claimed(new)
-    store.settle(failed(claim), worker_id="other", by_owner=False)
-    store.retry(new)
-    (again,) = store.claim(store.worker())
-    store.enqueue(waiting)
-    before = everything(store)
-    assert verdicts(store.settle(end(claim)), claim) == [Verdict.FENCED]
-    assert everything(store) == before
-    assert verdicts(store.settle(Finished(again)), again) == [Verdict.APPLIED]
-
-
-@each_end
-def test_an_old_claim_cannot_settle_the_same_job_claimed_again_by_the_same_process(
-    store: Store, end: Callable[[Claim], Outcome]
-) -> None:
-    new, worker = job(), store.worker()
-    (old,) = store.claimed(new, process_id=worker)
-    store.settle(Released(old))
-    (fresh,) = store.claim(worker)
-    before = everything(store)
-    assert verdicts(store.settle(end(old)), old) == [Verdict.FENCED]
-    assert everything(store) == before
-    assert verdicts(store.settle(end(fresh)), fresh) == [Verdict.APPLIED]
-
-
-def test_who_takes_a_claim_away_counts_the_attempt_and_names_itself(store: Store) -> None:
-    new = job()
-    (claim,) = store.claimed(new)
-    store.settle(Failed(claim, report("pruned")), worker_id="pruned-1", by_owner=False)
-    found = job_row(store, new)
-    assert (found["attempts"], found["worker_ids"]) == (1, "pruned-1")
-    assert (found["last_attempted_at"], found["last_claim_id"]) == (claim.claimed_at, None)
-
-
-def test_taking_a_claim_away_does_not_hide_who_settled_the_attempt_before(store: Store) -> None:
-    new = job()
-    (first,) = store.claimed(new)
-    store.settle(failed(first))
-    store.retry(new)
-    (second,) = store.claim(store.worker())
-    store.settle(failed(second), by_owner=False)
-    assert job_row(store, new)["last_claim_id"] == first.claim_id
-    assert verdicts(store.settle(failed(second)), second) == [Verdict.FENCED]
-    assert verdicts(store.settle(failed(first)), first) == [Verdict.REPEATED]
-
-
-def test_who_comes_late_to_take_a_claim_away_does_not_fail_the_finished_job(store: Store) -> None:
-    new = job()
-    (claim,) = store.claimed(new)
-    store.settle(Finished(claim, "1"))
-    before = everything(store)
-    store.settle(failed(claim), worker_id="other", by_owner=False)
-    assert everything(store) == before
-
-
-# -- repeated ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("end", [Finished, failed])
-@pytest.mark.parametrize("make", [job, limited])
-def test_a_settle_repeated_after_a_lost_reply_says_so_and_changes_nothing(
-    store: Store, end: Callable[[Claim], Outcome], make: Callable[[], NewJob]
-) -> None:
-    new, waiting = make(), make()
-    (claim,) = store.claimed(new)
-    store.enqueue(waiting)
-    store.settle(end(claim))
-    before = everything(store)
-    assert store.settle(end(claim)) == Settlement({claim.claim_id: Verdict.REPEATED}, 0)
-    assert everything(store) == before
-
-
-@pytest.mark.parametrize("preserve", [True, False])
-def test_a_settle_repeated_for_a_job_that_is_gone_says_repeated(store: Store, preserve: bool) -> None:
-    (claim,) = store.claimed(limited())
-    store.settle(Finished(claim), preserve=False)
-    assert store.settle(Finished(claim), preserve=preserve) == Settlement({claim.claim_id: Verdict.REPEATED}, 0)
-    assert count(store.alias, "job") == 0
-
-
-def test_a_settle_repeated_after_the_job_was_retried_by_hand_says_repeated(store: Store) -> None:
-    new = job()
-    (claim,) = store.claimed(new)
-    store.settle(failed(claim))
-    store.retry(new)
-    before = everything(store)
-    assert verdicts(store.settle(failed(claim)), claim) == [Verdict.REPEATED]
-    assert everything(store) == before
 
 
 # -- batches ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,59 @@
+"""Both ways to read a result, and both ways to enqueue many calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from steady_queue import enqueue_all
+from steady_queue.jobs.compat import (
+    task_backends,
+)
+from tests.jobs.helpers import PutAll, put_all_async
+
+if TYPE_CHECKING:
+    from steady_queue.jobs.compat import TaskResult
+
+
+class Look(Protocol):
+    """The current result of a job, known by an older result of it."""
+
+    def __call__(self, result: TaskResult[Any]) -> TaskResult[Any]: ...
+
+
+def by_get(result: TaskResult[Any]) -> TaskResult[Any]:
+    return task_backends["default"].get_result(result.id)
+
+
+def by_aget(result: TaskResult[Any]) -> TaskResult[Any]:
+    return asyncio.run(task_backends["default"].aget_result(result.id), debug=True)
+
+
+def by_refresh(result: TaskResult[Any]) -> TaskResult[Any]:
+    result.refresh()
+    return result
+
+
+def by_arefresh(result: TaskResult[Any]) -> TaskResult[Any]:
+    asyncio.run(result.arefresh(), debug=True)
+    return result
+
+
+@pytest.fixture(params=[by_get, by_aget], ids=lambda way: way.__name__)
+def look(request: pytest.FixtureRequest) -> Look:
+    way: Look = request.param
+    return way
+
+
+@pytest.fixture(params=[by_refresh, by_arefresh], ids=lambda way: way.__name__)
+def refreshed(request: pytest.FixtureRequest) -> Look:
+    way: Look = request.param
+    return way
+
+
+@pytest.fixture(params=[enqueue_all, put_all_async], ids=["enqueue_all", "aenqueue_all"])
+def put_all(request: pytest.FixtureRequest) -> PutAll:
+    way: PutAll = request.param
+    return way

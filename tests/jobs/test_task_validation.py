@@ -1,0 +1,151 @@
+"""Tasks that are refused: by the decorator, by `using`, and at enqueue."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.test import override_settings
+
+from steady_queue import enqueue_all, task
+from steady_queue.jobs.compat import InvalidTask
+from tests.jobs.helpers import DECORATORS, Holder, awaited, plain
+from tests.shop import framework_tasks, tasks
+from tests.support.databases.tables import count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.enqueue import Put
+
+pytestmark = pytest.mark.contract
+
+OURS = "steady_queue.backend.SteadyQueueBackend"
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def nested() -> Callable[[], None]:
+    def inner() -> None:
+        pass
+
+    return inner
+
+
+@DECORATORS
+@pytest.mark.parametrize(
+    "function",
+    [len, Holder().method, nested(), partial(plain, 1), Holder, None],
+    ids=["builtin", "method", "nested", "partial", "class", "nothing"],
+)
+def test_what_is_not_a_function_of_a_module_is_refused(decorator: Any, function: Any) -> None:
+    with pytest.raises(InvalidTask):
+        decorator()(function)
+
+
+@DECORATORS
+@pytest.mark.parametrize("function", [plain, awaited])
+def test_a_task_with_context_must_have_context_as_its_first_parameter(decorator: Any, function: Any) -> None:
+    with pytest.raises(InvalidTask, match="context"):
+        decorator(takes_context=True)(function)
+
+
+@pytest.mark.parametrize("priority", [-100, -1, 0, 1, 100, 5.0, True])
+def test_whole_priorities_within_the_range_are_accepted(priority: Any) -> None:
+    assert task(priority=priority)(plain).priority == priority
+    assert tasks.add.using(priority=priority).priority == priority
+    assert tasks.send_mail.using(priority=priority).priority == priority
+
+
+@pytest.mark.parametrize("priority", [-101, 101, 0.5, math.nan, math.inf, -math.inf, "5", [], 10**400], ids=str)
+def test_other_priorities_are_refused(priority: Any) -> None:
+    with pytest.raises(InvalidTask, match="priority"):
+        task(priority=priority)(nested)
+    with pytest.raises(InvalidTask, match="priority"):
+        tasks.add.using(priority=priority)
+
+
+def test_a_naive_run_after_is_refused_where_time_zones_are_used() -> None:
+    with pytest.raises(InvalidTask, match="aware"):
+        tasks.add.using(run_after=datetime(2040, 1, 1))
+    with override_settings(USE_TZ=False):
+        assert tasks.add.using(run_after=datetime(2040, 1, 1)).run_after == datetime(2040, 1, 1)
+
+
+@pytest.mark.parametrize("moment", ["tomorrow", 5, date(2040, 1, 1)], ids=str)
+def test_a_run_after_that_is_no_moment_is_refused(moment: Any) -> None:
+    with pytest.raises(InvalidTask, match="run_after"):
+        tasks.add.using(run_after=moment)
+
+
+@pytest.mark.parametrize("name", ["unknown", "Default"])
+def test_a_queue_that_is_not_in_the_settings_is_refused(name: str) -> None:
+    with pytest.raises(InvalidTask, match="not valid for backend"):
+        tasks.add.using(queue_name=name)
+
+
+@pytest.mark.parametrize("name", ["whatever", "Ünïcödé 😀", "a b", "x" * 255])
+def test_without_queues_in_the_settings_any_name_is_accepted(name: str, database: str, put: Put) -> None:
+    result = put(tasks.add.using(backend="anything", queue_name=name), 1)
+    assert tasks.add.get_result(result.id).task.queue_name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("x" * 256, "256 characters"), ("a\x00b", "NUL"), ("a\ud800", "surrogate"), (5, "queue name")],
+    ids=["too long", "NUL", "lone surrogate", "no text"],
+)
+def test_a_name_that_cannot_be_stored_is_refused(name: Any, reason: str) -> None:
+    with pytest.raises(InvalidTask, match=reason):
+        tasks.add.using(backend="anything", queue_name=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        *((" mail", "whitespace"), ("mail\t", "blanks"), ("default ", "blanks"), ("a*b", "star")),
+        *(("", "an empty name"), (" ", "an empty name"), ("\n\t", "an empty name"), ("\u3000", "an empty name")),
+    ],
+)
+@pytest.mark.parametrize("backend", ["default", "anything"])
+def test_a_name_that_no_worker_could_be_told_is_refused(backend: str, name: str, reason: str) -> None:
+    says = f"queue_name: the queue {re.escape(repr(name))} has .*{reason}"
+    with pytest.raises(InvalidTask, match=says):
+        tasks.add.using(backend=backend, queue_name=name)
+    for decorator in (task, framework_tasks.task):
+        with pytest.raises(InvalidTask, match=says):
+            decorator(backend=backend, queue_name=name)(plain)
+
+
+# -- validation at enqueue --------------------------------------------------------------------------------------------
+
+
+def test_validation_is_repeated_at_enqueue(database: str, put: Put) -> None:
+    with override_settings(TASKS={"default": {"BACKEND": OURS, "QUEUES": ["default"]}}):
+        assert put(tasks.add, 1).task == tasks.add
+        with pytest.raises(InvalidTask, match="mail"):
+            put(tasks.send_mail, "ada@example.com")
+    assert count(database, "job") == 1
+
+
+def test_a_task_changed_behind_its_back_is_refused_at_enqueue(database: str, put: Put) -> None:
+    broken = tasks.add.using()
+    object.__setattr__(broken, "priority", 101)
+    with pytest.raises(InvalidTask, match="priority"):
+        put(broken, 1)
+    assert count(database, "job") == 0
+
+
+def test_a_queue_name_emptied_behind_its_back_is_refused_at_enqueue(database: str, put: Put) -> None:
+    nameless = tasks.add.using(backend="anything")
+    object.__setattr__(nameless, "queue_name", "")
+    with pytest.raises(InvalidTask, match="queue_name: the queue '' has an empty name"):
+        put(nameless, 1)
+    with pytest.raises(InvalidTask, match="queue_name: the queue '' has an empty name"):
+        enqueue_all([tasks.add.using(backend="anything").bind(1), nameless.bind(2)])
+    assert count(database, "job") == 0

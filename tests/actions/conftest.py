@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from steady_queue import actions
 from steady_queue.queues import Queue
-from tests.support.store.jobs import failed
 from tests.support.store.stores import SyncStore
-
-if TYPE_CHECKING:
-    from steady_queue.store.job import NewJob
 
 
 class Hand:
@@ -47,8 +43,3 @@ def hand(request: pytest.FixtureRequest, database: str) -> Hand:
 def store(database: str) -> SyncStore:
     """What a test prepares with and looks through."""
     return SyncStore(database)
-
-
-def broken(store: SyncStore, *jobs: NewJob, **options: Any) -> None:
-    """Let the jobs run and fail."""
-    store.settle(*(failed(claim, **options) for claim in store.claimed(*jobs)))

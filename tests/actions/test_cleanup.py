@@ -20,10 +20,9 @@ from steady_queue.models import FailedExecution, Job
 from steady_queue.store.operations import cleanup as store_cleanup
 from steady_queue.store.operations import maintenance
 from steady_queue.store.outcome import Finished
-from tests.actions.conftest import broken
 from tests.shop import tasks
 from tests.support.databases.tables import count, counts
-from tests.support.store.jobs import job, later, limited
+from tests.support.store.jobs import broken, job, later, limited
 
 if TYPE_CHECKING:
     from steady_queue.store.job import NewJob

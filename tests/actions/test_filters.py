@@ -10,10 +10,9 @@ import pytest
 from steady_queue import actions
 from steady_queue.store.operations import bulk_actions
 from steady_queue.store.outcome import ErrorReport, Failed
-from tests.actions.conftest import broken
 from tests.shop import tasks
 from tests.support.databases.tables import count, counts, query
-from tests.support.store.jobs import job, later, limited
+from tests.support.store.jobs import broken, job, later, limited
 
 if TYPE_CHECKING:
     from steady_queue.store.job import NewJob

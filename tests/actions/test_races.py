@@ -21,11 +21,9 @@ from steady_queue.store.operations import bulk_actions
 from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter, clear_failed
 from steady_queue.store.outcome import ErrorReport, Failed, Finished
 from steady_queue.store.statement import Operation
-from tests.actions.conftest import broken
-from tests.store.test_races import without_waiting
-from tests.support.databases.open_transactions import Session
+from tests.support.databases.open_transactions import Session, without_waiting
 from tests.support.databases.tables import count, counts, query
-from tests.support.store.jobs import failed, job, later, limited
+from tests.support.store.jobs import broken, failed, job, later, limited
 from tests.support.threads import together
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from steady_queue.errors import JobIsRunning
 from steady_queue.jobs.compat import TaskResultDoesNotExist
 from steady_queue.store.operations.actions import MANUAL_SLOT_BASE
 from steady_queue.store.outcome import Finished
-from tests.actions.conftest import broken
 from tests.shop import tasks
 from tests.support.databases.tables import count, counts, query, row
-from tests.support.store.jobs import choosy, job, later, limited
+from tests.support.store.jobs import broken, choosy, job, later, limited
 
 if TYPE_CHECKING:
     from tests.actions.conftest import Hand

@@ -21,7 +21,6 @@ from tests.support.arguments import same
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
 thorough = settings(
     max_examples=500,
     deadline=None,

@@ -27,7 +27,6 @@ pytestmark = pytest.mark.contract
 
 ON_SERVERS = pytest.mark.parametrize("queue", ["postgres", "mariadb"], indirect=True)
 
-
 LOCK_OF_ADA = lock_id(f"{tasks.charge.module_path}/ada")
 
 

@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.docs.test_demo import EXAMPLES, environment
+from tests.docs.helpers import EXAMPLES, environment
 from tests.support.servers.host import claim_port
 
 if TYPE_CHECKING:

@@ -9,12 +9,15 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples"
+from tests.docs.helpers import EXAMPLES, ROOT, environment, python
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 MANAGE = EXAMPLES / "bakery" / "manage.py"
 
 #: The demo on the database BAKERY_DATABASE, after {sabotage} of its parts.
@@ -48,24 +51,6 @@ day.morning = lambda: [*morning()[1:], str(uuid4())]
 Executor.run_async = run_the_tasting_of_loaf_7_twice
 Oven.ROOM = 1
 """
-
-
-def environment(directory: Path, **env: str) -> dict[str, str]:
-    """What a user's environment has, and the package found."""
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("DJANGO_", "STEADY_QUEUE_"))}
-    return inherited | {"PYTHONPATH": str(ROOT), "TMPDIR": str(directory), **env}
-
-
-def python(*args: str | Path, directory: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in an empty directory."""
-    return subprocess.run(
-        [sys.executable, *map(str, args)],
-        cwd=directory,
-        env=environment(directory, **env),
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
 
 
 def sabotaged(sabotage: str, directory: Path) -> subprocess.CompletedProcess[str]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.docs.helpers import environment
 from tests.docs.pages import DOCS, ROOT, Page, all_pages, names, page, tables
-from tests.docs.test_demo import environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ import pytest
 
 from tests.docs import example_projects
 from tests.docs.example_projects import HOST, Project, started
-from tests.docs.test_demo import EXAMPLES, ROOT, python
+from tests.docs.helpers import EXAMPLES, ROOT, python
 from tests.support.servers.host import claim_port
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import django
 
+from tests.docs.helpers import environment
 from tests.docs.pages import page
-from tests.docs.test_demo import environment
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from steady_queue import enqueue_all
+from steady_queue import aenqueue_all, enqueue_all
 from steady_queue.jobs.compat import (
     task_backends,
 )
-from tests.jobs.helpers import PutAll, put_all_async
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from steady_queue.jobs.compat import TaskResult
+    from steady_queue.jobs.results import Results
 
 
 class Look(Protocol):
@@ -51,6 +53,16 @@ def look(request: pytest.FixtureRequest) -> Look:
 def refreshed(request: pytest.FixtureRequest) -> Look:
     way: Look = request.param
     return way
+
+
+class PutAll(Protocol):
+    """Enqueues many calls, from sync or from async code."""
+
+    def __call__(self, calls: Iterable[Any]) -> Results: ...
+
+
+def put_all_async(calls: Iterable[Any]) -> Results:
+    return asyncio.run(aenqueue_all(calls), debug=True)
 
 
 @pytest.fixture(params=[enqueue_all, put_all_async], ids=["enqueue_all", "aenqueue_all"])

@@ -1,15 +1,14 @@
-"""What the tests of tasks, bulk enqueue and the framework's log share."""
+"""What the tests of tasks and the framework's log share."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import logging.config
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from steady_queue import aenqueue_all, task
+from steady_queue import task
 from steady_queue.jobs.compat import (
     FRAMEWORK,
     Task,
@@ -19,11 +18,7 @@ from tests.shop import framework_tasks
 from tests.support.tasks import recording
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from steady_queue.jobs.compat import Task, TaskResult
-    from steady_queue.jobs.results import Results
-
 
 logger = logging.getLogger(FRAMEWORK)
 
@@ -59,13 +54,3 @@ def with_context(context: object) -> None:
 class Holder:
     def method(self) -> None:
         pass
-
-
-class PutAll(Protocol):
-    """Enqueues many calls, from sync or from async code."""
-
-    def __call__(self, calls: Iterable[Any]) -> Results: ...
-
-
-def put_all_async(calls: Iterable[Any]) -> Results:
-    return asyncio.run(aenqueue_all(calls), debug=True)

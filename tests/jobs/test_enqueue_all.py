@@ -18,7 +18,7 @@ from tests.support.databases.tables import count, counts, query
 from tests.support.store.manual_worker import Worker
 
 if TYPE_CHECKING:
-    from tests.jobs.helpers import PutAll
+    from tests.jobs.conftest import PutAll
 
 pytestmark = pytest.mark.contract
 

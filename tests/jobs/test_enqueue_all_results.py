@@ -16,8 +16,7 @@ from tests.shop import tasks
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.jobs.helpers import PutAll
-
+    from tests.jobs.conftest import PutAll
 
 pytestmark = pytest.mark.contract
 

@@ -184,7 +184,6 @@ LEVELS = st.sampled_from([logging.NOTSET, logging.DEBUG, logging.INFO, logging.W
 
 FILTERS = st.lists(st.sampled_from([RequireDebugTrue, RequireDebugFalse]), max_size=2)
 
-
 HANDLERS = st.lists(st.tuples(st.sampled_from(["stream", "null"]), LEVELS, FILTERS), max_size=2)
 
 LOGGERS = st.tuples(LEVELS, st.booleans(), HANDLERS)

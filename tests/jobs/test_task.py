@@ -28,7 +28,6 @@ pytestmark = pytest.mark.contract
 
 OURS = "steady_queue.backend.SteadyQueueBackend"
 
-
 ALL_TASKS: list[Any] = [tasks.add, tasks.greet, tasks.charge, framework_tasks.multiply, framework_tasks.total]
 
 

@@ -15,6 +15,7 @@ from steady_queue.errors import StoreUnavailable
 from steady_queue.store.operations.enqueue import admit
 from steady_queue.store.operations.promote import lock_id
 from steady_queue.store.outcome import Finished, Released, Verdict
+from tests.support.databases.open_transactions import NO_WAITING, without_waiting
 from tests.support.databases.tables import count, counts, query
 from tests.support.store.jobs import failed, job, limited
 from tests.support.store.stores import SyncStore
@@ -26,19 +27,6 @@ if TYPE_CHECKING:
 
     from steady_queue.store.job import Claim, NewJob
     from tests.support.store.stores import Store
-
-#: After these a session gives up instead of waiting for a lock.
-NO_WAITING = {"postgresql": "SET lock_timeout = '50ms'", "mysql": "SET innodb_lock_wait_timeout = 1"}
-
-
-def without_waiting(alias: str, action: Callable[[], None]) -> None:
-    """Do it in another thread, whose session gives up where it would have to wait for a lock."""
-
-    def act() -> None:
-        query(alias, NO_WAITING[connections[alias].vendor])
-        action()
-
-    together(act)
 
 
 # -- an open transaction holds up nobody ------------------------------------------------------------------------------

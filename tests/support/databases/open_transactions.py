@@ -9,7 +9,7 @@ from django.db import connections, transaction
 
 from tests.support.databases.tables import query
 from tests.support.store.stores import SyncStore
-from tests.support.threads import PATIENCE
+from tests.support.threads import PATIENCE, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.support.store.stores import Store
 
 T = TypeVar("T")
+
 
 #: How long a statement may wait for a lock: nothing here may wait at all. Statements that set it, in seconds.
 _HURRY = {
@@ -68,3 +69,17 @@ class Session:
             self.end(commit=False)
         self._thread.submit(connections.close_all).result(PATIENCE)
         self._thread.shutdown()
+
+
+#: After these a session gives up instead of waiting for a lock.
+NO_WAITING = {"postgresql": "SET lock_timeout = '50ms'", "mysql": "SET innodb_lock_wait_timeout = 1"}
+
+
+def without_waiting(alias: str, action: Callable[[], None]) -> None:
+    """Do it in another thread, whose session gives up where it would have to wait for a lock."""
+
+    def act() -> None:
+        query(alias, NO_WAITING[connections[alias].vendor])
+        action()
+
+    together(act)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steady_queue.store.ids import new_job_id
 from steady_queue.store.job import Claim, Lane, NewJob, OnConflict
 from steady_queue.store.outcome import ErrorReport, Failed
+
+if TYPE_CHECKING:
+    from tests.support.store.stores import SyncStore
 
 PATH = "tests.shop.tasks.noop"
 
@@ -52,3 +55,8 @@ def report(message: str = "it broke") -> ErrorReport:
 def failed(claim: Claim, message: str = "it broke") -> Failed:
     """The end of an attempt with that error."""
     return Failed(claim, report(message))
+
+
+def broken(store: SyncStore, *jobs: NewJob, **options: Any) -> None:
+    """Let the jobs run and fail."""
+    store.settle(*(failed(claim, **options) for claim in store.claimed(*jobs)))

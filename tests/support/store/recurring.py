@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from steady_queue.store.job import NewJob
     from tests.support.store.stores import Store
 
-
 MINUTE = timedelta(minutes=1)
 
 

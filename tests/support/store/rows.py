@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from steady_queue.store.outcome import Outcome
     from tests.support.store.stores import Store
 
-
 ENDS: dict[str, Callable[[Claim], Outcome]] = {"finished": Finished, "failed": failed, "released": Released}
 
 each_end = pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())

@@ -56,7 +56,7 @@ def test_the_group_and_the_limit_are_stored_with_the_job(database: str, put: Put
     assert (job["concurrency_key"], job["concurrency_limit"]) == ("exports/export", 2)
 
 
-def test_a_job_that_does_not_wait_is_not_stored_beside_another(database: str, put: Put) -> None:
+def test_a_job_that_discards_on_conflict_is_not_stored_with_another_of_its_key(database: str, put: Put) -> None:
     put(tasks.refresh, 1)
     discarded = put(tasks.refresh, 1)
     assert counts(database) == {"ready": 1}
@@ -65,7 +65,7 @@ def test_a_job_that_does_not_wait_is_not_stored_beside_another(database: str, pu
         tasks.refresh.get_result(discarded.id)
 
 
-def test_a_model_instance_as_key_stands_for_its_row(database: str, put: Put) -> None:
+def test_a_model_instance_as_key_identifies_its_row(database: str, put: Put) -> None:
     ada = Customer.objects.using(database).create(name="Ada")
     limited = limits_concurrency(key=lambda customer: customer)(tasks.anything)
     assert stored(database, put(limited, ada))["concurrency_key"] == (
@@ -103,7 +103,7 @@ async def never() -> None:
     ],
     ids=["None", "unsaved", "unsaved with a key", "coroutine"],
 )
-def test_a_key_that_tells_nothing_is_refused(database: str, put: Put, key: Any, reason: str) -> None:
+def test_a_key_that_identifies_nothing_is_refused(database: str, put: Put, key: Any, reason: str) -> None:
     with pytest.raises(ConcurrencyKeyError, match=f"concurrency key of tests.shop.tasks.anything .*{reason}"):
         put(limits_concurrency(key=key)(tasks.anything))
     assert count(database, "job") == 0
@@ -144,7 +144,9 @@ def test_keys_that_differ_in_one_byte_are_different(database: str, put: Put) -> 
     assert counts(database) == {"ready": len(names), "blocked": 1}
 
 
-def test_when_a_slot_is_let_go_is_stored_with_the_job(database: str, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_limit_of_a_slot_is_stored_with_the_job(
+    database: str, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def after(**options: Any) -> Any:
         return stored(database, put(limits_concurrency(key="k", to=9, **options)(tasks.anything)))["overrun_after"]
 

@@ -69,7 +69,7 @@ def test_models_of_the_queue_are_where_it_is_and_others_are_where_they_were(data
 
 
 @pytest.mark.only_on("sqlite")
-def test_rows_of_the_queue_may_be_related_and_others_are_nobodys_business(database: str) -> None:
+def test_relations_between_rows_of_the_queue_are_allowed_and_others_get_no_opinion(database: str) -> None:
     one, other, customer = Job(), ReadyExecution(), Customer()
     with routed(ROUTER, database):
         one._state.db, other._state.db, customer._state.db = database, "default", "default"
@@ -125,7 +125,7 @@ def test_a_database_may_be_shared_with_other_apps_and_their_transactions(fresh: 
 
 
 @pytest.mark.parametrize("path", [ROUTER, ONLY])
-def test_the_default_database_may_hold_the_queue_beside_other_apps(fresh: str, path: str) -> None:
+def test_the_default_database_may_hold_the_queue_and_other_apps(fresh: str, path: str) -> None:
     settings: dict[str, Any] = connections.databases[fresh]
     before = connections.databases["default"]
     connections["default"].close()
@@ -141,7 +141,7 @@ def test_the_default_database_may_hold_the_queue_beside_other_apps(fresh: str, p
     assert {"shop_customer", "django_content_type", "steady_queue_job"} <= tables
 
 
-def test_a_task_is_stored_in_its_database_whatever_transaction_is_open_elsewhere(database: str, fresh: str) -> None:
+def test_a_task_is_stored_in_its_database_while_a_transaction_is_open_on_another(database: str, fresh: str) -> None:
     with routed(ROUTER, database):
         with transaction.atomic(using=fresh), transaction.atomic(using="default"):
             now = tasks.at_once.enqueue()

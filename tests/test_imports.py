@@ -67,7 +67,7 @@ def test_settings_are_assigned_in_settings_and_kept() -> None:
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_whatever_settings_import_first_a_task_can_be_made_afterwards(first: str) -> None:
+def test_a_task_can_be_defined_after_any_import_order_of_the_settings(first: str) -> None:
     printed = run_script(
         f"""{SETTINGS.format(apps=APPS, imports=first)}
 import django
@@ -137,7 +137,7 @@ def test_every_public_name_exists() -> None:
         from steady_queue import flavour  # noqa: F401
 
 
-def test_the_package_says_that_it_is_typed() -> None:
+def test_the_package_declares_that_it_is_typed() -> None:
     assert resources.files("steady_queue").joinpath("py.typed").is_file()
 
 

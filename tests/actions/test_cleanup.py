@@ -142,7 +142,7 @@ def clear(*words: str, **options: Any) -> list[str]:
     return out.getvalue().splitlines()
 
 
-def test_the_command_clears_and_says_how_many(store: SyncStore) -> None:
+def test_the_command_clears_and_prints_how_many(store: SyncStore) -> None:
     everything(store)
     words = ["--finished-before", "2d", "--failed-before", "10d"]
     assert clear(*words, "--dry-run") == ["10 finished tasks would be deleted", "4 failed tasks would be deleted"]
@@ -183,7 +183,7 @@ def test_on_a_terminal_a_bar_grows(store: SyncStore, monkeypatch: pytest.MonkeyP
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_every_problem_is_reported_together() -> None:
     with pytest.raises(CommandError) as caught:
         clear("--finished-before", "soon", "--failed-before=-3d", "--batch", "0", "--queue", "x" * 256)
     told = str(caught.value).splitlines()

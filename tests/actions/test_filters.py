@@ -50,7 +50,7 @@ def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> i
         ({"failed_before": datetime.now(UTC) + DAY, "failed_after": datetime.now(UTC) - DAY}, 12),
     ],
 )
-def test_those_that_answer_the_description_are_retried(
+def test_jobs_that_match_the_filter_are_retried(
     store: SyncStore, window: int, description: dict[str, Any], expected: int
 ) -> None:
     jobs = [
@@ -109,7 +109,7 @@ def test_each_status_is_discarded_alone(store: SyncStore, window: int) -> None:
     assert (count(store.alias, "job"), count(store.alias, "semaphore")) == (0, 0)
 
 
-def test_what_becomes_ready_because_others_were_discarded_stays(store: SyncStore, window: int) -> None:
+def test_jobs_that_become_ready_because_others_were_discarded_stay(store: SyncStore, window: int) -> None:
     jobs = [limited(f"key {n % 4}") for n in range(40)]
     store.enqueue(*jobs)
     assert actions.discard_where("ready") == 4

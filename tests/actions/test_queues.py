@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.support.store.stores import SyncStore
 
 
-def test_a_queue_without_tasks_is_empty_and_nobody_waits(hand: Hand) -> None:
+def test_a_queue_without_tasks_is_empty_and_has_no_latency(hand: Hand) -> None:
     assert (hand.ask("nowhere", "size"), hand.ask("nowhere", "latency")) == (0, None)
     assert hand.ask("nowhere", "is_paused") is False
     assert hand.do(Queue, "all") == []
@@ -50,13 +50,13 @@ def test_the_latency_is_the_longest_wait_of_those_next_in_line(store: SyncStore,
         (timedelta(hours=3, minutes=7, seconds=20), "3\xa0hours, 7\xa0minutes"),
     ],
 )
-def test_the_latency_can_be_told_in_words(store: SyncStore, hand: Hand, ago: timedelta, words: str) -> None:
+def test_the_latency_can_be_shown_as_text(store: SyncStore, hand: Hand, ago: timedelta, words: str) -> None:
     assert hand.ask("mail", "human_latency") == ""
     store.enqueue(job(queue_name="mail", enqueued_at=store.now() - ago))
     assert hand.ask("mail", "human_latency") == words
 
 
-def test_what_is_asked_of_a_queue_is_asked_anew(store: SyncStore, hand: Hand) -> None:
+def test_every_property_of_a_queue_is_read_again_each_time(store: SyncStore, hand: Hand) -> None:
     queue = Queue("mail")
     assert queue.size == 0
     store.enqueue(job(queue_name="mail"))
@@ -145,7 +145,7 @@ def test_what_cannot_be_a_name_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["mail*", " mail", "mail "])
-def test_a_queue_that_no_worker_could_be_told_is_not_paused(store: SyncStore, hand: Hand, name: str) -> None:
+def test_a_queue_that_no_worker_option_can_express_is_not_paused(store: SyncStore, hand: Hand, name: str) -> None:
     with pytest.raises(ValueError, match=f"the queue {re.escape(repr(name))} has"):
         hand("pause", name)
     assert Queue.all() == []

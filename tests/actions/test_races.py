@@ -203,7 +203,7 @@ def test_everything_at_once_leaves_every_task_in_one_place(store: SyncStore) -> 
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-def test_actions_in_an_open_transaction_hold_up_no_worker_of_the_same_key(database: str, store: SyncStore) -> None:
+def test_actions_in_an_open_transaction_block_no_worker_of_the_same_key(database: str, store: SyncStore) -> None:
     bad, holder, blocked, running = limited(to=2), limited(to=2), limited(to=2), limited(to=2)
     broken(store, bad)
     (claim,) = store.claimed(running)

@@ -70,7 +70,7 @@ def test_what_is_no_task_does_not_exist(hand: Hand) -> None:
 # -- discard ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_that_does_not_run_is_discarded_wherever_it_stands(store: SyncStore, hand: Hand) -> None:
+def test_a_task_that_does_not_run_is_discarded_from_every_state(store: SyncStore, hand: Hand) -> None:
     bad, ready, scheduled, holder, blocked = job(), job(), job(scheduled_at=later()), limited(), limited()
     broken(store, bad)
     store.enqueue(ready, scheduled, holder, blocked)
@@ -204,7 +204,7 @@ def test_inside_a_transaction_slots_are_given_out_after_its_commit(store: SyncSt
     assert store.status(last) == ["ready"]
 
 
-def test_under_manual_transactions_a_blocked_task_is_not_run_now_and_that_is_said(store: SyncStore) -> None:
+def test_under_manual_transactions_a_blocked_task_is_not_run_now_and_the_result_reports_it(store: SyncStore) -> None:
     holder, blocked, scheduled = limited(), limited(), job(scheduled_at=later())
     store.enqueue(holder, blocked, scheduled)
     transaction.set_autocommit(False, using=store.alias)

@@ -151,7 +151,7 @@ class TestTheView:
         assert same(view((value,), {"x": value}), ([seen], {"x": seen}))
         assert same(view_text(dumps((value,), {"x": value})), ([seen], {"x": seen}))
 
-    def test_the_picture_of_plain_arguments_is_the_arguments(self) -> None:
+    def test_the_view_of_plain_arguments_is_the_arguments(self) -> None:
         inner = [1]
         args, kwargs = view((inner,), {"x": inner})
         assert args[0] is inner

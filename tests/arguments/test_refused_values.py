@@ -193,7 +193,7 @@ class TestTheSizeLimit:
         with pytest.raises(ArgumentError, match="limit of 11;"):
             dumps(("x",), {}, limit=len(text) - 1)
 
-    def test_is_four_mebibytes_unless_told_otherwise(self) -> None:
+    def test_is_four_mebibytes_by_default(self) -> None:
         assert arguments.MAX_BYTES == 4 * 1024 * 1024
         assert "limit of 4,194,304" in refusal("x" * arguments.MAX_BYTES)
         assert "limit of 4,194,304" in refusal(b"x" * arguments.MAX_BYTES)

@@ -56,7 +56,7 @@ def loop() -> Any:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(arguments=stored_arguments())
-def test_whatever_can_be_stored_comes_back_exactly(database: str, loop: asyncio.Runner, arguments: Arguments) -> None:
+def test_every_storable_value_comes_back_exactly(database: str, loop: asyncio.Runner, arguments: Arguments) -> None:
     args, kwargs = arguments
     call = TaskCall(tasks.anything, args, kwargs)
     by_django, by_loop = enqueue_all([call])[0], loop.run(aenqueue_all([call]))[0]

@@ -54,7 +54,7 @@ class TestAnyStorableArguments:
 
     @settings(thorough, max_examples=150)
     @given(stored_values())
-    def test_are_stored_alike_on_their_own_and_beside_a_value_that_needs_a_marker(self, value: object) -> None:
+    def test_are_stored_alike_alone_and_next_to_a_value_that_needs_a_marker(self, value: object) -> None:
         alone, _ = loads(dumps((value,), {}))
         beside, _ = loads(dumps((value, ()), {}))
         assert same(alone[0], beside[0])

@@ -70,7 +70,7 @@ def test_a_process_that_polled_too_long_ago_is_unhealthy(database: str) -> None:
     assert not check_health(max_age=timedelta(0)).healthy
 
 
-def test_a_process_whose_heart_does_not_beat_is_unhealthy(database: str) -> None:
+def test_a_process_without_a_recent_heartbeat_is_unhealthy(database: str) -> None:
     registered(database, polled_ago=1)
     query(database, "UPDATE steady_queue_process SET last_heartbeat_at = '2001-01-01 00:00:00'")
     found = check_health()
@@ -120,13 +120,13 @@ def test_others_do_not_count(database: str, changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("metadata", ["", "{}", "[]", "null", "nonsense"])
-def test_a_process_that_says_nothing_of_its_machine_is_taken_by_its_host_name(database: str, metadata: str) -> None:
+def test_a_process_without_a_machine_id_is_matched_by_its_host_name(database: str, metadata: str) -> None:
     registered(database, polled_ago=1, metadata=metadata)
     assert check_health().healthy
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-def test_a_database_that_is_away_is_a_reason(database: str) -> None:
+def test_an_unavailable_database_is_a_reason(database: str) -> None:
     settings = twin_settings(database, HOST="127.0.0.1", PORT=free_port())
     with extra_database(f"{database}_nowhere", settings) as alias:
         found = check_health(alias=alias)

@@ -151,7 +151,7 @@ def test_sqlite_with_immediate_transactions_is_silent(mode: str) -> None:
     assert found_for({**SQLITE, "OPTIONS": {"transaction_mode": mode}}) == []
 
 
-def test_no_message_tells_the_password() -> None:
+def test_no_message_contains_the_password() -> None:
     for base in (POSTGRES, MYSQL):
         for options in ({"unknown": 1}, {"isolation_level": "read nothing"}, {"password": "xyzzy-plugh"}):
             text = " ".join(f"{message} {message!r}" for message in found_for({**base, "OPTIONS": options}))

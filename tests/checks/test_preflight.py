@@ -50,7 +50,7 @@ def with_tasks(**entries: Any) -> override_settings:
 # -- what is told -----------------------------------------------------------------------------------------------------
 
 
-def test_where_all_is_well_that_is_said_of_what_was_looked_at(database: str) -> None:
+def test_a_project_without_problems_gets_a_report_of_what_was_checked(database: str) -> None:
     status, out, err = report()
     assert (status, err) == (0, [])
     server = {"postgres": r"PostgreSQL \d+\.\d+", "mariadb": r"MariaDB \d+\.\d+\.\d+", "sqlite": r"SQLite 3\.\d+\.\d+"}
@@ -69,7 +69,7 @@ def test_nothing_is_started_and_nothing_stays_open(database: str) -> None:
     assert count(database, "process") == 0
 
 
-def test_everything_that_is_wrong_is_said_at_once(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_that_is_wrong_is_reported_together(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(seconds=1))
     options = Options(workers=[Worker(coroutines=-1)], dispatchers=[Dispatcher(batch_size=0)])
     with (
@@ -83,7 +83,7 @@ def test_everything_that_is_wrong_is_said_at_once(database: str, monkeypatch: py
         assert [words in line for line in err].count(True) == 1, words
 
 
-def test_warnings_are_told_and_do_not_fail(database: str) -> None:
+def test_warnings_are_reported_and_do_not_fail(database: str) -> None:
     with with_tasks(default={"BACKEND": f"{FRAMEWORK}.backends.dummy.DummyBackend"}):
         status, out, err = report()
     assert (status, len(out)) == (0, 1)
@@ -205,7 +205,7 @@ def test_queues_that_are_known_are_well(database: str, queues: list[str]) -> Non
         ("ma*il", "'ma*il' is ignored, because its asterisk is not at the end. Use a name, "),
     ],
 )
-def test_a_queue_that_nobody_can_fill_is_named_with_what_was_meant(database: str, name: str, said: str) -> None:
+def test_a_queue_that_no_backend_can_fill_is_reported_with_a_similar_name(database: str, name: str, said: str) -> None:
     (error,) = examine(takes("mail", name), named=["mail", name]).errors
     assert error.startswith(f"workers[0]: {said}")
     configured = examine(takes("mail", name))
@@ -220,7 +220,7 @@ def test_a_queue_that_is_given_up_may_still_be_emptied_by_a_configured_worker(da
 
 
 @pytest.mark.only_on("sqlite")
-def test_any_queue_may_be_taken_where_one_backend_has_any(database: str) -> None:
+def test_any_queue_may_be_served_if_one_backend_has_any(database: str) -> None:
     both = {"default": {"BACKEND": OURS, "QUEUES": QUEUES}, "anything": {"BACKEND": OURS, "QUEUES": []}}
     with with_tasks(**both):
         assert examine(takes("xyzzy")).errors == ()
@@ -238,7 +238,7 @@ def test_a_database_without_a_schema_is_named(fresh: str) -> None:
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-def test_a_database_that_is_away_is_one_problem_among_others(database: str) -> None:
+def test_an_unavailable_database_is_one_problem_among_others(database: str) -> None:
     away = twin_settings(database, HOST="127.0.0.1", PORT=free_port())
     with extra_database(f"{database}_unreachable", away) as alias, pointed_at(alias):
         wrong_queue, unreachable = examine(takes("mial"), named=["mial"]).errors

@@ -49,7 +49,7 @@ def queue_on(settings: dict[str, Any], name: str = "checked_postgresql") -> Iter
 # -- once, whatever the number of backends ----------------------------------------------------------------------------
 
 
-def test_a_problem_of_the_project_is_told_once_for_several_backends() -> None:
+def test_a_problem_of_the_project_is_reported_once_for_several_backends() -> None:
     settings = {"ENGINE": "django.db.backends.sqlite3", "NAME": "app.sqlite3"}
     several = {name: {"BACKEND": OURS} for name in ("default", "second", "third")}
     with queue_on(settings, "checked_several"), override_settings(TASKS=several):
@@ -57,7 +57,7 @@ def test_a_problem_of_the_project_is_told_once_for_several_backends() -> None:
     assert ids["steady_queue.W003"] == 1
 
 
-def test_a_missing_app_is_told_once_by_the_first_of_several_backends() -> None:
+def test_a_missing_app_is_reported_once_by_the_first_of_several_backends() -> None:
     several = {
         "other": {"BACKEND": "steady_queue.jobs.compat.Task"},
         "default": {"BACKEND": OURS},
@@ -106,14 +106,14 @@ def test_no_entry_in_tasks_at_all_is_warned_of() -> None:
 # -- what runs --------------------------------------------------------------------------------------------------------
 
 
-def test_every_problem_of_the_options_is_told() -> None:
+def test_every_problem_of_the_options_is_reported() -> None:
     with override_settings(STEADY_QUEUE=Options(workers=[Worker(threads=-1, processes=0)])):
         first, second = told("E010")
     assert "workers[0]: threads" in first.msg
     assert "workers[0]: processes" in second.msg
 
 
-def test_options_of_the_wrong_kind_and_a_wrong_setting_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_of_the_wrong_kind_and_a_wrong_setting_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with override_settings(STEADY_QUEUE={"workers": []}):
         (message,) = told("E010")
     assert "Configuration.Options" in message.msg
@@ -133,7 +133,7 @@ def test_options_of_the_wrong_kind_and_a_wrong_setting_are_told(monkeypatch: pyt
     ],
     ids=str,
 )
-def test_a_queue_that_nobody_can_fill_is_warned_of(queues: list[str], hints: list[str]) -> None:
+def test_a_queue_that_no_backend_can_fill_gets_a_warning(queues: list[str], hints: list[str]) -> None:
     several = {"default": {"BACKEND": OURS, "QUEUES": ["mail"]}, "second": {"BACKEND": OURS}}
     with override_settings(TASKS=several, STEADY_QUEUE=Options(workers=[Worker(queues=queues)])):
         messages = told("W007")
@@ -141,7 +141,7 @@ def test_a_queue_that_nobody_can_fill_is_warned_of(queues: list[str], hints: lis
     assert all(isinstance(message, Warning) for message in messages)
 
 
-def test_any_queue_may_be_taken_where_a_backend_allows_any() -> None:
+def test_any_queue_may_be_served_if_a_backend_allows_any() -> None:
     with override_settings(
         TASKS={"default": {"BACKEND": OURS, "QUEUES": []}}, STEADY_QUEUE=Options(workers=[Worker(queues=["xyzzy"])])
     ):
@@ -243,7 +243,7 @@ def test_a_router_that_keeps_the_tables_from_being_made_is_an_error() -> None:
 # -- the schema -------------------------------------------------------------------------------------------------------
 
 
-def test_a_database_without_the_queues_tables_is_told_where_it_is_asked_for(fresh: str) -> None:
+def test_a_database_without_the_queues_tables_is_reported_by_the_database_checks(fresh: str) -> None:
     with pointed_at(fresh):
         assert check_schema(databases=None) == []
         assert check_schema(databases=["default"]) == []
@@ -256,14 +256,14 @@ def test_a_database_without_the_queues_tables_is_told_where_it_is_asked_for(fres
     assert err.getvalue().count("steady_queue.W009") == 1
 
 
-def test_a_database_with_the_schema_of_this_version_is_silent_and_a_newer_one_is_told(database: str) -> None:
+def test_a_database_with_the_schema_of_this_version_is_accepted_and_a_newer_one_is_reported(database: str) -> None:
     assert check_schema(databases=[database]) == []
     with said_to_be_applied(database, "9999_later"):
         (message,) = told("W009", check_schema(databases=[database]))
     assert "9999_later" in message.msg
 
 
-def test_a_command_that_migrates_is_not_told_what_it_is_about_to_do(
+def test_a_command_that_migrates_gets_no_warning_about_missing_migrations(
     fresh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["manage.py", "migrate"])
@@ -276,7 +276,7 @@ def test_a_database_that_cannot_be_used_at_all_is_left_to_the_other_checks() -> 
         assert check_schema(databases=["nowhere"]) == []
 
 
-def test_the_command_check_tells_what_the_system_checks_tell(database: str) -> None:
+def test_the_command_check_reports_what_the_system_checks_report(database: str) -> None:
     with override_settings(DATABASE_ROUTERS=[]):
         (warning,) = (text for text in examine().warnings if ROUTER in text)
     assert repr(database) in warning

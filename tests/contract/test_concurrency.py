@@ -93,7 +93,7 @@ async def test_concurrency_tasks_of_a_group_wait_for_each_other(database: str) -
     assert await aside(count, database, "semaphore") == 0
 
 
-def test_concurrency_blocked_tasks_are_unblocked_by_priority_whatever_their_queue(database: str) -> None:
+def test_concurrency_blocked_tasks_are_unblocked_by_priority_across_queues(database: str) -> None:
     """ "Tasks are unblocked in order of priority but queue order is not taken into account"."""
     contact = made(Contact, database)()
     ids = [

@@ -256,7 +256,7 @@ def test_a_database_in_memory_has_no_async_driver() -> None:
         open_async(alias)
 
 
-def test_parameters_do_not_tell_the_password(database: str) -> None:
+def test_parameters_do_not_contain_the_password(database: str) -> None:
     with extra_database(f"{database}_secret", twin_settings(database, PASSWORD="xyzzy-plugh")) as alias:
         assert "xyzzy" not in repr(parameters(alias))
         connections[alias].close()

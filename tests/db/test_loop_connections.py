@@ -107,7 +107,7 @@ def test_one_loop_after_another_leaves_nothing_open(database: str, nothing_leaks
     assert count(database, "job") == 10
 
 
-def test_a_thread_with_a_loop_of_its_own_enqueues_beside_another_loop(database: str, nothing_leaks: None) -> None:
+def test_a_thread_with_a_loop_of_its_own_enqueues_while_another_loop_runs(database: str, nothing_leaks: None) -> None:
     async def main() -> None:
         await tasks.add.aenqueue(1)
         with aside(lambda: asyncio.run(tasks.add.aenqueue(2))) as other:

@@ -169,7 +169,7 @@ def test_an_error_in_the_promotion_neither_leaves_the_transaction_nor_skips_othe
     assert [record.getMessage() for record in caplog.records if "maintenance" in record.getMessage()]
 
 
-def test_the_next_enqueue_promotes_what_was_left_behind(impatient: str) -> None:
+def test_the_next_enqueue_promotes_the_jobs_that_stayed_blocked(impatient: str) -> None:
     with ExitStack() as stack, transaction.atomic(using=impatient):
         transaction.on_commit(lambda: stack.enter_context(held(impatient, KEEPS_ADA[impatient])), using=impatient)
         left = tasks.charge.enqueue("ada")

@@ -65,7 +65,7 @@ def sabotaged(sabotage: str, directory: Path) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.timeout(120)
-def test_the_demo_runs_every_task_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_the_demo_runs_every_task_once_and_leaves_no_files(tmp_path: Path) -> None:
     demo = python(EXAMPLES / "demo.py", directory=tmp_path)
 
     assert (demo.returncode, demo.stderr) == (0, ""), demo.stdout

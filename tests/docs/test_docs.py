@@ -75,7 +75,7 @@ def test_each_promise_names_tests_that_exist() -> None:
     assert missing == []
 
 
-def test_each_promise_says_on_which_databases_it_holds() -> None:
+def test_each_guarantee_names_the_databases_it_holds_on() -> None:
     known = {"all three", "any", "PostgreSQL", "PostgreSQL, MariaDB", "SQLite"}
 
     assert {row[1] for row in tables(page("docs/reliability.md").section("Promises"), "promise")} <= known

@@ -62,7 +62,7 @@ def states(project: Project) -> dict[str, list[tuple[str, str, str]]]:
     return {order.partition(":")[0]: row.findall(order) for order in orders}
 
 
-def test_the_shop_shows_what_becomes_of_an_orders_tasks_and_ends_cleanly(tmp_path: Path) -> None:
+def test_the_shop_shows_the_tasks_of_an_order_and_exits_cleanly(tmp_path: Path) -> None:
     with started("shop", tmp_path) as shop:
         assert [shop.post(item=item, email="ada@example.com") for item in ("teapot", "unicorn")] == ["/orders/"] * 2
 
@@ -193,7 +193,7 @@ def test_a_form_of_another_site_is_refused(tmp_path: Path, name: str, fields: di
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_port_that_is_taken_is_told(tmp_path: Path, name: str) -> None:
+def test_a_port_that_is_in_use_is_reported(tmp_path: Path, name: str) -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         done = python(EXAMPLES / "start.py", name, directory=tmp_path, PORT=str(port))
@@ -202,7 +202,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path, name: str) -> None:
     assert done.stderr == f"Port {port} is already in use. Choose another one: make {TARGETS[name]} PORT=8765\n"
 
 
-def test_the_tests_start_a_project_on_another_port_if_the_first_is_taken(
+def test_the_tests_start_a_project_on_another_port_if_the_first_is_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims = [claim_port(), first := claim_port()]

@@ -54,7 +54,7 @@ def test_ids_rise_in_the_order_of_enqueues(database: str, put: Put) -> None:
     assert {UUID(id_).version for id_ in ids} == {7}
 
 
-def test_the_result_tells_what_was_enqueued_and_that_nothing_has_happened_yet(database: str, put: Put) -> None:
+def test_the_result_shows_what_was_enqueued_and_that_no_attempt_was_made(database: str, put: Put) -> None:
     before = timezone.now() - timedelta(milliseconds=1)
     result = put(tasks.add, 1, b=2)
     assert result.task == tasks.add
@@ -205,7 +205,7 @@ ON_SQLITE = pytest.mark.parametrize("queue", ["sqlite"], indirect=True)
 
 @ON_SQLITE
 @pytest.mark.parametrize("zone", ["Etc/UTC", "Etc/GMT+5", "Asia/Tokyo"])
-def test_the_projects_own_time_zone_is_not_kept_whatever_its_name(queue: str, put: Put, zone: str) -> None:
+def test_the_projects_own_time_zone_is_not_stored_with_any_name(queue: str, put: Put, zone: str) -> None:
     with override_settings(TIME_ZONE=zone):
         assert headers(queue, put) is None
         with timezone.override(zone):

@@ -158,7 +158,7 @@ def test_calls_may_be_tuples_and_come_from_any_iterable(database: str, put_all: 
     ]
 
 
-def test_an_empty_list_stores_nothing_and_asks_nobody(database: str, put_all: PutAll) -> None:
+def test_an_empty_list_stores_nothing_and_runs_no_query(database: str, put_all: PutAll) -> None:
     connections[database].close()
     stored = put_all([])
     assert (len(stored), stored.ids, list(stored)) == (0, [], [])

@@ -63,7 +63,7 @@ def test_results_are_a_sequence(database: str, put_all: PutAll) -> None:
         _ = stored["0"]  # type: ignore[call-overload]
 
 
-def test_results_show_what_was_stored_whatever_becomes_of_the_arguments_later(database: str, put_all: PutAll) -> None:
+def test_results_show_what_was_stored_even_if_the_arguments_change_later(database: str, put_all: PutAll) -> None:
     items, options = [1], {"b": [2]}
     stored = put_all([tasks.anything.bind(items, **options)])
     items.append(99)

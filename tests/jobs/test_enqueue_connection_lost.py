@@ -74,7 +74,7 @@ def test_a_job_whose_answer_was_lost_is_stored_once(queue: str, proxy: Proxy, pu
 
 @ON_SERVERS
 @TASKS
-def test_a_job_that_was_lost_on_its_way_is_stored_or_the_caller_knows_that_it_was_not(
+def test_a_job_whose_request_was_lost_is_stored_or_the_caller_gets_an_error(
     queue: str, proxy: Proxy, put: Put, task: Any
 ) -> None:
     proxy.lose_request(IS_MARKED)
@@ -85,7 +85,7 @@ def test_a_job_that_was_lost_on_its_way_is_stored_or_the_caller_knows_that_it_wa
 
 @ON_SERVERS
 @TASKS
-def test_when_the_server_stays_away_the_caller_is_told_what_to_look_for(
+def test_when_the_server_stays_unavailable_the_error_has_the_ids_to_look_for(
     queue: str, proxy: Proxy, put: Put, task: Any
 ) -> None:
     proxy.lose_answer(decisive(queue, task), then_refuse=True)
@@ -120,7 +120,7 @@ def test_a_bulk_whose_answer_was_lost_is_stored_once(queue: str, proxy: Proxy) -
 
 
 @ON_SERVERS
-def test_a_bulk_of_which_nobody_knows_names_every_result(queue: str, proxy: Proxy) -> None:
+def test_a_bulk_whose_outcome_is_unknown_names_every_result(queue: str, proxy: Proxy) -> None:
     proxy.lose_answer(COMMIT, then_refuse=True)
     with pytest.raises(EnqueueError, match="2 tasks") as caught:
         enqueue_all([tasks.charge.bind("ada"), tasks.charge.bind("alan")])
@@ -130,7 +130,7 @@ def test_a_bulk_of_which_nobody_knows_names_every_result(queue: str, proxy: Prox
 
 
 @ON_SERVERS
-def test_no_error_tells_the_password(queue: str, put: Put) -> None:
+def test_no_error_contains_the_password(queue: str, put: Put) -> None:
     settings = twin_settings(queue, PASSWORD="xyzzy-plugh")
     with (
         extra_database(f"{queue}_denied", settings) as alias,

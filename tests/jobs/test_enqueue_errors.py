@@ -72,7 +72,9 @@ def mortal(own_server: Mortal) -> Iterator[Mortal]:
 
 
 @TASKS
-def test_while_the_server_is_down_nothing_is_stored_and_the_caller_is_told(mortal: Mortal, put: Put, task: Any) -> None:
+def test_while_the_server_is_down_nothing_is_stored_and_the_caller_gets_an_error(
+    mortal: Mortal, put: Put, task: Any
+) -> None:
     connections[mortal.alias].close()
     mortal.server.kill()
     with pytest.raises(EnqueueError, match=task.module_path) as caught:
@@ -93,7 +95,7 @@ def test_while_the_server_is_down_a_bulk_names_every_result(mortal: Mortal) -> N
         assert (caught.value.stored, len(caught.value.result_ids)) == ("no", 2)
 
 
-def test_while_the_server_is_down_a_result_cannot_be_told_to_be_missing(mortal: Mortal) -> None:
+def test_while_the_server_is_down_a_result_is_not_reported_as_missing(mortal: Mortal) -> None:
     result = tasks.add.enqueue(1)
     connections[mortal.alias].close()
     mortal.server.stop()
@@ -173,7 +175,7 @@ LOCKS_JOBS = {
 
 
 @pytest.mark.parametrize("queue", ["postgres", "mariadb"], indirect=True)
-def test_a_deadlock_in_the_callers_transaction_is_told_and_nothing_is_committed(queue: str) -> None:
+def test_a_deadlock_in_the_callers_transaction_is_reported_and_nothing_is_committed(queue: str) -> None:
     ada = Customer.objects.using(queue).create(name="Ada")
     jobs_locked, ada_locked = threading.Event(), threading.Event()
 
@@ -208,7 +210,7 @@ def test_a_deadlock_in_the_callers_transaction_is_told_and_nothing_is_committed(
 
 @pytest.mark.parametrize("queue", ["mariadb"], indirect=True)
 @TASKS
-def test_a_wait_that_took_too_long_in_the_callers_transaction_is_told(queue: str, task: Any) -> None:
+def test_a_lock_timeout_in_the_callers_transaction_is_reported(queue: str, task: Any) -> None:
     with held(queue, ("LOCK TABLES steady_queue_job READ", [])):
         query(queue, "SET lock_wait_timeout = 0")
         with transaction.atomic(using=queue):
@@ -236,7 +238,9 @@ def hasty(queue: str) -> Iterator[str]:
 
 @ON_SQLITE
 @TASKS
-def test_a_database_that_stays_busy_is_told_and_nothing_is_stored(queue: str, hasty: str, put: Put, task: Any) -> None:
+def test_a_database_that_stays_busy_is_reported_and_nothing_is_stored(
+    queue: str, hasty: str, put: Put, task: Any
+) -> None:
     with held(queue, WRITES):
         with pytest.raises(EnqueueError, match="locked") as caught:
             put(task, "ada")
@@ -248,7 +252,7 @@ def test_a_database_that_stays_busy_is_told_and_nothing_is_stored(queue: str, ha
 
 @ON_SQLITE
 @TASKS
-def test_a_database_that_is_busy_inside_the_callers_transaction_is_told(queue: str, hasty: str, task: Any) -> None:
+def test_a_database_that_is_busy_inside_the_callers_transaction_is_reported(queue: str, hasty: str, task: Any) -> None:
     with transaction.atomic(using=hasty):
         assert not Customer.objects.using(hasty).exists()
         with held(queue, WRITES):
@@ -273,7 +277,7 @@ def test_a_transaction_that_has_read_before_others_wrote_cannot_enqueue(queue: s
 
 
 @pytest.mark.parametrize("how", ["no directory", "read only", "no tables", "no database"])
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path, how: str) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path, how: str) -> None:
     file = tmp_path / "queue.sqlite3"
     if how == "read only":
         with extra_database("sqlite_new", {"ENGINE": "django.db.backends.sqlite3", "NAME": file}) as alias:

@@ -85,7 +85,7 @@ def test_what_a_failing_view_with_a_transaction_has_enqueued_goes(
     assert counts(database) == {"ready": 3}
 
 
-def test_what_a_failing_view_with_a_transaction_elsewhere_has_enqueued_goes(
+def test_what_a_failing_view_enqueued_in_a_transaction_of_another_database_is_not_stored(
     database: str, get: Get, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(connections.databases["default"], "ATOMIC_REQUESTS", True)

@@ -240,7 +240,7 @@ class Unknown(logging.Filter):
         return False
 
 
-def test_a_filter_that_is_not_known_counts_as_one_that_lets_pass() -> None:
+def test_an_unknown_filter_counts_as_one_that_passes_every_record() -> None:
     with as_installed(FRAMEWORK):
         logger.setLevel(logging.INFO)
         logger.handlers[:] = [logging.StreamHandler(io.StringIO())]

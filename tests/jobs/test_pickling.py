@@ -85,7 +85,7 @@ def test_a_task_that_its_path_does_not_lead_to_cannot_be_restored() -> None:
 
 
 @COPIERS
-def test_an_error_keeps_what_it_tells_the_caller(copied: Callable[[Any], Any]) -> None:
+def test_an_error_keeps_its_attributes(copied: Callable[[Any], Any]) -> None:
     again = copied(EnqueueError("lost", stored="unknown", result_ids=["a", "b"]))
     assert (str(again), again.stored, again.result_ids) == ("lost", "unknown", ("a", "b"))
     assert type(copied(ArgumentError("args[0]: no"))) is ArgumentError
@@ -98,7 +98,7 @@ def as_seen(result: TaskResult[Any]) -> dict[str, Any]:
 
 
 @COPIERS
-def test_a_result_comes_back_with_all_it_knows(database: str, copied: Callable[[Any], Any]) -> None:
+def test_a_result_comes_back_with_all_its_fields(database: str, copied: Callable[[Any], Any]) -> None:
     worker = Worker(database)
     waiting = tasks.anything.using(run_after=timedelta(days=1)).enqueue(1, "two", key=[3.0, None])
     done, failed = tasks.add.enqueue(1, b=2), tasks.fail.enqueue("no")

@@ -47,7 +47,7 @@ FAILED, SUCCESSFUL = TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL
 # -- states -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_waits_is_ready_whatever_it_waits_for(database: str, look: Look) -> None:
+def test_a_job_that_waits_is_ready_in_every_waiting_state(database: str, look: Look) -> None:
     waiting: list[TaskResult[Any]] = [
         tasks.add.enqueue(1),
         tasks.add.using(run_after=timedelta(days=1)).enqueue(1),

@@ -227,7 +227,7 @@ def test_a_key_that_would_have_to_be_awaited_is_refused() -> None:
         limits_concurrency(key=key)
 
 
-def test_all_that_is_wrong_with_a_limit_is_told_at_once() -> None:
+def test_all_problems_of_a_limit_are_reported_together() -> None:
     with pytest.raises(ConfigurationError, match=r"key .*to .*duration .*group .*on_conflict .*on_overrun"):
         limits_concurrency(None, 0, 0, 0, 0, 0)  # type: ignore[arg-type]
 

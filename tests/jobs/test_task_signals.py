@@ -81,7 +81,7 @@ def test_the_job_can_be_found_when_the_signal_comes(database: str, put: Put) -> 
     assert found == [result.id]
 
 
-def test_a_receiver_of_another_sender_hears_nothing(database: str, put: Put) -> None:
+def test_a_receiver_of_another_sender_is_not_called(database: str, put: Put) -> None:
     ear = Ear()
     with connected(ear, sender=Ear):
         put(tasks.add, 1)

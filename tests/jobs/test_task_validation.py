@@ -113,7 +113,7 @@ def test_a_name_that_cannot_be_stored_is_refused(name: Any, reason: str) -> None
     ],
 )
 @pytest.mark.parametrize("backend", ["default", "anything"])
-def test_a_name_that_no_worker_could_be_told_is_refused(backend: str, name: str, reason: str) -> None:
+def test_a_name_that_no_worker_option_can_express_is_refused(backend: str, name: str, reason: str) -> None:
     says = f"queue_name: the queue {re.escape(repr(name))} has .*{reason}"
     with pytest.raises(InvalidTask, match=says):
         tasks.add.using(backend=backend, queue_name=name)
@@ -133,7 +133,7 @@ def test_validation_is_repeated_at_enqueue(database: str, put: Put) -> None:
     assert count(database, "job") == 1
 
 
-def test_a_task_changed_behind_its_back_is_refused_at_enqueue(database: str, put: Put) -> None:
+def test_a_task_that_was_changed_after_validation_is_refused_at_enqueue(database: str, put: Put) -> None:
     broken = tasks.add.using()
     object.__setattr__(broken, "priority", 101)
     with pytest.raises(InvalidTask, match="priority"):
@@ -141,7 +141,7 @@ def test_a_task_changed_behind_its_back_is_refused_at_enqueue(database: str, put
     assert count(database, "job") == 0
 
 
-def test_a_queue_name_emptied_behind_its_back_is_refused_at_enqueue(database: str, put: Put) -> None:
+def test_a_queue_name_that_was_emptied_after_validation_is_refused_at_enqueue(database: str, put: Put) -> None:
     nameless = tasks.add.using(backend="anything")
     object.__setattr__(nameless, "queue_name", "")
     with pytest.raises(InvalidTask, match="queue_name: the queue '' has an empty name"):

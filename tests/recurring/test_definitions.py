@@ -33,7 +33,7 @@ def test_a_function_that_is_no_task_is_refused() -> None:
         recurring("0 * * * *", "key")(lambda: None)  # type: ignore[arg-type]
 
 
-def test_a_module_that_is_imported_anew_replaces_its_entries() -> None:
+def test_a_module_that_is_imported_again_replaces_its_entries() -> None:
     kept = Recurrences()
 
     def defined(key: str) -> Recurrence:
@@ -117,7 +117,7 @@ def test_a_task_that_cannot_be_found_by_its_path_is_named() -> None:
         recurrence(task=task(inside)).entry()
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     kept = Recurrences()
     for options in ({"key": "twice"}, {"key": "twice"}, {"key": "bad", "schedule": "x", "catch_up": "never"}):
         kept.add(recurrence(**options))
@@ -137,7 +137,7 @@ def listed(**options: Any) -> Options:
     return Options(recurring_tasks=[RecurringTask(**{**plain, **options})])
 
 
-def test_what_the_options_list_recurs_instead_of_what_the_code_says() -> None:
+def test_the_recurring_tasks_of_the_options_replace_those_of_the_code() -> None:
     assert collect_recurrences(Options()) is recurrences
     assert collect_recurrences(Options(recurring_tasks=[])).entries() == []
     options = listed(arguments=[1, "two"], queue_name="mail", priority=5, description="why", time_zone="Asia/Tokyo")
@@ -178,7 +178,7 @@ def test_what_is_wrong_with_what_the_options_list_is_named(options: dict[str, An
         ({"arguments": {"kwargs": {None: 2}}}, "with the key None"),
     ],
 )
-def test_what_needs_no_task_to_be_wrong_is_told_with_the_options(options: dict[str, Any], says: str) -> None:
+def test_problems_that_need_no_task_are_reported_with_the_options(options: dict[str, Any], says: str) -> None:
     (problem,) = listed(**options).problems()
     assert problem.startswith("recurring_tasks[0]: ")
     assert says in problem

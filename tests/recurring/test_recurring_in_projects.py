@@ -131,7 +131,7 @@ async def test_a_command_in_settings_is_refused_before_anything_starts(database:
 
 @pytest.mark.only_on("sqlite")
 @pytest.mark.parametrize("arguments", [(), ("--async",), ("check",)], ids=["supervisor", "one loop", "check"])
-async def test_problems_of_the_settings_and_of_the_tasks_are_told_at_once(
+async def test_problems_of_the_settings_and_of_the_tasks_are_reported_together(
     database: str, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     options = """max_tasks=-1, recurring_tasks=[
@@ -181,7 +181,7 @@ async def test_a_process_that_refuses_when_another_has_worked_is_tried_again(dat
     ids=["option", "variable"],
 )
 @pytest.mark.only_on("sqlite")
-async def test_a_command_that_is_told_so_neither_checks_nor_stores_nor_enqueues_recurring_tasks(
+async def test_a_command_with_the_option_neither_checks_nor_stores_nor_enqueues_recurring_tasks(
     database: str, tmp_path: Path, arguments: list[str], environ: dict[str, str]
 ) -> None:
     write(tmp_path, "bad", database, BAD)

@@ -62,14 +62,14 @@ def run(database: str, **options: Any) -> None:
 
 
 @pytest.mark.timeout((EXAMPLES or FEW) * EACH + SHRINKING)
-def test_whatever_is_done_to_it_the_queue_is_as_the_model_says(database: str) -> None:
+def test_the_store_matches_the_model_after_any_sequence_of_operations(database: str) -> None:
     run(database)
 
 
 @pytest.mark.only_on("sqlite")
 @pytest.mark.timeout(SHRINKING)
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_machine_finds_a_mistake(database: str, mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_machine_finds_a_mistake(database: str, mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right, wrong = MISTAKES[mistake]
 
     def say(self: Dialect, text: str, *params: Any, returns: str = "") -> Statement:

@@ -26,7 +26,7 @@ def test_an_id_equals_the_same_id_made_the_slow_way() -> None:
     assert (id_, hash(id_), str(id_)) == (UUID(str(id_)), hash(UUID(str(id_))), str(UUID(int=id_.int)))
 
 
-def test_an_id_tells_the_millisecond_it_was_made_in() -> None:
+def test_an_id_contains_the_millisecond_of_its_creation() -> None:
     # A process that has used up a millisecond's numbers borrows the next one, never more.
     before = time.time_ns() // 1_000_000
     millisecond = new_job_id().int >> 80

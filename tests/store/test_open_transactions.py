@@ -67,7 +67,7 @@ def test_a_settle_does_not_wait(store: SyncStore) -> None:
     assert {verdict.value for verdict in settled.verdicts.values()} == {"applied"}
 
 
-def test_claims_that_are_given_back_do_not_wait(store: SyncStore) -> None:
+def test_claims_that_are_released_do_not_wait(store: SyncStore) -> None:
     claims = store.claimed(job(), job())
     with others(store.alias):
         assert store.run(release_claims(store.sql, {claim.claim_id: claim.job_id for claim in claims}, "worker")) == 2
@@ -103,7 +103,7 @@ def test_jobs_that_are_run_now_do_not_wait(store: SyncStore) -> None:
         assert len(store.run(run_now(store.sql, [one.id for one in waiting])).ids) == 4
 
 
-def test_who_discards_the_refused_does_not_wait_for_one_that_somebody_holds(store: SyncStore) -> None:
+def test_discarding_refused_jobs_does_not_wait_for_a_job_that_is_locked(store: SyncStore) -> None:
     running, refused = limited(), choosy()
     store.enqueue(running)
     store.enqueue(refused, promoting=False)
@@ -131,7 +131,7 @@ def test_enqueues_do_not_wait_for_an_action_in_a_repeatable_read(store: SyncStor
 
 
 @pytest.mark.only_on("mariadb")
-def test_who_holds_keys_on_djangos_connection_may_not_be_idle_for_long(store: SyncStore) -> None:
+def test_a_transaction_that_holds_keys_on_djangos_connection_has_an_idle_timeout(store: SyncStore) -> None:
     """MariaDB ends a frozen holder, as PostgreSQL does; afterwards the project's own setting holds again."""
 
     def idle_limit() -> int:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @pytest.mark.only_on("postgres", "mariadb")
 @pytest.mark.parametrize("queues", [None, ["default"]])
 @pytest.mark.parametrize("size", [4, 40])
-def test_a_claim_under_way_holds_up_no_other_claim(database: str, size: int, queues: list[str] | None) -> None:
+def test_an_open_claim_blocks_no_other_claim(database: str, size: int, queues: list[str] | None) -> None:
     store = SyncStore(database)
     store.enqueue(*[job() for _ in range(size)])
     worker, other = store.worker(), store.worker()
@@ -52,9 +52,7 @@ def test_a_claim_under_way_holds_up_no_other_claim(database: str, size: int, que
 @pytest.mark.only_on("postgres", "mariadb")
 @pytest.mark.parametrize("size", [4, 40])
 @pytest.mark.parametrize("end", [Finished, failed])
-def test_a_settle_under_way_holds_up_no_other_settle(
-    database: str, size: int, end: Callable[[Claim], Finished]
-) -> None:
+def test_an_open_settle_blocks_no_other_settle(database: str, size: int, end: Callable[[Claim], Finished]) -> None:
     store = SyncStore(database)
     claims = store.claimed(*[job() for _ in range(size)])
     mine, others = claims[: size // 2], claims[size // 2 :]
@@ -70,7 +68,7 @@ def test_a_settle_under_way_holds_up_no_other_settle(
 
 @pytest.mark.only_on("postgres", "mariadb")
 @pytest.mark.parametrize("preserve", [True, False])
-def test_a_limited_settle_under_way_holds_up_no_settle_of_another_key(database: str, preserve: bool) -> None:
+def test_an_open_limited_settle_blocks_no_settle_of_another_key(database: str, preserve: bool) -> None:
     assert lock_id("a") != lock_id("b")
     store = SyncStore(database)
     one, two = store.claimed(limited("a"), limited("b"))
@@ -87,7 +85,7 @@ def test_a_limited_settle_under_way_holds_up_no_settle_of_another_key(database: 
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-def test_a_promotion_under_way_holds_up_neither_a_claim_nor_a_release_of_the_same_key(database: str) -> None:
+def test_an_open_promotion_blocks_neither_a_claim_nor_a_release_of_the_same_key(database: str) -> None:
     store = SyncStore(database)
     (claim,) = store.claimed(limited(to=3))
     ready = limited(to=3)
@@ -107,7 +105,7 @@ def test_a_promotion_under_way_holds_up_neither_a_claim_nor_a_release_of_the_sam
 
 @pytest.mark.only_on("postgres", "mariadb")
 @pytest.mark.parametrize("size", [4, 40])
-def test_a_discard_under_way_holds_up_no_claim(database: str, size: int) -> None:
+def test_an_open_discard_blocks_no_claim(database: str, size: int) -> None:
     store = SyncStore(database)
     jobs = [job() for _ in range(size)]
     store.enqueue(*jobs)
@@ -123,7 +121,7 @@ def test_a_discard_under_way_holds_up_no_claim(database: str, size: int) -> None
 
 @pytest.mark.only_on("postgres", "mariadb")
 @pytest.mark.parametrize("size", [4, 40])
-def test_a_retry_under_way_holds_up_no_other_retry_or_discard(database: str, size: int) -> None:
+def test_an_open_retry_blocks_no_other_retry_or_discard(database: str, size: int) -> None:
     store = SyncStore(database)
     jobs = [job() for _ in range(size)]
     store.settle(*map(failed, store.claimed(*jobs)))

@@ -35,7 +35,7 @@ def constraints(alias: str, model: type[models.Model]) -> dict[str, Any]:
 # -- models and migrations --------------------------------------------------------------------------------------------
 
 
-def test_nobody_forgot_to_make_a_migration() -> None:
+def test_no_migration_is_missing() -> None:
     said = StringIO()
     call_command("makemigrations", check=True, dry_run=True, stdout=said)
     assert "No changes" in said.getvalue()
@@ -50,7 +50,7 @@ def test_the_migrations_applied_are_those_of_the_models(database: str) -> None:
     assert detector.changes(graph=executor.loader.graph, trim_to_apps={"steady_queue"}) == {}
 
 
-def test_there_are_no_tables_beside_those_of_the_models(database: str) -> None:
+def test_there_are_no_tables_except_those_of_the_models(database: str) -> None:
     tables = {name for name in connections[database].introspection.table_names() if name.startswith("steady_queue_")}
     assert tables == {model._meta.db_table for model in MODELS}
 
@@ -86,7 +86,7 @@ def test_tables_have_the_indexes_of_their_models_in_the_same_order(database: str
             assert found[index.name]["orders"] == ["DESC" if order else "ASC" for _, order in index.fields_orders]
 
 
-def test_tables_have_no_index_that_nobody_asked_for(database: str) -> None:
+def test_tables_have_only_the_declared_indexes(database: str) -> None:
     # Each would be paid for by every insert. (On PostgreSQL Django adds one for LIKE to a text key: not to hot tables.)
     for model in MODELS:
         wanted = {index.name for index in model._meta.indexes} | {one.name for one in model._meta.constraints}

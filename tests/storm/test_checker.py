@@ -47,7 +47,7 @@ def test_a_job_that_ran_once_and_finished_is_well(log: Path) -> None:
     assert (judgement.violations, judgement.finished) == ([], 1)
 
 
-def test_a_job_may_begin_again_after_it_has_stopped_in_a_process_that_was_told_to(log: Path) -> None:
+def test_a_job_may_begin_again_after_it_has_stopped_in_a_process_that_received_a_stop_signal(log: Path) -> None:
     judgement = judged(log, FINISHED, STOPPED, RAN, two={"told": 0.2, "left": 1.2})
     assert (judgement.violations, judgement.rerun) == ([], {"told to stop": 1})
 

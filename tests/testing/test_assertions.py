@@ -100,13 +100,13 @@ def test_the_message_lists_what_is_there(database: str) -> None:
     ]
 
 
-def test_the_message_says_when_nothing_is_there(database: str) -> None:
+def test_the_message_states_that_nothing_is_there(database: str) -> None:
     with pytest.raises(AssertionError) as raised:
         assert_enqueued(tasks.add)
     assert str(raised.value) == "tests.shop.tasks.add is not enqueued. No task is waiting."
 
 
-def test_the_message_of_the_opposite_tells_how_many(database: str) -> None:
+def test_the_message_of_the_opposite_assertion_has_the_number(database: str) -> None:
     tasks.add.enqueue(1)
     with pytest.raises(AssertionError, match=r"add queue='default' is enqueued 1 times, not 0\. These are waiting:\n"):
         assert_not_enqueued(tasks.add, queue="default")
@@ -141,7 +141,7 @@ def test_a_path_without_a_task_can_still_be_shown(database: str) -> None:
         assert_enqueued(tasks.add)
 
 
-def test_a_task_of_another_backend_is_told_as_such() -> None:
+def test_a_task_of_another_backend_is_reported_as_such() -> None:
     dummy = {"default": {"BACKEND": f"{FRAMEWORK}.backends.dummy.DummyBackend"}}
     with override_settings(TASKS=dummy), pytest.raises(ConfigurationError, match="DummyBackend"):
         assert_enqueued(tasks.add)

@@ -105,7 +105,7 @@ class Both(InDatabase):
         assert values(run_pending()) == [0, 1, 2]
         assert count(self.database_name, "semaphore") == 0
 
-    def test_a_task_that_finds_its_slot_taken_is_discarded(self) -> None:
+    def test_a_task_that_finds_no_free_slot_is_discarded(self) -> None:
         first = tasks.only_one.enqueue("ada")
         tasks.only_one.enqueue("ada")
         assert [result.id for result in run_pending()] == [first.id]
@@ -147,7 +147,7 @@ class Both(InDatabase):
         assert_enqueued(tasks.named, args=["tomorrow"])
         assert values(run_pending(including_scheduled=True)) == ["tomorrow"]
 
-    async def test_a_cancelled_run_gives_its_task_back(self) -> None:
+    async def test_a_cancelled_run_releases_its_task(self) -> None:
         tasks.begun.clear()
         await tasks.waits.aenqueue()
         running = asyncio.create_task(arun_pending())
@@ -219,7 +219,7 @@ class Beside(InDatabase, TestCase):
         super().tearDownClass()
         connections.close_all()
 
-    def test_what_waits_for_the_commit_of_another_database_is_not_there_and_the_message_says_why(self) -> None:
+    def test_what_waits_for_the_commit_of_another_database_is_missing_and_the_message_gives_the_reason(self) -> None:
         tasks.named.enqueue("Ada")
         assert run_pending() == []
         with pytest.raises(AssertionError, match=r"No task is waiting[\s\S]+'default'[\s\S]+captureOnCommitCallbacks"):

@@ -165,7 +165,7 @@ def test_scheduled_tasks_with_a_limit_become_due_together_as_they_would(database
     assert results[-1].id == later.id
 
 
-def test_a_failure_is_told_by_its_result_and_the_others_run(database: str, run: Run) -> None:
+def test_a_failure_is_reported_by_its_result_and_the_other_tasks_run(database: str, run: Run) -> None:
     shop.fail.enqueue("no luck")
     tasks.afails.enqueue("nothing found")
     tasks.named.enqueue("after them")
@@ -240,7 +240,7 @@ def test_a_task_that_takes_its_context_gets_it(database: str, run: Run) -> None:
 
 
 @pytest.mark.parametrize("task", [tasks.tells_locale, tasks.atells_locale])
-def test_a_task_has_the_locale_of_its_enqueuer_and_leaves_nothing_behind(
+def test_a_task_has_the_locale_of_its_enqueuer_and_restores_the_one_before(
     database: str, run: Run, task: Task[..., Any]
 ) -> None:
     with translation.override("de"), timezone.override("Europe/Paris"):

@@ -161,7 +161,7 @@ def test_a_conflict_inside_the_callers_transaction_is_not_tried_again_and_nothin
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-def test_the_victim_of_a_deadlock_begins_anew_and_succeeds(store: Store) -> None:
+def test_the_victim_of_a_deadlock_is_retried_and_succeeds(store: Store) -> None:
     one, two = store.worker("one"), store.worker("two")
     starts: list[int] = []
     update = "UPDATE steady_queue_process SET name = ? WHERE id = ?"

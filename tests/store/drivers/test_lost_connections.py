@@ -225,7 +225,7 @@ def test_an_enqueue_whose_answer_was_lost_is_unknown_and_safe_to_send_again(
 
 @pytest.mark.only_on("postgres", "mariadb")
 @pytest.mark.parametrize("make", [job, limited])
-def test_a_settle_whose_answer_was_lost_says_repeated_the_next_time(
+def test_a_settle_whose_reply_was_lost_reports_repeated_the_next_time(
     far_store: Store, proxy: Proxy, make: Callable[[], NewJob]
 ) -> None:
     new = make()

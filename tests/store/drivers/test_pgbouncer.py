@@ -112,7 +112,7 @@ def test_transactions_really_move_between_server_connections(pooled: Store) -> N
     assert len(set().union(*seen)) > 1
 
 
-def test_no_setting_of_ours_stays_behind_on_a_server_connection(pooled: Store) -> None:
+def test_no_setting_of_ours_remains_on_a_server_connection(pooled: Store) -> None:
     pooled.enqueue(limited(), limited())  # promotion sets a timeout for its own transaction
     text = "SELECT name, setting FROM pg_settings WHERE name = ANY(?) AND source = 'session'"
     for _ in range(20):

@@ -22,7 +22,7 @@ STEPS = 30
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("listens", [False, True], ids=["pool", "listener"])
-def test_a_connect_that_is_cancelled_leaves_no_error_behind(new_loop: Any, listens: bool) -> None:
+def test_a_connect_that_is_cancelled_leaves_no_error(new_loop: Any, listens: bool) -> None:
     """The server accepts, and does not answer the request for encryption."""
     reported: list[dict[str, Any]] = []
 

@@ -47,7 +47,7 @@ def test_a_retried_job_keeps_its_history(store: Store) -> None:
     assert row(store.alias, "Job", new.id, "id") == before
 
 
-def test_a_retry_by_hand_grants_the_automatic_retries_anew(store: Store) -> None:
+def test_a_manual_retry_grants_the_automatic_retries_again(store: Store) -> None:
     new, other = job(), job()
     broken(store, new, other)
     query(store.alias, "UPDATE steady_queue_job SET retries = 4")
@@ -109,14 +109,14 @@ def test_a_job_is_retried_once_however_often_it_is_named(store: Store) -> None:
     assert counts(store.alias) == {"ready": 1}
 
 
-def test_nothing_is_retried_without_complaint(store: Store) -> None:
+def test_a_retry_of_no_jobs_succeeds(store: Store) -> None:
     assert store.retry() == []
 
 
 # -- discard ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_does_not_run_is_discarded_wherever_it_stands(store: Store) -> None:
+def test_a_job_that_does_not_run_is_discarded_from_every_state(store: Store) -> None:
     broken_one = job()
     broken(store, broken_one)
     ready, scheduled, holder, blocked = job(), job(scheduled_at=later()), limited(), limited()

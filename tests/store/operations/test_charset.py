@@ -100,7 +100,7 @@ def name_columns() -> set[tuple[str, str]]:
 
 
 @ON_MARIADB
-def test_tables_are_utf8mb4_whatever_the_default_of_the_database_is(narrow: str) -> None:
+def test_tables_are_utf8mb4_with_any_default_of_the_database(narrow: str) -> None:
     call_command("migrate", "steady_queue", database=narrow, verbosity=0)
     found = collations(narrow)
     assert {collation.partition("_")[0] for collation in found.values()} == {"utf8mb4"}
@@ -183,7 +183,7 @@ def keep_everything(store: Store) -> None:
     [{"charset": "latin1"}, {"init_command": "SET NAMES latin1"}, {"charset": "utf8", "use_unicode": True}],
     ids=str,
 )
-def test_our_own_connections_are_utf8mb4_whatever_djangos_is(
+def test_our_own_connections_are_utf8mb4_with_any_charset_of_django(
     database: str, portal: BlockingPortal, options: dict[str, Any]
 ) -> None:
     with (
@@ -228,7 +228,7 @@ def told(number: str, messages: list[CheckMessage]) -> list[CheckMessage]:
         ("MODIFY message longtext CHARACTER SET utf8mb3", "steady_queue_failedexecution.message (utf8mb3_general_ci)"),
     ],
 )
-def test_a_column_that_is_not_utf8mb4_is_named_with_the_statement_that_mends_it(
+def test_a_column_that_is_not_utf8mb4_is_named_with_the_statement_that_repairs_it(
     latin1: str, change: str, named: str
 ) -> None:
     assert check_schema(databases=[latin1]) == []
@@ -250,7 +250,7 @@ def test_a_column_that_is_not_utf8mb4_is_named_with_the_statement_that_mends_it(
 
 
 @ON_MARIADB
-def test_names_that_a_conversion_made_equal_to_others_are_named_and_mended(latin1: str) -> None:
+def test_names_that_a_conversion_made_equal_to_others_are_reported_and_repaired(latin1: str) -> None:
     """As after the statement that is found everywhere, which gives every column the default collation."""
     query(latin1, "ALTER TABLE steady_queue_readyexecution CONVERT TO CHARACTER SET utf8mb4")
     (message,) = told("W013", check_schema(databases=[latin1]))
@@ -274,7 +274,7 @@ def test_a_connection_that_is_not_utf8mb4_is_named(database: str, charset: str) 
 
 
 @ON_MARIADB
-def test_without_a_charset_in_the_settings_nothing_is_said(database: str) -> None:
+def test_without_a_charset_in_the_settings_nothing_is_reported(database: str) -> None:
     settings = {**twin_settings(database), "OPTIONS": {}}
     with extra_database("mariadb_connected", settings) as alias, pointed_at(alias):
         assert told("W012", check_installation()) == []

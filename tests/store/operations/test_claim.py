@@ -177,9 +177,7 @@ def test_a_job_whose_enqueueing_transaction_is_open_is_passed_over(store: Store)
 
 @pytest.mark.only_on("postgres", "mariadb")
 @pytest.mark.parametrize("queues", [None, ["default"]])
-def test_a_heartbeat_or_a_pause_under_way_neither_delays_nor_hides_anything(
-    store: Store, queues: list[str] | None
-) -> None:
+def test_an_open_heartbeat_or_pause_neither_delays_nor_hides_jobs(store: Store, queues: list[str] | None) -> None:
     store.enqueue(job(), job())
     worker = store.worker()
     pause(store, "elsewhere")
@@ -190,7 +188,7 @@ def test_a_heartbeat_or_a_pause_under_way_neither_delays_nor_hides_anything(
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-def test_a_claim_holds_up_neither_heartbeats_nor_pauses(store: Store) -> None:
+def test_a_claim_blocks_neither_heartbeats_nor_pauses(store: Store) -> None:
     worker = store.worker()
     store.enqueue(job())
     driver = django_driver(store.alias)

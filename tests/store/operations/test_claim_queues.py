@@ -61,7 +61,7 @@ def test_only_the_queues_asked_for_are_claimed_from(store: Store) -> None:
     assert ids(store.claim(store.worker(), 10, queues=["mail", "nowhere"])) == [wanted.id]
 
 
-def test_no_queues_are_nothing_to_claim_from(store: Store) -> None:
+def test_a_claim_from_no_queues_returns_nothing(store: Store) -> None:
     store.enqueue(job())
     assert store.claim(store.worker(), 10, queues=[]) == []
 
@@ -145,7 +145,7 @@ def test_a_pause_compares_names_byte_by_byte(store: Store) -> None:
     assert ids(store.claim(store.worker())) == [new.id]
 
 
-def test_all_queues_give_nothing_while_any_is_paused_and_say_so(store: Store) -> None:
+def test_a_claim_from_all_queues_returns_nothing_while_any_is_paused_and_reports_the_pause(store: Store) -> None:
     new = job(queue_name="working")
     store.enqueue(new)
     worker = store.worker()

@@ -172,7 +172,7 @@ def test_arguments_of_a_megabyte_are_stored(store: Store) -> None:
 # -- inside somebody else's transaction -------------------------------------------------------------------------------
 
 
-def test_without_promotion_limited_jobs_stay_blocked_and_are_handed_back(store: Store) -> None:
+def test_without_promotion_limited_jobs_stay_blocked_and_are_returned(store: Store) -> None:
     plain, one, two = job(), limited("a"), limited("b")
     assert store.enqueue(plain, one, two, promoting=False) == Enqueued(blocked=[one, two])
     assert counts(store.alias) == {"ready": 1, "blocked": 2}
@@ -194,7 +194,7 @@ def test_nothing_is_admitted_twice(store: Store) -> None:
     assert count(store.alias, "semaphore") == 1
 
 
-def test_choosy_jobs_admitted_after_the_commit_are_discarded_when_their_key_is_full(store: Store) -> None:
+def test_jobs_that_discard_on_conflict_are_discarded_after_the_commit_when_their_key_is_full(store: Store) -> None:
     first, second = choosy("a"), choosy("a")
     blocked = store.enqueue(first, second, promoting=False).blocked
     assert store.run(admit(store.sql, blocked)) == {second.id}
@@ -204,13 +204,13 @@ def test_choosy_jobs_admitted_after_the_commit_are_discarded_when_their_key_is_f
 # -- discard on conflict ----------------------------------------------------------------------------------------------
 
 
-def test_a_choosy_job_with_a_free_slot_is_ready(store: Store) -> None:
+def test_a_job_that_discards_on_conflict_is_ready_with_a_free_slot(store: Store) -> None:
     new = choosy()
     assert store.enqueue(new).discarded == frozenset()
     assert counts(store.alias) == {"ready": 1}
 
 
-def test_a_choosy_job_without_a_free_slot_vanishes(store: Store) -> None:
+def test_a_job_that_discards_on_conflict_is_not_stored_without_a_free_slot(store: Store) -> None:
     first, second = choosy(), choosy()
     store.enqueue(first)
     assert store.enqueue(second).discarded == {second.id}
@@ -218,7 +218,7 @@ def test_a_choosy_job_without_a_free_slot_vanishes(store: Store) -> None:
     assert counts(store.alias) == {"ready": 1}
 
 
-def test_a_bulk_says_which_of_its_choosy_jobs_vanished(store: Store) -> None:
+def test_a_bulk_reports_which_of_its_jobs_were_discarded(store: Store) -> None:
     waiting = [limited("b"), limited("b")]
     kept = [choosy("a", 2), choosy("a", 2), choosy("c"), job(), choosy("d", scheduled_at=later())]
     refused = [choosy("a", 2), choosy("b")]
@@ -227,7 +227,7 @@ def test_a_bulk_says_which_of_its_choosy_jobs_vanished(store: Store) -> None:
     assert counts(store.alias) == {"ready": 5, "blocked": 1, "scheduled": 1}
 
 
-def test_a_choosy_job_takes_the_slot_that_became_free(store: Store) -> None:
+def test_a_job_that_discards_on_conflict_takes_the_slot_that_became_free(store: Store) -> None:
     (claim,) = store.claimed(choosy())
     assert store.enqueue(choosy()).discarded
     store.settle(Finished(claim))

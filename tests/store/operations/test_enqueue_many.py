@@ -56,7 +56,7 @@ def test_a_bulk_stores_every_job_exactly(store: Store) -> None:
     assert all_jobs(store) == jobs
 
 
-def test_no_jobs_are_stored_without_complaint(store: Store) -> None:
+def test_an_enqueue_of_no_jobs_succeeds(store: Store) -> None:
     assert store.enqueue() == Enqueued()
     assert store.enqueue(is_repeated=True) == Enqueued()
     assert count(store.alias, "job") == 0

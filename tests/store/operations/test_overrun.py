@@ -53,7 +53,7 @@ def overran(store: Store, *jobs: NewJob) -> list[Claim]:
     return claims
 
 
-def test_a_job_that_runs_for_longer_than_it_may_lets_the_next_one_start(store: Store) -> None:
+def test_the_next_job_starts_when_a_job_overruns_its_time_limit(store: Store) -> None:
     holder, waiting, last = long(), long(), long()
     (claim,) = store.claimed(holder)
     store.enqueue(waiting, last)
@@ -97,7 +97,7 @@ def test_each_job_has_its_own_span(store: Store) -> None:
 
 
 @pytest.mark.parametrize("end", [Finished, failed])
-def test_the_end_of_a_job_without_its_slot_takes_nobody_elses(store: Store, end: Any) -> None:
+def test_the_end_of_a_job_without_its_slot_frees_no_slot_of_another_job(store: Store, end: Any) -> None:
     holder, waiting, last = long(), long(), long()
     store.enqueue(waiting, last, promoting=False)
     (claim,) = overran_first(store, holder)
@@ -114,7 +114,7 @@ def overran_first(store: Store, holder: NewJob) -> list[Claim]:
     return overran(store, holder)
 
 
-def test_a_job_that_is_given_back_without_its_slot_is_blocked(store: Store) -> None:
+def test_a_job_that_is_released_without_its_slot_is_blocked(store: Store) -> None:
     holder, waiting = long(), long()
     store.enqueue(waiting, promoting=False)
     (claim,) = overran_first(store, holder)
@@ -128,7 +128,7 @@ def test_a_job_that_is_given_back_without_its_slot_is_blocked(store: Store) -> N
     assert store.status(holder, waiting) == ["ready", "finished"]
 
 
-def test_a_job_that_is_given_back_to_a_free_key_is_ready_with_a_new_slot(store: Store) -> None:
+def test_a_job_that_is_released_to_a_free_key_is_ready_with_a_new_slot(store: Store) -> None:
     (claim,) = overran(store, long())
     assert count(store.alias, "semaphore") == 0
     assert store.settle(Released(claim)).promoted == 1
@@ -136,7 +136,7 @@ def test_a_job_that_is_given_back_to_a_free_key_is_ready_with_a_new_slot(store: 
     assert count(store.alias, "semaphore") == 1
 
 
-def test_a_job_that_is_given_back_in_time_keeps_its_slot(store: Store) -> None:
+def test_a_job_that_is_released_in_time_keeps_its_slot(store: Store) -> None:
     holder, waiting, plain = long(), long(), limited("other")
     claims = store.claimed(holder, plain)
     store.enqueue(waiting)
@@ -144,7 +144,7 @@ def test_a_job_that_is_given_back_in_time_keeps_its_slot(store: Store) -> None:
     assert store.status(holder, waiting, plain) == ["ready", "blocked", "ready"]
 
 
-def test_a_lost_reply_and_a_dead_process_give_back_to_blocked_as_well(store: Store) -> None:
+def test_a_lost_reply_and_a_dead_process_also_release_jobs_to_blocked(store: Store) -> None:
     first, second, waiting = long(), long("two"), long()
     process = store.worker()
     store.enqueue(waiting, long("two", priority=-1), promoting=False)
@@ -159,7 +159,7 @@ def test_a_lost_reply_and_a_dead_process_give_back_to_blocked_as_well(store: Sto
     assert store.status(second) == ["blocked"]
 
 
-def test_a_job_claimed_anew_has_its_whole_span_again(store: Store) -> None:
+def test_a_job_that_is_claimed_again_has_its_whole_time_limit_again(store: Store) -> None:
     holder = long()
     (claim,) = store.claimed(holder)
     age(store, claim)
@@ -179,7 +179,7 @@ def test_a_job_that_is_just_being_settled_is_left_alone(database: str) -> None:
     assert len(store.run(release_overrun_slots(store.sql))) == 1
 
 
-def test_a_release_inside_a_transaction_finds_the_slot_that_was_let_go_before(database: str) -> None:
+def test_a_release_inside_a_transaction_finds_the_slot_that_was_freed_before(database: str) -> None:
     store = SyncStore(database)
     (claim,) = overran(store, long())
     store.enqueue(long())
@@ -188,7 +188,7 @@ def test_a_release_inside_a_transaction_finds_the_slot_that_was_let_go_before(da
     assert counts(database) == {"ready": 1, "blocked": 1}
 
 
-def test_the_limits_of_the_code_rule_who_starts_beside_a_long_job(store: Store) -> None:
+def test_the_limits_of_the_code_decide_which_jobs_start_while_a_long_job_runs(store: Store) -> None:
     holder, *waiting = [long() for _ in range(4)]
     (claim,) = store.claimed(holder)
     store.enqueue(*waiting)

@@ -72,7 +72,7 @@ def test_a_heartbeat_renews_only_its_own_row(store: Store) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 0.25, 3, 90_000])
-def test_a_heartbeat_tells_how_long_ago_the_last_poll_was(store: Store, seconds: float) -> None:
+def test_a_heartbeat_stores_how_long_ago_the_last_poll_was(store: Store, seconds: float) -> None:
     worker, other = store.worker(), store.worker()
     before = store.now()
     assert store.run(heartbeat(store.sql, worker, seconds)) is True
@@ -82,7 +82,7 @@ def test_a_heartbeat_tells_how_long_ago_the_last_poll_was(store: Store, seconds:
     assert polled_at(store, other) is None
 
 
-def test_a_heartbeat_that_knows_of_no_poll_leaves_what_an_earlier_one_told(store: Store) -> None:
+def test_a_heartbeat_without_a_poll_keeps_what_an_earlier_one_stored(store: Store) -> None:
     worker = store.worker()
     store.run(heartbeat(store.sql, worker, 60))
     told = polled_at(store, worker)
@@ -98,7 +98,7 @@ def test_registering_again_forgets_the_polls(store: Store) -> None:
     assert polled_at(store, worker) is None
 
 
-def test_the_vitals_of_a_host_are_told_beside_the_time(store: Store) -> None:
+def test_the_vitals_of_a_host_are_returned_with_the_time(store: Store) -> None:
     store.run(register(store.sql, NewProcess(uuid4(), "process", "elsewhere", 1, "another host")))
     mine = NewProcess(uuid4(), "process", "here", 2**31 + 1, "host 😀", None, '{"actors": []}')
     store.run(register(store.sql, mine))
@@ -119,7 +119,7 @@ def test_heartbeats_in_quick_succession_all_find_their_row(store: Store) -> None
     assert all(store.run(heartbeat(store.sql, worker)) for _ in range(20))
 
 
-def test_a_heartbeat_of_a_process_that_was_removed_says_so_and_adds_nothing(store: Store) -> None:
+def test_a_heartbeat_of_a_removed_process_reports_it_and_adds_no_row(store: Store) -> None:
     assert store.run(heartbeat(store.sql, uuid4())) is False
     worker = store.worker()
     store.run(deregister(store.sql, worker))

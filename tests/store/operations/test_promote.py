@@ -86,7 +86,7 @@ def test_promotion_of_many_at_once_takes_exactly_the_first_in_order(store: Store
 
 @pytest.mark.only_on("postgres")
 @pytest.mark.parametrize("ways", [("nestloop",), ("nestloop", "hashjoin"), ("hashjoin", "mergejoin"), ("indexscan",)])
-def test_order_holds_whatever_plan_the_server_chooses(database: str, ways: tuple[str, ...]) -> None:
+def test_the_order_holds_with_every_plan_of_the_server(database: str, ways: tuple[str, ...]) -> None:
     # Django's connection, or a pooler's, plans as it likes: the order must be part of the statements.
     store = SyncStore(database)
     jobs = [limited(to=25, priority=priority) for priority in range(50)]
@@ -143,7 +143,7 @@ def test_a_scheduled_job_is_not_promoted(store: Store) -> None:
     assert counts(store.alias) == {"scheduled": 1}
 
 
-def test_a_slot_given_back_in_the_middle_is_given_again(store: Store) -> None:
+def test_a_slot_that_was_freed_in_the_middle_is_allocated_again(store: Store) -> None:
     jobs = [limited(to=3) for _ in range(3)]
     store.enqueue(*jobs)
     middle = row(store.alias, "Semaphore", jobs[1].id)
@@ -184,7 +184,7 @@ def test_a_discarded_holder_makes_the_next_one_ready(store: Store) -> None:
     assert store.status(waiting) == ["ready"]
 
 
-def test_the_last_job_of_a_key_leaves_no_slot_behind(store: Store) -> None:
+def test_the_last_job_of_a_key_leaves_no_slot(store: Store) -> None:
     (claim,) = store.claimed(limited())
     assert store.settle(Finished(claim)).promoted == 0
     assert slots(store) == []

@@ -88,7 +88,7 @@ def test_more_than_a_statement_takes_are_promoted_at_once(store: Store, monkeypa
     assert store.promote({"key": 2**31 - 1}) == [one.id for one in jobs]
 
 
-def test_a_limit_that_was_lowered_lets_no_more_be_read_than_it_grants(store: Store) -> None:
+def test_after_a_limit_was_lowered_no_more_rows_are_read_than_it_grants(store: Store) -> None:
     in_force = {PATH: 1}
     jobs = [limited(to=200) for _ in range(300)]
     store.enqueue(*jobs, limits=in_force)
@@ -126,7 +126,7 @@ def test_a_refused_job_is_not_overtaken_by_one_with_a_larger_limit(store: Store)
     assert store.status(strict, lax) == ["ready", "ready"]
 
 
-def test_tasks_of_one_group_fill_the_larger_limit_whoever_was_enqueued_last(store: Store) -> None:
+def test_tasks_of_one_group_fill_the_larger_limit_in_any_order_of_enqueue(store: Store) -> None:
     lax = [limited(to=4, task_path="lax", priority=1) for _ in range(4)]
     strict = limited(to=1, task_path="strict")
     store.enqueue(*lax, strict)

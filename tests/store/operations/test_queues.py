@@ -67,12 +67,12 @@ def test_jobs_of_a_lane_that_is_unknown_hide_no_others(store: Store, lane: int) 
     assert store.run(find_waiting_queues(store.sql)).names[Lane.ASYNC] == ["default", "mail"]
 
 
-def test_a_pause_is_told_even_if_no_jobs_wait_anywhere(store: Store) -> None:
+def test_a_pause_is_reported_even_if_no_jobs_wait(store: Store) -> None:
     store.run(pause(store.sql, "nowhere"))
     assert store.run(find_waiting_queues(store.sql)) == ({lane: [] for lane in Lane}, True)
 
 
-def test_any_name_is_told_as_it_is_in_the_order_of_bytes(store: Store) -> None:
+def test_any_name_is_returned_unchanged_in_the_order_of_bytes(store: Store) -> None:
     store.enqueue(*(job(queue_name=name) for name in STRANGE))
     found = store.run(find_waiting_queues(store.sql)).names[Lane.ASYNC]
     assert found == sorted(STRANGE, key=str.encode)
@@ -132,7 +132,7 @@ def test_a_scheduled_job_counts_when_it_is_due_soon(store: Store) -> None:
     assert not left(store, "other", within=120)
 
 
-def test_a_scheduled_job_that_nobody_moves_counts_for_a_while_only(store: Store) -> None:
+def test_a_scheduled_job_without_a_dispatcher_counts_for_a_limited_time_only(store: Store) -> None:
     store.enqueue(job(scheduled_at=later(seconds=60)))
     assert left(store, within=120, is_dispatched=False)
     store.ask(f"UPDATE steady_queue_scheduledexecution SET scheduled_at = {store.sql.ago(60)}")
@@ -177,7 +177,7 @@ def test_a_queue_fits_its_own_name_and_its_prefixes_and_nothing_else(
 
 
 @pytest.mark.parametrize("lane", [2, 7, -3])
-def test_a_ready_job_of_a_lane_that_no_worker_has_does_not_count_and_is_told_of(store: Store, lane: int) -> None:
+def test_a_ready_job_of_a_lane_that_no_worker_has_does_not_count_and_is_reported(store: Store, lane: int) -> None:
     store.enqueue(job(lane=lane), job(lane=lane, queue_name="mail"))
     assert not left(store)
     assert store.run(find_unserved_queues(store.sql, ["*"])) == [("default", lane), ("mail", lane)]

@@ -44,7 +44,7 @@ def test_static_entries_become_those_of_the_code_and_dynamic_ones_stay(store: St
     assert [found.new.task_key for found in stored(store, "a", "b", "c", "dynamic")] == ["dynamic"]
 
 
-def test_entries_of_other_projects_are_neither_deleted_nor_taken_over(store: Store) -> None:
+def test_entries_of_other_projects_are_neither_deleted_nor_changed(store: Store) -> None:
     theirs = [entry(key, task_path=f"other.tasks.{key}") for key in ("a", "b")]
     persist(store, theirs)
     assert persist(store, [entry("b"), entry("c")]) == {"b": "other.tasks.b"}
@@ -96,7 +96,7 @@ def test_a_static_entry_can_neither_be_edited_nor_removed_nor_added_again(store:
     assert not store.run(add(store.sql, entry()))
 
 
-def test_the_listing_tells_the_time_and_what_is_enabled(store: Store) -> None:
+def test_the_listing_has_the_time_and_what_is_enabled(store: Store) -> None:
     persist(store, [entry("on"), entry("off")])
     store.run(switch(store.sql, "off", on=False))
     listed = store.run(list_entries(store.sql))
@@ -156,7 +156,7 @@ def test_an_entry_that_is_switched_on_counts_from_then_and_one_that_was_on_goes_
     assert after.counts_from == after.updated_at > since  # type: ignore[operator]
 
 
-def test_an_entry_that_was_mended_meanwhile_is_not_given_up(store: Store) -> None:
+def test_an_entry_that_was_repaired_meanwhile_is_not_disabled(store: Store) -> None:
     store.run(put(store.sql, entry()))
     aged(store)
     (read,) = stored(store)
@@ -190,7 +190,7 @@ def test_several_that_put_the_same_key_at_once_all_succeed(database: str) -> Non
 
 
 @pytest.mark.only_on("sqlite")  # the others store moments only
-def test_one_moment_that_cannot_be_read_spoils_no_other_entry(store: Store) -> None:
+def test_one_unreadable_time_affects_no_other_entry(store: Store) -> None:
     persist(store, [entry("bad"), entry("good"), entry("static")])
     for key, text in (("bad", "garbage"), ("static", "1794852000")):
         query(store.alias, "UPDATE steady_queue_recurringtask SET updated_at = %s WHERE task_key = %s", text, key)

@@ -136,7 +136,7 @@ def test_jobs_that_do_not_exist_are_left_out(store: Store) -> None:
     assert [record.id for record in store.run(find_jobs(store.sql, ids))] == [two.id, one.id]
 
 
-def test_none_are_asked_for_and_none_come(store: Store) -> None:
+def test_jobs_that_do_not_exist_are_not_returned(store: Store) -> None:
     assert store.find() == []
     assert store.find(job()) == []
 

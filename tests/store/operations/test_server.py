@@ -98,7 +98,7 @@ def test_a_database_has_the_migrations_of_this_package_only(empty: Store) -> Non
 
 
 @pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could be away
-def test_a_server_that_is_away_is_not_taken_for_one_without_the_table(database: str, portal: BlockingPortal) -> None:
+def test_an_unavailable_server_is_not_mistaken_for_one_without_the_table(database: str, portal: BlockingPortal) -> None:
     settings = twin_settings(database, HOST="127.0.0.1", PORT=free_port())
     with extra_database(f"{database}_away", settings) as alias:
         with pytest.raises(StoreUnavailable):
@@ -124,7 +124,7 @@ NEWER = "the database '{}' is newer than this version of steady_queue (it has {}
         ("default", ["0002_b", "0001_a"], None),
     ],
 )
-def test_what_is_said_of_a_database(alias: str, found: list[str], said: str | None) -> None:
+def test_what_is_reported_about_a_database(alias: str, found: list[str], said: str | None) -> None:
     assert describe_schema_problem(alias, found, ["0001_a", "0002_b"]) == said
 
 

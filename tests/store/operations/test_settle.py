@@ -221,7 +221,7 @@ def test_a_released_job_can_be_claimed_and_settled_again(store: Store) -> None:
 # -- batches ----------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_settled_without_complaint(store: Store) -> None:
+def test_a_settle_of_no_outcomes_succeeds(store: Store) -> None:
     assert store.settle() == Settlement({}, 0)
 
 
@@ -268,7 +268,7 @@ def test_limited_and_unlimited_jobs_settle_in_one_batch(store: Store) -> None:
     assert store.status(plain, one, two, released) == ["finished", "finished", "failed", "ready"]
 
 
-def test_a_fenced_outcome_frees_no_slot_and_promotes_nobody(store: Store) -> None:
+def test_a_fenced_outcome_frees_no_slot_and_promotes_no_job(store: Store) -> None:
     new, waiting = limited(), limited()
     (claim,) = store.claimed(new)
     store.settle(Released(claim))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @each_end
 @pytest.mark.parametrize("make", [job, limited])
-def test_a_late_settle_after_the_claim_was_taken_away_changes_nothing(
+def test_a_late_settle_of_a_lost_claim_changes_nothing(
     store: Store, end: Callable[[Claim], Outcome], make: Callable[[], NewJob]
 ) -> None:
     new = make()
@@ -37,7 +37,7 @@ def test_a_late_settle_after_the_claim_was_taken_away_changes_nothing(
 
 
 @each_end
-def test_a_late_settle_of_a_job_that_already_runs_elsewhere_changes_nothing(
+def test_a_late_settle_of_a_job_that_already_runs_in_another_process_changes_nothing(
     store: Store, end: Callable[[Claim], Outcome]
 ) -> None:
     new, waiting = limited(), limited()
@@ -66,7 +66,7 @@ def test_an_old_claim_cannot_settle_the_same_job_claimed_again_by_the_same_proce
     assert verdicts(store.settle(end(fresh)), fresh) == [Verdict.APPLIED]
 
 
-def test_who_takes_a_claim_away_counts_the_attempt_and_names_itself(store: Store) -> None:
+def test_a_process_that_ends_the_claim_of_another_counts_the_attempt_and_records_its_name(store: Store) -> None:
     new = job()
     (claim,) = store.claimed(new)
     store.settle(Failed(claim, report("pruned")), worker_id="pruned-1", by_owner=False)
@@ -75,7 +75,7 @@ def test_who_takes_a_claim_away_counts_the_attempt_and_names_itself(store: Store
     assert (found["last_attempted_at"], found["last_claim_id"]) == (claim.claimed_at, None)
 
 
-def test_taking_a_claim_away_does_not_hide_who_settled_the_attempt_before(store: Store) -> None:
+def test_ending_a_claim_of_another_process_keeps_who_settled_the_attempt_before(store: Store) -> None:
     new = job()
     (first,) = store.claimed(new)
     store.settle(failed(first))
@@ -87,7 +87,7 @@ def test_taking_a_claim_away_does_not_hide_who_settled_the_attempt_before(store:
     assert verdicts(store.settle(failed(first)), first) == [Verdict.REPEATED]
 
 
-def test_who_comes_late_to_take_a_claim_away_does_not_fail_the_finished_job(store: Store) -> None:
+def test_a_late_end_of_a_claim_by_another_process_does_not_fail_the_finished_job(store: Store) -> None:
     new = job()
     (claim,) = store.claimed(new)
     store.settle(Finished(claim, "1"))
@@ -101,7 +101,7 @@ def test_who_comes_late_to_take_a_claim_away_does_not_fail_the_finished_job(stor
 
 @pytest.mark.parametrize("end", [Finished, failed])
 @pytest.mark.parametrize("make", [job, limited])
-def test_a_settle_repeated_after_a_lost_reply_says_so_and_changes_nothing(
+def test_a_settle_repeated_after_a_lost_reply_reports_repeated_and_changes_nothing(
     store: Store, end: Callable[[Claim], Outcome], make: Callable[[], NewJob]
 ) -> None:
     new, waiting = make(), make()
@@ -114,14 +114,14 @@ def test_a_settle_repeated_after_a_lost_reply_says_so_and_changes_nothing(
 
 
 @pytest.mark.parametrize("preserve", [True, False])
-def test_a_settle_repeated_for_a_job_that_is_gone_says_repeated(store: Store, preserve: bool) -> None:
+def test_a_settle_repeated_for_a_deleted_job_reports_repeated(store: Store, preserve: bool) -> None:
     (claim,) = store.claimed(limited())
     store.settle(Finished(claim), preserve=False)
     assert store.settle(Finished(claim), preserve=preserve) == Settlement({claim.claim_id: Verdict.REPEATED}, 0)
     assert count(store.alias, "job") == 0
 
 
-def test_a_settle_repeated_after_the_job_was_retried_by_hand_says_repeated(store: Store) -> None:
+def test_a_settle_repeated_after_the_job_was_retried_manually_reports_repeated(store: Store) -> None:
     new = job()
     (claim,) = store.claimed(new)
     store.settle(failed(claim))

@@ -27,7 +27,7 @@ def test_a_key_that_is_over_its_limit_grants_nothing() -> None:
     assert allocate_slots({"k": {1, 2, 3}}, [("k", ONE, 2, "p")], {}) == []
 
 
-def test_rows_are_counted_whatever_their_numbers() -> None:
+def test_rows_are_counted_with_any_slot_numbers() -> None:
     assert allocate_slots({"k": {7, 9}}, [("k", ONE, 2, "p")], {}) == []
 
 
@@ -63,7 +63,7 @@ def test_a_job_without_a_limit_counts_as_one_at_a_time() -> None:
     assert len(allocate_slots({"k": set()}, candidates, {})) == 1
 
 
-def test_the_slots_taken_are_left_as_they_were() -> None:
+def test_the_slots_in_use_are_not_changed() -> None:
     taken = {"k": {1}}
     allocate_slots(taken, [("k", ONE, 2, "p")], {})
     assert taken == {"k": {1}}

@@ -22,7 +22,7 @@ class Where(NamedTuple):
     port: int
 
 
-async def test_a_connection_that_the_proxy_has_just_taken_is_cut_when_it_goes() -> None:
+async def test_a_connection_that_the_proxy_has_just_accepted_is_cut_when_the_proxy_closes() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
         where = Where(*server.getsockname())
         first = socket.create_connection(where)  # the server takes no second one before this is accepted

@@ -84,7 +84,7 @@ def test_refuses_a_wrong_password(server: Server) -> None:
         connect(server, password="wrong")
 
 
-def test_drops_a_database_somebody_uses(server: Server) -> None:
+def test_drops_a_database_that_has_open_connections(server: Server) -> None:
     with closing(connect(server)):
         server.drop_database("app")
     with pytest.raises(REFUSED):
@@ -149,7 +149,7 @@ def test_a_killed_test_run_leaves_nothing_either(server_kind: type[Server]) -> N
     assert not any(cleanup_process.alive(int(pid)) for pid in family)
 
 
-def test_a_server_whose_port_was_taken_before_its_first_start_takes_another(server_kind: type[Server]) -> None:
+def test_a_server_whose_port_is_in_use_at_its_first_start_chooses_another(server_kind: type[Server]) -> None:
     server = server_kind()
     with socket.create_server((server.host, server.port)) as taken, server:
         assert server.port != taken.getsockname()[1]
@@ -157,7 +157,7 @@ def test_a_server_whose_port_was_taken_before_its_first_start_takes_another(serv
         assert query(server, "SELECT 40 + 2") == [42]
 
 
-def test_a_server_that_cannot_start_says_why(server_kind: type[Server]) -> None:
+def test_a_server_that_cannot_start_reports_the_reason(server_kind: type[Server]) -> None:
     server = server_kind().start()
     server.stop()
     # Its clients know the port: it must not start again on another one.
@@ -167,7 +167,7 @@ def test_a_server_that_cannot_start_says_why(server_kind: type[Server]) -> None:
     assert not server.directory.exists()
 
 
-def test_a_claimed_port_is_given_to_nobody_else() -> None:
+def test_a_claimed_port_is_not_given_to_another_process() -> None:
     with claim_port() as claim:
         with pytest.raises(OSError, match="in use"):
             PortClaim(claim.port)
@@ -177,7 +177,7 @@ def test_a_claimed_port_is_given_to_nobody_else() -> None:
     PortClaim(claim.port).release()
 
 
-def test_a_port_somebody_listens_on_cannot_be_claimed() -> None:
+def test_a_port_that_a_process_listens_on_cannot_be_claimed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for _ in range(2):  # the first attempt leaves no lock behind
@@ -216,7 +216,7 @@ def test_pgbouncer_passes_a_query_and_finds_a_killed_server_again(database: str)
 
 
 @pytest.mark.parametrize("database", ["postgres"])
-def test_pgbouncer_takes_another_port_if_its_own_was_taken(database: str) -> None:
+def test_pgbouncer_chooses_another_port_if_its_own_is_in_use(database: str) -> None:
     with Postgres() as postgres:
         bouncer = PgBouncer(postgres)
         with socket.create_server((bouncer.host, bouncer.port)) as taken, bouncer:

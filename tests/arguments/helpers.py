@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from steady_queue.arguments import (
-    dumps,
-    loads,
-)
+from steady_queue.arguments import dumps, loads
 from steady_queue.errors import ArgumentError
 from tests.support.arguments import same
 

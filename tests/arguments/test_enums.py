@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.arguments import (
-    DeserializationError,
-    loads,
-)
+from steady_queue.arguments import DeserializationError, loads
 from tests.arguments.helpers import Shade, back, refusal
 from tests.shop.models import Customer
 

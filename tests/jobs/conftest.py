@@ -1,19 +1,19 @@
-"""Both ways to read a result, and both ways to enqueue many calls."""
+"""Both ways to read a result, both ways to enqueue many calls, and the framework's log."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 from steady_queue import aenqueue_all, enqueue_all
-from steady_queue.jobs.compat import (
-    task_backends,
-)
+from steady_queue.jobs.compat import FRAMEWORK, task_backends
+from tests.support.logs import Pages, as_installed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from steady_queue.jobs.compat import TaskResult
     from steady_queue.jobs.results import Results
@@ -69,3 +69,13 @@ def put_all_async(calls: Iterable[Any]) -> Results:
 def put_all(request: pytest.FixtureRequest) -> PutAll:
     way: PutAll = request.param
     return way
+
+
+@pytest.fixture
+def pages() -> Iterator[Pages]:
+    """A handler of the framework's logger, and no other."""
+    pages = Pages()
+    with as_installed(FRAMEWORK):
+        logging.getLogger(FRAMEWORK).setLevel(logging.INFO)
+        logging.getLogger(FRAMEWORK).addHandler(pages)
+        yield pages

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from steady_queue.aio import running
 from steady_queue.jobs.compat import FRAMEWORK, TaskResultStatus, task_finished, task_started
 from steady_queue.jobs.framework_log import would_emit
-from tests.jobs.helpers import in_loop_and_thread, logger, words
+from tests.jobs.helpers import logger
 from tests.shop.tasks import add, greet
 from tests.support.fixtures import empty_book  # noqa: F401, each test finds an empty book
 from tests.support.logs import Pages, as_installed, chain, restored
@@ -27,8 +27,6 @@ from tests.support.tasks import recording
 from tests.support.tasks.recording import book
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from steady_queue.jobs.compat import Task, TaskResult
 
 pytestmark = [pytest.mark.contract, pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
@@ -128,14 +126,18 @@ async def test_as_installed_a_task_gets_its_context(database: str, task: Task[..
 # -- the lines --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def pages() -> Iterator[Pages]:
-    """A handler of the framework's logger, and no other."""
-    pages = Pages()
-    with as_installed(FRAMEWORK):
-        logger.setLevel(logging.INFO)
-        logger.addHandler(pages)
-        yield pages
+def words(task: Task[..., Any], result: TaskResult[Any], status: TaskResultStatus) -> str:
+    return f"Task id={result.id} path={task.module_path} state={status}"
+
+
+in_loop_and_thread = pytest.mark.parametrize(
+    ("succeeds", "fails"),
+    [
+        (recording.tells_locale, recording.misbehaves),
+        (recording.tells_locale_in_thread, recording.misbehaves_in_thread),
+    ],
+    ids=["async", "sync"],
+)
 
 
 @in_loop_and_thread
@@ -183,7 +185,6 @@ async def test_a_configuration_that_changes_while_a_task_runs_is_noticed_by_its_
 LEVELS = st.sampled_from([logging.NOTSET, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, 100])
 
 FILTERS = st.lists(st.sampled_from([RequireDebugTrue, RequireDebugFalse]), max_size=2)
-
 HANDLERS = st.lists(st.tuples(st.sampled_from(["stream", "null"]), LEVELS, FILTERS), max_size=2)
 
 LOGGERS = st.tuples(LEVELS, st.booleans(), HANDLERS)

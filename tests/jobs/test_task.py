@@ -18,7 +18,7 @@ from steady_queue.backend import SteadyQueueBackend
 from steady_queue.concurrency import limits_concurrency
 from steady_queue.errors import ConfigurationError
 from steady_queue.jobs.compat import FRAMEWORK, InvalidTask, InvalidTaskBackend, Task
-from tests.jobs.helpers import DECORATORS, plain, with_context
+from tests.jobs.helpers import DECORATORS
 from tests.shop import framework_tasks, tasks
 
 if TYPE_CHECKING:
@@ -28,7 +28,16 @@ pytestmark = pytest.mark.contract
 
 OURS = "steady_queue.backend.SteadyQueueBackend"
 
+
 ALL_TASKS: list[Any] = [tasks.add, tasks.greet, tasks.charge, framework_tasks.multiply, framework_tasks.total]
+
+
+def plain(a: int = 0) -> int:
+    return a
+
+
+def with_context(context: object) -> None:
+    pass
 
 
 # -- the decorator ----------------------------------------------------------------------------------------------------

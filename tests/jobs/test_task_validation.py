@@ -13,7 +13,7 @@ from django.test import override_settings
 
 from steady_queue import enqueue_all, task
 from steady_queue.jobs.compat import InvalidTask
-from tests.jobs.helpers import DECORATORS, Holder, awaited, plain
+from tests.jobs.helpers import DECORATORS
 from tests.shop import framework_tasks, tasks
 from tests.support.databases.tables import count
 
@@ -25,6 +25,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.contract
 
 OURS = "steady_queue.backend.SteadyQueueBackend"
+
+
+def plain(a: int = 0) -> int:
+    return a
+
+
+async def awaited() -> None:
+    pass
+
+
+class Holder:
+    def method(self) -> None:
+        pass
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
@@ -108,7 +121,7 @@ def test_a_name_that_cannot_be_stored_is_refused(name: Any, reason: str) -> None
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        *((" mail", "whitespace"), ("mail\t", "blanks"), ("default ", "blanks"), ("a*b", "star")),
+        *((" mail", "whitespace"), ("mail\t", "whitespace"), ("default ", "whitespace"), ("a*b", "star")),
         *(("", "an empty name"), (" ", "an empty name"), ("\n\t", "an empty name"), ("\u3000", "an empty name")),
     ],
 )

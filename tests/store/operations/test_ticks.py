@@ -11,11 +11,7 @@ import pytest
 from steady_queue.errors import StoreError
 from steady_queue.store.ids import new_job_id
 from steady_queue.store.operations import maintenance
-from steady_queue.store.operations.recurring import (
-    add,
-    remove,
-    switch,
-)
+from steady_queue.store.operations.recurring import add, remove, switch
 from steady_queue.store.operations.ticks import EnqueuedTicks, Tick, clear_ticks, enqueue_ticks
 from tests.support.databases.tables import count, counts, query
 from tests.support.store.jobs import choosy, job, limited

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-
 #: How long a statement may wait for a lock: nothing here may wait at all. Statements that set it, in seconds.
 _HURRY = {
     "postgresql": "SET lock_timeout = '2s'",

@@ -189,9 +189,9 @@ def database(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def fresh(database: str, servers: dict[str, Postgres | MariaDB], tmp_path: Path) -> Iterator[str]:
     """The alias of a database of the same kind, without any table."""
-    from tests.support.databases.unmigrated import fresh_database
+    from tests.support.databases.unmigrated import unmigrated_database
 
-    with fresh_database(database, servers, tmp_path) as alias:
+    with unmigrated_database(database, servers, tmp_path) as alias:
         yield alias
 
 

@@ -12,7 +12,7 @@ from steady_queue.queues import Queue
 from tests.support.store.stores import SyncStore
 
 
-class Hand:
+class Caller:
     """Calls an action by its plain name, in one of its two forms."""
 
     def __init__(self, is_async: bool) -> None:
@@ -35,8 +35,8 @@ class Hand:
 
 
 @pytest.fixture(params=["sync", "async"])
-def hand(request: pytest.FixtureRequest, database: str) -> Hand:
-    return Hand(request.param == "async")
+def caller(request: pytest.FixtureRequest, database: str) -> Caller:
+    return Caller(request.param == "async")
 
 
 @pytest.fixture

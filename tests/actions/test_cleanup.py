@@ -1,4 +1,4 @@
-"""Cleanup: tasks that ended long ago are deleted, by hand, by the command and by retention."""
+"""Cleanup: tasks that ended long ago are deleted, by caller, by the command and by retention."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from steady_queue.store.operations import maintenance
 from steady_queue.store.outcome import Finished
 from tests.shop import tasks
 from tests.support.databases.tables import count, counts
-from tests.support.store.jobs import broken, job, later, limited
+from tests.support.store.jobs import fail_jobs, job, later, limited
 
 if TYPE_CHECKING:
     from steady_queue.store.job import NewJob
-    from tests.actions.conftest import Hand
+    from tests.actions.conftest import Caller
     from tests.support.store.stores import SyncStore
 
 DAY = timedelta(days=1)
@@ -41,7 +41,7 @@ def finished(store: SyncStore, age: timedelta, *jobs: NewJob) -> None:
 
 def failed(store: SyncStore, age: timedelta, *jobs: NewJob) -> None:
     """Let the jobs fail, so long ago."""
-    broken(store, *jobs)
+    fail_jobs(store, *jobs)
     ended = FailedExecution.objects.using(store.alias).filter(pk__in=[new.id for new in jobs])
     assert ended.update(failed_at=store.now() - age) == len(jobs)
 
@@ -60,24 +60,24 @@ WAITING = 4
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5, 500])
-def test_what_finished_before_is_deleted_and_nothing_else(store: SyncStore, hand: Hand, batch: int) -> None:
+def test_what_finished_before_is_deleted_and_nothing_else(store: SyncStore, caller: Caller, batch: int) -> None:
     everything(store)
     told: list[int] = []
     which = cleanup.build_ended_filter(2 * DAY)
     assert cleanup.count_finished(which) == 10
-    assert hand.do(cleanup, "clear_finished", which, batch=batch, progress=told.append) == 10
+    assert caller.do(cleanup, "clear_finished", which, batch=batch, progress=told.append) == 10
     assert sum(told) == 10
     assert count(store.alias, "job") == 5 + 12 + WAITING
-    assert hand.do(cleanup, "clear_finished", cleanup.build_ended_filter(timedelta(0))) == 5
-    assert hand.do(cleanup, "clear_finished", cleanup.build_ended_filter(timedelta.max)) == 0
+    assert caller.do(cleanup, "clear_finished", cleanup.build_ended_filter(timedelta(0))) == 5
+    assert caller.do(cleanup, "clear_finished", cleanup.build_ended_filter(timedelta.max)) == 0
 
 
 @pytest.mark.parametrize("batch", [1, 3, 500])
-def test_what_failed_before_is_deleted_and_nothing_else(store: SyncStore, hand: Hand, batch: int) -> None:
+def test_what_failed_before_is_deleted_and_nothing_else(store: SyncStore, caller: Caller, batch: int) -> None:
     everything(store)
     which = cleanup.build_ended_filter(datetime.now(UTC) - 2 * DAY)
     assert cleanup.count_failed(which) == 8
-    assert hand.do(cleanup, "clear_failed", which, batch=batch) == 8
+    assert caller.do(cleanup, "clear_failed", which, batch=batch) == 8
     assert counts(store.alias)["failed"] == 4
     assert count(store.alias, "job") == 15 + 4 + WAITING
 

@@ -12,11 +12,11 @@ from steady_queue.store.operations import bulk_actions
 from steady_queue.store.outcome import ErrorReport, Failed
 from tests.shop import tasks
 from tests.support.databases.tables import count, counts, query
-from tests.support.store.jobs import broken, job, later, limited
+from tests.support.store.jobs import fail_jobs, job, later, limited
 
 if TYPE_CHECKING:
     from steady_queue.store.job import NewJob
-    from tests.actions.conftest import Hand
+    from tests.actions.conftest import Caller
     from tests.support.store.stores import SyncStore
 
 DAY = timedelta(days=1)
@@ -67,10 +67,10 @@ def test_jobs_that_match_the_filter_are_retried(
     assert counts(store.alias) == {status: number for status, number in left.items() if number}
 
 
-def test_the_async_form_does_the_same(store: SyncStore, hand: Hand) -> None:
-    broken(store, *[limited() for _ in range(1)], *[job(queue_name="mail") for _ in range(5)])
-    assert hand("retry_where", queue="mail") == 5
-    assert hand("discard_where", "ready", "failed", "blocked") == 6
+def test_the_async_form_does_the_same(store: SyncStore, caller: Caller) -> None:
+    fail_jobs(store, *[limited() for _ in range(1)], *[job(queue_name="mail") for _ in range(5)])
+    assert caller("retry_where", queue="mail") == 5
+    assert caller("discard_where", "ready", "failed", "blocked") == 6
     assert count(store.alias, "job") == 0
 
 
@@ -78,7 +78,7 @@ def test_a_retry_begun_again_goes_on_with_the_rest(
     store: SyncStore, window: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [job() for _ in range(10)]
-    broken(store, *jobs)
+    fail_jobs(store, *jobs)
     places: list[bulk_actions.Position] = []
     original = bulk_actions.retry_window
 
@@ -100,7 +100,7 @@ def test_a_retry_begun_again_goes_on_with_the_rest(
 
 
 def test_each_status_is_discarded_alone(store: SyncStore, window: int) -> None:
-    broken(store, *[job() for _ in range(4)])
+    fail_jobs(store, *[job() for _ in range(4)])
     store.enqueue(*[job() for _ in range(5)], *[job(scheduled_at=later()) for _ in range(6)])
     store.enqueue(*[limited() for _ in range(8)])
     for status, number in (("blocked", 7), ("scheduled", 6), ("failed", 4), ("ready", 6)):
@@ -148,15 +148,15 @@ def test_a_wrong_description_is_refused(statuses: tuple[str, ...], options: dict
 # -- a queue ----------------------------------------------------------------------------------------------------------
 
 
-def test_clearing_a_queue_discards_its_ready_tasks_only(store: SyncStore, hand: Hand, window: int) -> None:
-    broken(store, job(queue_name="mail"))
+def test_clearing_a_queue_discards_its_ready_tasks_only(store: SyncStore, caller: Caller, window: int) -> None:
+    fail_jobs(store, job(queue_name="mail"))
     ready = [job(queue_name="mail", priority=n % 3 - 1, lane=n % 2) for n in range(20)]
     others = [job(), job(queue_name="mail", scheduled_at=later()), job(queue_name="mai"), job(queue_name="MAIL")]
     store.enqueue(*ready, *others)
     (claim,) = store.claim(store.worker(), queues=["mail"])
-    assert hand("clear_queue", "mail") == 19
+    assert caller("clear_queue", "mail") == 19
     assert counts(store.alias) == {"ready": 3, "scheduled": 1, "claimed": 1, "failed": 1}
-    assert hand("clear_queue", "mail") == 0
+    assert caller("clear_queue", "mail") == 0
     assert claim.queue_name == "mail"
 
 

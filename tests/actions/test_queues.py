@@ -13,33 +13,33 @@ from tests.support.databases.tables import counts
 from tests.support.store.jobs import failed, job, later, limited
 
 if TYPE_CHECKING:
-    from tests.actions.conftest import Hand
+    from tests.actions.conftest import Caller
     from tests.support.store.stores import SyncStore
 
 
-def test_a_queue_without_tasks_is_empty_and_has_no_latency(hand: Hand) -> None:
-    assert (hand.ask("nowhere", "size"), hand.ask("nowhere", "latency")) == (0, None)
-    assert hand.ask("nowhere", "is_paused") is False
-    assert hand.do(Queue, "all") == []
+def test_a_queue_without_tasks_is_empty_and_has_no_latency(caller: Caller) -> None:
+    assert (caller.ask("nowhere", "size"), caller.ask("nowhere", "latency")) == (0, None)
+    assert caller.ask("nowhere", "is_paused") is False
+    assert caller.do(Queue, "all") == []
 
 
-def test_the_size_counts_ready_tasks_of_the_queue_alone(store: SyncStore, hand: Hand) -> None:
+def test_the_size_counts_ready_tasks_of_the_queue_alone(store: SyncStore, caller: Caller) -> None:
     store.enqueue(*[job(queue_name="mail", lane=n % 2, priority=n) for n in range(7)])
     store.enqueue(job(), job(queue_name="mail", scheduled_at=later()), limited(queue_name="mail"))
     store.enqueue(limited(queue_name="mail"))
-    assert hand.ask("mail", "size") == 8
+    assert caller.ask("mail", "size") == 8
     store.claim(store.worker(), 2, queues=["mail"])
-    assert hand.ask("mail", "size") == 6
+    assert caller.ask("mail", "size") == 6
 
 
-def test_the_latency_is_the_longest_wait_of_those_next_in_line(store: SyncStore, hand: Hand) -> None:
+def test_the_latency_is_the_longest_wait_of_those_next_in_line(store: SyncStore, caller: Caller) -> None:
     now = store.now()
     long_ago, a_while_ago = now - timedelta(hours=3), now - timedelta(minutes=5)
     store.enqueue(job(queue_name="mail", priority=9, enqueued_at=a_while_ago), job(queue_name="mail", priority=9))
-    assert timedelta(minutes=5) <= hand.ask("mail", "latency") < timedelta(minutes=6)
+    assert timedelta(minutes=5) <= caller.ask("mail", "latency") < timedelta(minutes=6)
     store.enqueue(job(queue_name="mail", priority=-4, lane=1, enqueued_at=long_ago))
     store.enqueue(job(queue_name="other", enqueued_at=now - timedelta(days=9)))
-    assert timedelta(hours=3) <= hand.ask("mail", "latency") < timedelta(hours=4)
+    assert timedelta(hours=3) <= caller.ask("mail", "latency") < timedelta(hours=4)
 
 
 @pytest.mark.parametrize(
@@ -50,91 +50,93 @@ def test_the_latency_is_the_longest_wait_of_those_next_in_line(store: SyncStore,
         (timedelta(hours=3, minutes=7, seconds=20), "3\xa0hours, 7\xa0minutes"),
     ],
 )
-def test_the_latency_can_be_shown_as_text(store: SyncStore, hand: Hand, ago: timedelta, words: str) -> None:
-    assert hand.ask("mail", "human_latency") == ""
+def test_the_latency_can_be_shown_as_text(store: SyncStore, caller: Caller, ago: timedelta, words: str) -> None:
+    assert caller.ask("mail", "human_latency") == ""
     store.enqueue(job(queue_name="mail", enqueued_at=store.now() - ago))
-    assert hand.ask("mail", "human_latency") == words
+    assert caller.ask("mail", "human_latency") == words
 
 
-def test_every_property_of_a_queue_is_read_again_each_time(store: SyncStore, hand: Hand) -> None:
+def test_every_property_of_a_queue_is_read_again_each_time(store: SyncStore, caller: Caller) -> None:
     queue = Queue("mail")
     assert queue.size == 0
     store.enqueue(job(queue_name="mail"))
     assert queue.size == 1
 
 
-def test_clearing_a_queue_leaves_what_is_not_ready_and_other_queues_alone(store: SyncStore, hand: Hand) -> None:
+def test_clearing_a_queue_leaves_what_is_not_ready_and_other_queues_alone(store: SyncStore, caller: Caller) -> None:
     store.claimed(job(queue_name="mail"))
     (broken,) = store.claimed(job(queue_name="mail"))
     store.settle(failed(broken))
     kept = [limited(queue_name="other"), limited(queue_name="mail"), job(queue_name="mail", scheduled_at=later())]
     store.enqueue(*kept, job(queue_name="mail"), job(queue_name="mail", priority=5, lane=1))
-    assert hand("clear_queue", "mail") == 2
+    assert caller("clear_queue", "mail") == 2
     assert store.status(*kept) == ["ready", "blocked", "scheduled"]
     assert counts(store.alias) == {"ready": 1, "blocked": 1, "scheduled": 1, "claimed": 1, "failed": 1}
 
 
-def test_a_scheduled_task_waits_since_its_time(store: SyncStore, hand: Hand) -> None:
+def test_a_scheduled_task_waits_since_its_time(store: SyncStore, caller: Caller) -> None:
     now = store.now()
     store.enqueue(job(enqueued_at=now - timedelta(days=2), scheduled_at=now - timedelta(minutes=1)))
-    assert timedelta(minutes=1) <= hand.ask("default", "latency") < timedelta(minutes=2)
+    assert timedelta(minutes=1) <= caller.ask("default", "latency") < timedelta(minutes=2)
 
 
-def test_a_clock_that_goes_ahead_makes_no_negative_wait(store: SyncStore, hand: Hand) -> None:
+def test_a_clock_that_goes_ahead_makes_no_negative_wait(store: SyncStore, caller: Caller) -> None:
     store.enqueue(job(enqueued_at=store.now() + timedelta(minutes=1)))
-    assert hand.ask("default", "latency") == timedelta(0)
+    assert caller.ask("default", "latency") == timedelta(0)
 
 
-def test_from_a_paused_queue_nothing_is_claimed_until_it_is_resumed(store: SyncStore, hand: Hand) -> None:
+def test_from_a_paused_queue_nothing_is_claimed_until_it_is_resumed(store: SyncStore, caller: Caller) -> None:
     mail, other = job(queue_name="mail"), job()
     store.enqueue(mail, other)
     worker = store.worker()
-    assert [hand("pause", "mail"), hand("pause", "mail")] == [True, False]
-    assert hand.ask("mail", "is_paused") is True
+    assert [caller("pause", "mail"), caller("pause", "mail")] == [True, False]
+    assert caller.ask("mail", "is_paused") is True
     assert [claim.job_id for claim in store.claim(worker, 9)] == [other.id]
     assert store.claim(worker, 9, queues=["mail"]) == []
-    assert [hand("resume", "mail"), hand("resume", "mail")] == [True, False]
+    assert [caller("resume", "mail"), caller("resume", "mail")] == [True, False]
     assert [claim.job_id for claim in store.claim(worker, 9, queues=["mail"])] == [mail.id]
 
 
-def test_a_pause_stops_claims_alone(store: SyncStore, hand: Hand) -> None:
+def test_a_pause_stops_claims_alone(store: SyncStore, caller: Caller) -> None:
     holder, blocked = limited(queue_name="mail"), limited(queue_name="mail")
     store.enqueue(holder)
-    hand("pause", "mail")
+    caller("pause", "mail")
     store.enqueue(blocked, job(queue_name="mail"))
-    hand("discard", holder.id)
+    caller("discard", holder.id)
     assert store.status(blocked) == ["ready"]
     assert counts(store.alias) == {"ready": 2}
 
 
-def test_a_queue_does_all_that_the_actions_do(store: SyncStore, hand: Hand) -> None:
+def test_a_queue_does_all_that_the_actions_do(store: SyncStore, caller: Caller) -> None:
     store.enqueue(job(queue_name="mail"), job(queue_name="b"))
     queue = Queue("mail")
-    assert [hand.do(queue, "pause"), hand.do(queue, "resume"), hand.do(queue, "pause")] == [True, True, True]
-    assert hand.do(queue, "clear") == 1
-    assert hand.do(Queue, "all") == [Queue("b"), queue]
+    assert [caller.do(queue, "pause"), caller.do(queue, "resume"), caller.do(queue, "pause")] == [True, True, True]
+    assert caller.do(queue, "clear") == 1
+    assert caller.do(Queue, "all") == [Queue("b"), queue]
     assert str(queue) == "mail"
 
 
 @pytest.mark.parametrize("name", ["x%' OR 1=1--", "_", "\\", "🐎", "a b", "A"])
-def test_any_name_means_itself_alone(store: SyncStore, hand: Hand, name: str) -> None:
+def test_any_name_means_itself_alone(store: SyncStore, caller: Caller, name: str) -> None:
     store.enqueue(job(queue_name=name), job(queue_name="a"), job(queue_name="🐢"))
-    hand("pause", name)
-    assert (hand.ask(name, "size"), hand.ask(name, "is_paused")) == (1, True)
-    assert (hand.ask("a", "is_paused"), hand.ask("🐢", "is_paused")) == (False, False)
-    assert hand.do(Queue, "all") == sorted([Queue("a"), Queue(name), Queue("🐢")])
+    caller("pause", name)
+    assert (caller.ask(name, "size"), caller.ask(name, "is_paused")) == (1, True)
+    assert (caller.ask("a", "is_paused"), caller.ask("🐢", "is_paused")) == (False, False)
+    assert caller.do(Queue, "all") == sorted([Queue("a"), Queue(name), Queue("🐢")])
     assert len(store.claim(store.worker(), 9)) == 2
-    assert hand("clear_queue", name) == 1
+    assert caller("clear_queue", name) == 1
 
 
-def test_a_queue_without_a_name_can_be_looked_at_and_cleared_and_not_be_paused(store: SyncStore, hand: Hand) -> None:
+def test_a_queue_without_a_name_can_be_looked_at_and_cleared_and_not_be_paused(
+    store: SyncStore, caller: Caller
+) -> None:
     """It cannot be enqueued in; its tasks were stored by an earlier version."""
     store.enqueue(job(queue_name=""), job(queue_name="a"))
     with pytest.raises(ValueError, match="the queue '' has an empty name"):
-        hand("pause", "")
-    assert hand.ask("", "size") == 1
-    assert hand.do(Queue, "all") == [Queue(""), Queue("a")]
-    assert hand("clear_queue", "") == 1
+        caller("pause", "")
+    assert caller.ask("", "size") == 1
+    assert caller.do(Queue, "all") == [Queue(""), Queue("a")]
+    assert caller("clear_queue", "") == 1
     assert counts(store.alias) == {"ready": 1}
 
 
@@ -145,7 +147,7 @@ def test_what_cannot_be_a_name_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["mail*", " mail", "mail "])
-def test_a_queue_that_no_worker_option_can_express_is_not_paused(store: SyncStore, hand: Hand, name: str) -> None:
+def test_a_queue_that_no_worker_option_can_express_is_not_paused(store: SyncStore, caller: Caller, name: str) -> None:
     with pytest.raises(ValueError, match=f"the queue {re.escape(repr(name))} has"):
-        hand("pause", name)
+        caller("pause", name)
     assert Queue.all() == []

@@ -21,9 +21,9 @@ from steady_queue.store.operations import bulk_actions
 from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter, clear_failed
 from steady_queue.store.outcome import ErrorReport, Failed, Finished
 from steady_queue.store.statement import Operation
-from tests.support.databases.open_transactions import Session, without_waiting
+from tests.support.databases.open_transactions import OpenTransaction, run_with_short_lock_timeout
 from tests.support.databases.tables import count, counts, query
-from tests.support.store.jobs import broken, failed, job, later, limited
+from tests.support.store.jobs import fail_jobs, failed, job, later, limited
 from tests.support.threads import together
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ ROUNDS = 8
 def test_of_two_retries_at_once_one_does_it(store: SyncStore, make: Callable[[], NewJob]) -> None:
     for _ in range(ROUNDS):
         new = make()
-        broken(store, new)
+        fail_jobs(store, new)
         done = together(
             partial(actions.retry, new.id),
             lambda new=new: asyncio.run(actions.aretry(new.id)),  # type: ignore[misc]
@@ -53,7 +53,7 @@ def test_of_two_retries_at_once_one_does_it(store: SyncStore, make: Callable[[],
 
 
 def test_two_sweeps_at_once_retry_each_task_once(store: SyncStore) -> None:
-    broken(store, *[job() for _ in range(300)], *[limited(f"key {n}") for n in range(30)])
+    fail_jobs(store, *[job() for _ in range(300)], *[limited(f"key {n}") for n in range(30)])
     numbers = together(*[actions.retry_where] * 3)
     assert sum(numbers) == 330
     assert counts(store.alias) == {"ready": 330}
@@ -205,7 +205,7 @@ def test_everything_at_once_leaves_every_task_in_one_place(store: SyncStore) -> 
 @pytest.mark.only_on("postgres", "mariadb")
 def test_actions_in_an_open_transaction_block_no_worker_of_the_same_key(database: str, store: SyncStore) -> None:
     bad, holder, blocked, running = limited(to=2), limited(to=2), limited(to=2), limited(to=2)
-    broken(store, bad)
+    fail_jobs(store, bad)
     (claim,) = store.claimed(running)
     store.enqueue(holder, blocked)
 
@@ -216,7 +216,7 @@ def test_actions_in_an_open_transaction_block_no_worker_of_the_same_key(database
     with transaction.atomic(using=database):
         assert actions.retry(bad.id)
         assert actions.discard(holder.id)
-        without_waiting(database, work)
+        run_with_short_lock_timeout(database, work)
     assert counts(database)["ready"] == 2
 
 
@@ -224,8 +224,8 @@ def test_actions_in_an_open_transaction_block_no_worker_of_the_same_key(database
 
 
 @pytest.fixture
-def other(database: str) -> Iterator[Session]:
-    session = Session(database)
+def other(database: str) -> Iterator[OpenTransaction]:
+    session = OpenTransaction(database)
     yield session
     session.close()
 
@@ -253,9 +253,9 @@ def fails_again(store: Any, one: NewJob) -> None:
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-def test_a_failure_of_this_moment_is_not_cleared_as_an_old_one(store: SyncStore, other: Session) -> None:
+def test_a_failure_of_this_moment_is_not_cleared_as_an_old_one(store: SyncStore, other: OpenTransaction) -> None:
     one = job()
-    broken(store, one)
+    fail_jobs(store, one)
     query(store.alias, "UPDATE steady_queue_failedexecution SET failed_at = '2020-01-01 00:00:00.000000'")
     clear = clear_failed.flow(store.sql, EndedFilter(timedelta(days=30)), CleanupPosition(), 500)
     flow = interrupted(clear, "FOR UPDATE", lambda: other.do(lambda theirs: fails_again(theirs, one)))
@@ -264,9 +264,9 @@ def test_a_failure_of_this_moment_is_not_cleared_as_an_old_one(store: SyncStore,
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-def test_a_task_that_meanwhile_failed_in_another_way_is_not_retried(store: SyncStore, other: Session) -> None:
+def test_a_task_that_meanwhile_failed_in_another_way_is_not_retried(store: SyncStore, other: OpenTransaction) -> None:
     one = job()
-    broken(store, one)
+    fail_jobs(store, one)
     some = bulk_actions.retry_window(
         store.sql, bulk_actions.JobFilter(exception_class="builtins.ValueError"), bulk_actions.Position()
     )
@@ -277,10 +277,10 @@ def test_a_task_that_meanwhile_failed_in_another_way_is_not_retried(store: SyncS
 
 @pytest.mark.only_on("postgres", "mariadb")
 def test_a_task_that_is_retried_meanwhile_is_discarded_all_the_same(
-    store: SyncStore, other: Session, monkeypatch: pytest.MonkeyPatch
+    store: SyncStore, other: OpenTransaction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = job()
-    broken(store, one)
+    fail_jobs(store, one)
     lock_executions = revision.lock_executions
     times: list[int] = []
 

@@ -20,7 +20,7 @@ from steady_queue.configuration import Dispatcher, Options, RecurringTask, Worke
 from steady_queue.jobs.compat import FRAMEWORK
 from tests.support.databases.aliases import extra_database, pointed_at, twin_settings
 from tests.support.databases.tables import count
-from tests.support.databases.unmigrated import said_to_be_applied
+from tests.support.databases.unmigrated import marked_as_migrated
 from tests.support.servers.host import free_port
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def test_everything_that_is_wrong_is_reported_together(database: str, monkeypatc
     monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(seconds=1))
     options = Options(workers=[Worker(coroutines=-1)], dispatchers=[Dispatcher(batch_size=0)])
     with (
-        said_to_be_applied(database, "9999_later"),
+        marked_as_migrated(database, "9999_later"),
         with_tasks(default={"BACKEND": OURS, "OPTIONS": {"colour": "red"}}, other={"BACKEND": "no.such.Backend"}),
     ):
         status, out, err = report(options)
@@ -94,7 +94,7 @@ def test_warnings_are_reported_and_do_not_fail(database: str) -> None:
 
 
 def test_options_of_the_wrong_kind_are_one_problem_among_others(database: str) -> None:
-    with override_settings(STEADY_QUEUE={"workers": []}), said_to_be_applied(database, "9999_later"):
+    with override_settings(STEADY_QUEUE={"workers": []}), marked_as_migrated(database, "9999_later"):
         first, second = examine().errors
     assert first == "STEADY_QUEUE must be Configuration.Options(...), not {'workers': []}"
     assert "9999_later" in second

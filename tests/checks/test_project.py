@@ -18,7 +18,7 @@ from steady_queue.checks.project import check_project, check_schema, connections
 from steady_queue.configuration import Options, Worker
 from steady_queue.jobs.compat import task_backends
 from tests.support.databases.aliases import extra_database, pointed_at
-from tests.support.databases.unmigrated import said_to_be_applied
+from tests.support.databases.unmigrated import marked_as_migrated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -258,7 +258,7 @@ def test_a_database_without_the_queues_tables_is_reported_by_the_database_checks
 
 def test_a_database_with_the_schema_of_this_version_is_accepted_and_a_newer_one_is_reported(database: str) -> None:
     assert check_schema(databases=[database]) == []
-    with said_to_be_applied(database, "9999_later"):
+    with marked_as_migrated(database, "9999_later"):
         (message,) = told("W009", check_schema(databases=[database]))
     assert "9999_later" in message.msg
 

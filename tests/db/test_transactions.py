@@ -130,7 +130,7 @@ def test_a_job_that_does_not_wait_is_discarded_after_the_commit(database: str) -
 
 
 @pytest.fixture
-def impatient(database: str) -> Iterator[str]:
+def short_lock_timeout(database: str) -> Iterator[str]:
     """The database, with a connection that waits for nobody's locks for long."""
     connection = connections[database]
     query(
@@ -154,29 +154,34 @@ KEEPS_ADA: dict[str, tuple[str, list[Any]]] = {
 
 
 def test_an_error_in_the_promotion_neither_leaves_the_transaction_nor_skips_other_callbacks(
-    impatient: str, caplog: pytest.LogCaptureFixture
+    short_lock_timeout: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     called = []
     with ExitStack() as stack, caplog.at_level(logging.WARNING, "steady_queue"):
-        with transaction.atomic(using=impatient):
+        with transaction.atomic(using=short_lock_timeout):
             transaction.on_commit(
-                lambda: stack.enter_context(held(impatient, KEEPS_ADA[impatient])), using=impatient, robust=False
+                lambda: stack.enter_context(held(short_lock_timeout, KEEPS_ADA[short_lock_timeout])),
+                using=short_lock_timeout,
+                robust=False,
             )
             tasks.charge.enqueue("ada")
-            transaction.on_commit(lambda: called.append(True), using=impatient)
+            transaction.on_commit(lambda: called.append(True), using=short_lock_timeout)
         assert called == [True]
-        assert counts(impatient) == {"blocked": 1}
+        assert counts(short_lock_timeout) == {"blocked": 1}
     assert [record.getMessage() for record in caplog.records if "maintenance" in record.getMessage()]
 
 
-def test_the_next_enqueue_promotes_the_jobs_that_stayed_blocked(impatient: str) -> None:
-    with ExitStack() as stack, transaction.atomic(using=impatient):
-        transaction.on_commit(lambda: stack.enter_context(held(impatient, KEEPS_ADA[impatient])), using=impatient)
+def test_the_next_enqueue_promotes_the_jobs_that_stayed_blocked(short_lock_timeout: str) -> None:
+    with ExitStack() as stack, transaction.atomic(using=short_lock_timeout):
+        transaction.on_commit(
+            lambda: stack.enter_context(held(short_lock_timeout, KEEPS_ADA[short_lock_timeout])),
+            using=short_lock_timeout,
+        )
         left = tasks.charge.enqueue("ada")
-    assert counts(impatient) == {"blocked": 1}
+    assert counts(short_lock_timeout) == {"blocked": 1}
     tasks.charge.enqueue("ada")
-    assert counts(impatient) == {"ready": 1, "blocked": 1}
-    assert row(impatient, "blockedexecution", left.id) is None
+    assert counts(short_lock_timeout) == {"ready": 1, "blocked": 1}
+    assert row(short_lock_timeout, "blockedexecution", left.id) is None
 
 
 @ON_SERVERS

@@ -43,7 +43,7 @@ class Boom(Exception):
 pytestmark = pytest.mark.xdist_group("failures")
 
 
-class Mortal:
+class StoppableServer:
     """A database on a server of its own, which tests may stop."""
 
     def __init__(self, alias: str, server: Postgres | MariaDB) -> None:
@@ -52,18 +52,18 @@ class Mortal:
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def own_server(request: pytest.FixtureRequest) -> Iterator[Mortal]:
+def own_server(request: pytest.FixtureRequest) -> Iterator[StoppableServer]:
     kind = request.param
     with KINDS[kind]() as server:
         server.create_database("steady_queue")
         settings = twin_settings(kind, HOST=server.host, PORT=server.port, USER=server.user, PASSWORD=server.password)
         with extra_database(f"{kind}_mortal", settings) as alias:
             call_command("migrate", database=alias, run_syncdb=True, verbosity=0)
-            yield Mortal(alias, server)
+            yield StoppableServer(alias, server)
 
 
 @pytest.fixture
-def mortal(own_server: Mortal) -> Iterator[Mortal]:
+def stoppable_server(own_server: StoppableServer) -> Iterator[StoppableServer]:
     """The server, running again at the end whatever the test did to it."""
     with queue_in(own_server.alias):
         yield own_server
@@ -73,95 +73,97 @@ def mortal(own_server: Mortal) -> Iterator[Mortal]:
 
 @TASKS
 def test_while_the_server_is_down_nothing_is_stored_and_the_caller_gets_an_error(
-    mortal: Mortal, put: Put, task: Any
+    stoppable_server: StoppableServer, put: Put, task: Any
 ) -> None:
-    connections[mortal.alias].close()
-    mortal.server.kill()
+    connections[stoppable_server.alias].close()
+    stoppable_server.server.kill()
     with pytest.raises(EnqueueError, match=task.module_path) as caught:
         put(task, "ada")
     assert (caught.value.stored, len(caught.value.result_ids)) == ("no", 1)
-    mortal.server.start()
-    assert count(mortal.alias, "job") == 0
+    stoppable_server.server.start()
+    assert count(stoppable_server.alias, "job") == 0
     put(task, "ada")
-    assert counts(mortal.alias) == {"ready": 1}
+    assert counts(stoppable_server.alias) == {"ready": 1}
 
 
-def test_while_the_server_is_down_a_bulk_names_every_result(mortal: Mortal) -> None:
-    connections[mortal.alias].close()
-    mortal.server.stop()
+def test_while_the_server_is_down_a_bulk_names_every_result(stoppable_server: StoppableServer) -> None:
+    connections[stoppable_server.alias].close()
+    stoppable_server.server.stop()
     for way in (enqueue_all, lambda calls: asyncio.run(aenqueue_all(calls))):
         with pytest.raises(EnqueueError, match="2 tasks") as caught:
             way([tasks.add.bind(1), tasks.add.bind(2)])
         assert (caught.value.stored, len(caught.value.result_ids)) == ("no", 2)
 
 
-def test_while_the_server_is_down_a_result_is_not_reported_as_missing(mortal: Mortal) -> None:
+def test_while_the_server_is_down_a_result_is_not_reported_as_missing(stoppable_server: StoppableServer) -> None:
     result = tasks.add.enqueue(1)
-    connections[mortal.alias].close()
-    mortal.server.stop()
+    connections[stoppable_server.alias].close()
+    stoppable_server.server.stop()
     with pytest.raises(SteadyQueueError):
         result.refresh()
     with pytest.raises(StoreError):
         asyncio.run(task_backends["default"].aget_result(result.id))
-    mortal.server.start()
+    stoppable_server.server.start()
     result.refresh()
 
 
-def test_a_restart_of_the_server_costs_sync_code_at_most_one_enqueue(mortal: Mortal) -> None:
+def test_a_restart_of_the_server_costs_sync_code_at_most_one_enqueue(stoppable_server: StoppableServer) -> None:
     tasks.add.enqueue(1)
-    mortal.server.restart()
+    stoppable_server.server.restart()
     refused = 0
     with suppress(EnqueueError):
         refused = 1
         tasks.add.enqueue(2)
         refused = 0
     tasks.add.enqueue(3)
-    connections[mortal.alias].close()
-    assert count(mortal.alias, "job") == 3 - refused
+    connections[stoppable_server.alias].close()
+    assert count(stoppable_server.alias, "job") == 3 - refused
 
 
-def test_a_restart_of_the_server_costs_async_code_nothing(mortal: Mortal) -> None:
+def test_a_restart_of_the_server_costs_async_code_nothing(stoppable_server: StoppableServer) -> None:
     async def main() -> None:
         await asyncio.gather(*(tasks.add.aenqueue(number) for number in range(4)))
-        await asyncio.to_thread(mortal.server.restart)
+        await asyncio.to_thread(stoppable_server.server.restart)
         await asyncio.gather(*(tasks.add.aenqueue(number) for number in range(4)))
 
     asyncio.run(main())
-    connections[mortal.alias].close()
-    assert count(mortal.alias, "job") == 8
+    connections[stoppable_server.alias].close()
+    assert count(stoppable_server.alias, "job") == 8
 
 
-def test_a_server_that_dies_inside_the_callers_transaction_leaves_nothing(mortal: Mortal) -> None:
-    with pytest.raises(DatabaseError), transaction.atomic(using=mortal.alias):
-        Customer.objects.using(mortal.alias).create(name="Ada")
+def test_a_server_that_dies_inside_the_callers_transaction_leaves_nothing(stoppable_server: StoppableServer) -> None:
+    with pytest.raises(DatabaseError), transaction.atomic(using=stoppable_server.alias):
+        Customer.objects.using(stoppable_server.alias).create(name="Ada")
         tasks.add.enqueue(1)
-        mortal.server.kill()
+        stoppable_server.server.kill()
         with pytest.raises(EnqueueError) as caught:
             tasks.add.enqueue(2)
     assert caught.value.stored == "no"
-    mortal.server.start()
-    assert count(mortal.alias, "job") == 0
-    assert not Customer.objects.using(mortal.alias).exists()
+    stoppable_server.server.start()
+    assert count(stoppable_server.alias, "job") == 0
+    assert not Customer.objects.using(stoppable_server.alias).exists()
 
 
-def test_an_enqueue_that_was_deferred_fails_at_the_commit_if_the_server_is_down(mortal: Mortal) -> None:
-    connections[mortal.alias].close()
+def test_an_enqueue_that_was_deferred_fails_at_the_commit_if_the_server_is_down(
+    stoppable_server: StoppableServer,
+) -> None:
+    connections[stoppable_server.alias].close()
     with pytest.raises(EnqueueError) as caught, transaction.atomic(using="default"):
         tasks.add.enqueue(1)
-        mortal.server.stop()
+        stoppable_server.server.stop()
     assert caught.value.stored == "no"
 
 
 @pytest.mark.parametrize("own_server", ["mariadb"], indirect=True)
-def test_a_packet_that_the_server_refuses_is_not_stored(mortal: Mortal, put: Put) -> None:
-    query(mortal.alias, "SET GLOBAL max_allowed_packet = 1048576")
-    connections[mortal.alias].close()
+def test_a_packet_that_the_server_refuses_is_not_stored(stoppable_server: StoppableServer, put: Put) -> None:
+    query(stoppable_server.alias, "SET GLOBAL max_allowed_packet = 1048576")
+    connections[stoppable_server.alias].close()
     with pytest.raises(EnqueueError) as caught:
         put(tasks.anything, "x" * 2_000_000)
     assert caught.value.stored == "no"
-    connections[mortal.alias].close()
-    query(mortal.alias, "SET GLOBAL max_allowed_packet = 16777216")
-    assert count(mortal.alias, "job") == 0
+    connections[stoppable_server.alias].close()
+    query(stoppable_server.alias, "SET GLOBAL max_allowed_packet = 16777216")
+    assert count(stoppable_server.alias, "job") == 0
 
 
 # -- conflicts inside the caller's transaction ------------------------------------------------------------------------
@@ -229,7 +231,7 @@ WRITES: tuple[str, list[Any]] = ("DELETE FROM steady_queue_pause", [])
 
 
 @pytest.fixture
-def hasty(queue: str) -> Iterator[str]:
+def short_busy_timeout(queue: str) -> Iterator[str]:
     """Another way to the queue's SQLite file, on which nobody waits for long."""
     settings = twin_settings(queue, OPTIONS={"timeout": 0.05})
     with extra_database("sqlite_hasty", settings) as alias, pointed_at(alias):
@@ -239,7 +241,7 @@ def hasty(queue: str) -> Iterator[str]:
 @ON_SQLITE
 @TASKS
 def test_a_database_that_stays_busy_is_reported_and_nothing_is_stored(
-    queue: str, hasty: str, put: Put, task: Any
+    queue: str, short_busy_timeout: str, put: Put, task: Any
 ) -> None:
     with held(queue, WRITES):
         with pytest.raises(EnqueueError, match="locked") as caught:
@@ -252,9 +254,11 @@ def test_a_database_that_stays_busy_is_reported_and_nothing_is_stored(
 
 @ON_SQLITE
 @TASKS
-def test_a_database_that_is_busy_inside_the_callers_transaction_is_reported(queue: str, hasty: str, task: Any) -> None:
-    with transaction.atomic(using=hasty):
-        assert not Customer.objects.using(hasty).exists()
+def test_a_database_that_is_busy_inside_the_callers_transaction_is_reported(
+    queue: str, short_busy_timeout: str, task: Any
+) -> None:
+    with transaction.atomic(using=short_busy_timeout):
+        assert not Customer.objects.using(short_busy_timeout).exists()
         with held(queue, WRITES):
             with pytest.raises(EnqueueError, match="locked") as caught:
                 task.enqueue("ada")
@@ -263,9 +267,9 @@ def test_a_database_that_is_busy_inside_the_callers_transaction_is_reported(queu
 
 
 @ON_SQLITE
-def test_a_transaction_that_has_read_before_others_wrote_cannot_enqueue(queue: str, hasty: str) -> None:
-    with transaction.atomic(using=hasty):
-        assert not Customer.objects.using(hasty).exists()
+def test_a_transaction_that_has_read_before_others_wrote_cannot_enqueue(queue: str, short_busy_timeout: str) -> None:
+    with transaction.atomic(using=short_busy_timeout):
+        assert not Customer.objects.using(short_busy_timeout).exists()
         with aside(lambda: Customer.objects.using(queue).create(name="Ada")):
             pass
         with pytest.raises(EnqueueError, match="locked") as caught:

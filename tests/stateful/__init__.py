@@ -1,7 +1,7 @@
-"""The machine: Hypothesis does to the store whatever can be done to it, and a model in plain Python says what must be.
+"""The state machine: Hypothesis runs random operations on the store, and a model in plain Python predicts the result.
 
 model.py           the expected state, without a database
-claim_history.py   what the store has answered about claims
+claim_history.py   the claims that the store returned, and their ends
 snapshot.py        the state of the database, in the terms of the model
 clock.py           the time of the database and of the model
 base.py            what all rules share, and the checks after every step

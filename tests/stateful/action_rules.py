@@ -1,4 +1,4 @@
-"""Rules of people: retry, discard, run now, alone or in a transaction of their own; pause and resume."""
+"""Rules of actions: retry, discard, run now, with or without a transaction; pause and resume."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steady_queue.store.operations import actions as revision
 from steady_queue.store.operations.actions import run_now
 from steady_queue.store.operations.queues import pause, resume
 from tests.stateful.base import QUEUES, some, step
-from tests.stateful.process_rules import Care
+from tests.stateful.process_rules import ProcessRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 OPERATIONS = {"retry": revision.retry, "discard": revision.discard, "run_now": run_now}
 
 
-class Hands(Care):
+class ActionRules(ProcessRules):
     @step
     @rule(action=st.sampled_from(list(OPERATIONS)), numbers=some)
     def act(self, action: str, numbers: list[int]) -> None:
@@ -33,7 +33,7 @@ class Hands(Care):
     @step
     @rule(action=st.sampled_from(list(OPERATIONS)), numbers=some, commits=st.booleans())
     def act_in_a_transaction(self, action: str, numbers: list[int], commits: bool) -> None:
-        """Slots are given out after the commit; without one, nothing has happened."""
+        """Slots are allocated after the commit; after a rollback nothing has changed."""
         ids = self.jobs_at(numbers)
         with transaction.atomic(using=self.alias):
             done = _ids(getattr(actions, f"{action}_many")(ids))
@@ -44,12 +44,12 @@ class Hands(Care):
 
     def note(self, action: str, ids: Iterable[UUID]) -> None:
         if action == "retry":
-            self.account.retried.update(ids)
+            self.history.retried.update(ids)
 
     @step
     @rule(queue=st.sampled_from(QUEUES))
     def pause_or_resume(self, queue: str) -> None:
-        """Whichever is new; the other changes nothing."""
+        """Change the state; a repeated pause or resume changes nothing."""
         is_paused = queue in self.model.pauses
         assert self.store.run(pause(self.sql, queue)) is not is_paused
         if is_paused:

@@ -1,4 +1,4 @@
-"""The stage: what all rules share, and what is checked after every step."""
+"""The base machine: what all rules share, and what is checked after every step."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from steady_queue.store.operations.processes import NewProcess, register
 from steady_queue.store.operations.queues import resume
 from steady_queue.store.operations.recurring import NewEntry, persist
 from steady_queue.store.outcome import Finished
-from tests.stateful.claim_history import Account
-from tests.stateful.clock import HALF, HOUR, id_in, let_pass
+from tests.stateful.claim_history import ClaimHistory
+from tests.stateful.clock import HALF, HOUR, id_in, make_rows_older
 from tests.stateful.model import Model
-from tests.stateful.snapshot import meant, stuck, taken
+from tests.stateful.snapshot import find_stuck_jobs, snapshot_of_database, snapshot_of_model
 from tests.support.databases.invariants import violations
-from tests.support.databases.open_transactions import Session, hurry
+from tests.support.databases.open_transactions import OpenTransaction, set_lock_timeout
 from tests.support.databases.tables import empty_tables
-from tests.support.store.jobs import PATH, choosy, job, limited
+from tests.support.store.jobs import PATH, discarding, job, limited
 from tests.support.store.stores import SyncStore
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 QUEUES = ("default", "mail", "mails")
 ENTRIES = ("hourly", "nightly")
-#: Whichever of a list: its number is taken modulo the length.
+#: An index into any list, modulo its length.
 which = st.integers(0, 63)
 some = st.lists(which, min_size=1, max_size=4)
 
@@ -50,7 +50,7 @@ class Order(NamedTuple):
     #: In so many hours; 0 is in the past.
     delay: int | None
     limit: tuple[str, int] | None
-    is_choosy: bool
+    is_discarding: bool
 
 
 orders = st.builds(
@@ -60,7 +60,7 @@ orders = st.builds(
     lane=st.sampled_from([Lane.ASYNC, Lane.ASYNC, Lane.THREAD]),
     delay=st.sampled_from([None, None, None, 0, 1, 2]),
     limit=st.sampled_from([None, None, ("a", 1), ("b", 2), ("c", 1), ("c", 3)]),
-    is_choosy=st.sampled_from([False, False, True]),
+    is_discarding=st.sampled_from([False, False, True]),
 )
 batches = st.lists(orders, min_size=1, max_size=5)
 
@@ -75,33 +75,33 @@ class Pending:
     claims: list[Claim] = field(default_factory=list)
 
 
-#: SQLite has one writer: while another's transaction is open, nobody else writes.
+#: SQLite has one writer: while a transaction is open, no other connection writes.
 step = precondition(lambda self: self.may_write)
-#: Time passes for all rows, which a transaction that is open holds fast.
+#: Advancing time changes all rows, which an open transaction locks.
 calm = precondition(lambda self: not self.is_any_open)
 
 
 class EveryRule:
-    """As Hypothesis's flags of what is left out: nothing."""
+    """Stands in for Hypothesis's flags of left out rules, and leaves out none."""
 
     def is_enabled(self, _: object) -> bool:
         return True
 
 
-class Stage(RuleBasedStateMachine):
-    """One database, its model, and those who act on it."""
+class BaseMachine(RuleBasedStateMachine):
+    """One database, its model, and the processes and transactions on it."""
 
     def __init__(self, alias: str, *, is_long: bool = False) -> None:
         super().__init__()
         self.alias = alias
         self.is_long = is_long
         empty_tables(alias)
-        hurry(alias)
+        set_lock_timeout(alias)
         self.store = SyncStore(alias)
         self.sql = self.store.sql
         self.model = Model()
-        self.account = Account()
-        #: Every claim that was ever answered, also one that was rolled back.
+        self.history = ClaimHistory()
+        #: Every claim that the store ever returned, also one that was rolled back.
         self.claims: list[Claim] = []
         #: Every process that there ever was.
         self.processes: list[UUID] = []
@@ -109,8 +109,8 @@ class Stage(RuleBasedStateMachine):
         self.limits: dict[str, int] = {}
         self.updated: dict[str, datetime] = {}
         self.switched_off: set[str] = set()
-        self.sessions: list[Session] = []
-        self.pending: dict[Session, Pending] = {}
+        self.sessions: list[OpenTransaction] = []
+        self.pending: dict[OpenTransaction, Pending] = {}
 
     @initialize(batch=st.lists(orders, min_size=6, max_size=6), all_rules=st.booleans())
     def open_for_business(self, batch: list[Order], all_rules: bool) -> None:
@@ -172,15 +172,15 @@ class Stage(RuleBasedStateMachine):
             options["scheduled_at"] = (now + order.delay * HOUR - HALF).replace(microsecond=0)
         if order.limit is None:
             return job(**options)
-        return (choosy if order.is_choosy else limited)(*order.limit, **options)
+        return (discarding if order.is_discarding else limited)(*order.limit, **options)
 
     def jobs_at(self, numbers: Sequence[int]) -> list[UUID]:
-        """Some jobs that nobody holds, and one that does not exist."""
+        """Some jobs that no open transaction has claimed, and one that does not exist."""
         ids = sorted(self.model.jobs.keys() - self.model.held)
         return list(dict.fromkeys([*(ids[number % len(ids)] for number in numbers if ids), uuid4()]))
 
     def claims_at(self, numbers: Sequence[int]) -> list[Claim]:
-        """Some claims, mostly new ones; many have been settled or taken back."""
+        """Some claims, mostly new ones; many have been settled or released."""
         found = [self.claims[-1 - number % len(self.claims)] for number in numbers if self.claims]
         return list({claim.claim_id: claim for claim in found}.values())
 
@@ -188,27 +188,27 @@ class Stage(RuleBasedStateMachine):
 
     @invariant()
     def everything_is_where_it_must_be(self) -> None:
-        found = taken(self.store).differences(meant(self.model))
+        found = snapshot_of_database(self.store).differences(snapshot_of_model(self.model))
         found += violations(self.alias)
-        found += self.account.violations()
+        found += self.history.violations()
         assert not found, "\n".join(found)
 
     def nothing_is_stuck(self) -> None:
-        found = stuck(taken(self.store), self.model, self.limits)
+        found = find_stuck_jobs(snapshot_of_database(self.store), self.model, self.limits)
         assert not found, "\n".join(found)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def teardown(self) -> None:
         try:
-            if sys.exc_info()[0] is None:  # else there is enough to tell already
+            if sys.exc_info()[0] is None:  # otherwise the failure is reported already
                 self._drain()
         finally:
             for session in self.sessions:
                 session.close()
 
     def _drain(self) -> None:
-        """Let everything run to its end, and see that there is one end for each."""
+        """Run every job to its end, and check that each has exactly one end."""
         for session in self.sessions:
             if session.is_open:
                 session.end(commit=False)
@@ -218,21 +218,21 @@ class Stage(RuleBasedStateMachine):
         self.model.pauses.clear()
         self._settle_all()
         process_id = self.new_process()
-        let_pass(self.alias, 9)
+        make_rows_older(self.alias, 9)
         for _ in range(200):
             dispatched = self.store.run(dispatch(self.sql, 100)).moved
             self.store.run(promote_stranded(self.sql))
             claims = [claim for lane in Lane for claim in self.store.claim(process_id, 100, lane=lane)]
-            self.account.begin(claims)
+            self.history.begin(claims)
             if not claims and not dispatched:
                 break
             self._finish(claims)
         self._all_have_ended()
 
     def _settle_all(self) -> None:
-        """End the claims that are left, whoever has them: their tasks have finished after all."""
-        live = {claim.claim_id: claim for claim in self.claims if claim.claim_id in self.account.open}
-        assert len(live) == len(self.account.open)
+        """Finish the remaining claims of all processes."""
+        live = {claim.claim_id: claim for claim in self.claims if claim.claim_id in self.history.open}
+        assert len(live) == len(self.history.open)
         self._finish(list(live.values()))
 
     def _finish(self, claims: Sequence[Claim]) -> None:
@@ -240,20 +240,20 @@ class Stage(RuleBasedStateMachine):
             settled = self.store.settle(*(Finished(claim) for claim in claims))
             assert {verdict.value for verdict in settled.verdicts.values()} == {"applied"}
         for claim in claims:
-            self.account.end(claim.claim_id, "finished")
+            self.history.end(claim.claim_id, "finished")
 
     def _all_have_ended(self) -> None:
-        found = violations(self.alias) + list(self.account.violations())
-        picture = taken(self.store)
-        for id_, shown in picture.jobs.items():
+        found = violations(self.alias) + list(self.history.violations())
+        snapshot = snapshot_of_database(self.store)
+        for id_, shown in snapshot.jobs.items():
             if shown.status not in (Status.FINISHED.value, Status.FAILED.value):
                 found.append(f"{id_} has not ended: {shown}")
-            if not shown.attempts == self.account.over[id_] == 1 + self.account.retried[id_]:
-                found.append(f"{id_} ended {self.account.over[id_]} times, and says {shown.attempts}")
+            if not shown.attempts == self.history.over[id_] == 1 + self.history.retried[id_]:
+                found.append(f"{id_} ended {self.history.over[id_]} times, and has {shown.attempts} attempts")
         assert not found, "\n".join(found)
 
-    def forget(self, session: Session) -> None:
-        """What an open transaction did has not happened."""
+    def forget(self, session: OpenTransaction) -> None:
+        """Undo in the model what a rolled back transaction did."""
         pending = self.pending.pop(session)
         self.model.held -= {claim.job_id for claim in pending.claims}
         self.claims += pending.claims

@@ -1,4 +1,4 @@
-"""The account: what the store has answered about claims, added up without asking the database or the model."""
+"""The history of claims: what the store returned, counted without the database or the model."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from steady_queue.store.job import Claim
 
 
-class Account:
+class ClaimHistory:
     """Every claim begins one attempt, and that attempt has one end."""
 
     def __init__(self) -> None:
-        #: The claims that were given out and have not ended, each with its job.
+        #: The claims that were returned and have not ended, each with its job.
         self.open: dict[UUID, UUID] = {}
         self.ended: dict[UUID, str] = {}
         self.begun: Counter[UUID] = Counter()
         self.over: Counter[UUID] = Counter()
-        self.given_back: Counter[UUID] = Counter()
+        self.released: Counter[UUID] = Counter()
         self.retried: Counter[UUID] = Counter()
 
     def begin(self, claims: Iterable[Claim]) -> None:
@@ -36,14 +36,14 @@ class Account:
         assert claim_id in self.open, f"{claim_id} is to be {how}, and was {self.ended.get(claim_id, 'never begun')}"
         job_id = self.open.pop(claim_id)
         self.ended[claim_id] = how
-        (self.given_back if how == "given back" else self.over)[job_id] += 1
+        (self.released if how == "released" else self.over)[job_id] += 1
 
     def violations(self) -> Iterable[str]:
         """Jobs that began or ended more often than there was a cause."""
         running = Counter(self.open.values())
         for job_id, begun in self.begun.items():
-            causes = 1 + self.given_back[job_id] + self.retried[job_id]
+            causes = 1 + self.released[job_id] + self.retried[job_id]
             if begun > causes:
                 yield f"{job_id} began {begun} times, with {causes} causes"
-            if begun != self.over[job_id] + self.given_back[job_id] + running[job_id]:
+            if begun != self.over[job_id] + self.released[job_id] + running[job_id]:
                 yield f"{job_id} began {begun} times, and ended otherwise"

@@ -1,4 +1,4 @@
-"""Time passes: nobody can set a database's clock, so its rows are moved into the past instead."""
+"""Advances time: a test cannot set the clock of a database, so the rows are moved into the past instead."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TIMES = {
 }
 
 
-def let_pass(alias: str, hours: int) -> None:
+def make_rows_older(alias: str, hours: int) -> None:
     """Make everything that is stored so many hours older."""
     for table, column in _TIMES.items():
         manager = apps.get_model("steady_queue", table)._base_manager.using(alias)

@@ -1,4 +1,4 @@
-"""Rules that bring jobs in: enqueued at once or in a transaction that stays open, dispatched, ticked."""
+"""Rules that add jobs: enqueued at once or in a transaction that stays open, dispatched, ticked."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from steady_queue.jobs.results import Results
 from steady_queue.store.operations.dispatch import dispatch
 from steady_queue.store.operations.recurring import switch
 from steady_queue.store.operations.ticks import Tick, enqueue_ticks
-from tests.stateful.base import ENTRIES, Pending, Stage, batches, orders, step, which
-from tests.support.databases.open_transactions import Session
+from tests.stateful.base import ENTRIES, BaseMachine, Pending, batches, orders, step, which
+from tests.support.databases.open_transactions import OpenTransaction
 from tests.support.store.jobs import PATH
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ FIRST = datetime(2030, 1, 1, tzinfo=UTC)
 SESSIONS = 2
 
 
-class Production(Stage):
+class EnqueueRules(BaseMachine):
     @step
     @rule(batch=batches, again=st.booleans())
     def enqueue(self, batch: list[Order], again: bool) -> None:
-        """Perhaps twice: the answer to the first was lost."""
+        """Perhaps twice, as after a lost reply."""
         jobs = self.put_in(batch)
-        if again and jobs:  # one that was discarded is not told from one that was never stored
+        if again and jobs:  # a discarded job cannot be distinguished from one that was never stored
             assert not self.store.enqueue(*jobs, is_repeated=True, limits=self.limits).discarded
 
     # Under several names it comes more often than other rules.
@@ -46,9 +46,9 @@ class Production(Stage):
     @step
     @rule(batch=batches)
     def enqueue_and_crash(self, batch: list[Order]) -> None:
-        """In a transaction that commits, by a process that dies before it gives out slots.
+        """In a transaction that commits, by a process that dies before it allocates slots.
 
-        The keys are others than elsewhere: their slots are free.
+        The keys differ from those of the other rules: their slots are free.
         """
         now = self.store.now()
         orders = [order._replace(limit=order.limit and (order.limit[0].upper(), order.limit[1])) for order in batch]
@@ -57,14 +57,14 @@ class Production(Stage):
             self.store.enqueue(*jobs, promoting=False)
         self.model.store(jobs, now)
 
-    # -- in somebody's transaction ------------------------------------------------------------------------------------
+    # -- in an open transaction ---------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.may_write and sum(s.is_open for s in self.sessions) < SESSIONS)
     @rule()
     def begin(self) -> None:
         session = next((session for session in self.sessions if not session.is_open), None)
         if session is None:
-            session = Session(self.alias)
+            session = OpenTransaction(self.alias)
             self.sessions.append(session)
         session.begin()
         self.pending[session] = Pending()
@@ -72,7 +72,7 @@ class Production(Stage):
     @precondition(lambda self: self.is_any_open)
     @rule(number=which, batch=batches, crashes=st.booleans())
     def enqueue_in_a_transaction(self, number: int, batch: list[Order], crashes: bool) -> None:
-        """`crashes`: after the commit, before slots are given out."""
+        """`crashes`: after the commit, before slots are allocated."""
         session = self.open_session(number)
         now = self.store.now()
         jobs = [self.new_job(order, now) for order in batch]
@@ -100,7 +100,7 @@ class Production(Stage):
         session.end(commit=False)
         self.forget(session)
 
-    def open_session(self, number: int) -> Session:
+    def open_session(self, number: int) -> OpenTransaction:
         opened = [session for session in self.sessions if session.is_open]
         return opened[number % len(opened)]
 

@@ -1,4 +1,4 @@
-"""The model: what must be where after each operation, said without a database."""
+"""The model: the expected state after each operation, without a database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from steady_queue.store.operations.claim import ClaimRequest
     from steady_queue.store.outcome import Outcome
 
-#: Where a job can still be discarded.
+#: The states in which a job can be discarded.
 DISCARDABLE = (Status.SCHEDULED, Status.BLOCKED, Status.READY, Status.FAILED)
 
 
@@ -35,8 +35,8 @@ class Job:
     #: Written by the owner's settle alone.
     last_claim_id: UUID | None = None
     attempts: int = 0
-    #: Whether its slot was given by hand.
-    by_hand: bool = False
+    #: Whether run_now() gave its slot.
+    is_manual: bool = False
     #: The hour in which it ended.
     ended: int = 0
 
@@ -65,7 +65,7 @@ class Model:
     held: set[UUID] = field(default_factory=set)
 
     def those(self, *statuses: Status) -> list[Job]:
-        """The jobs that stand there, as they come: by priority, then age."""
+        """The jobs with these statuses, by priority, then age."""
         return sorted((job for job in self.jobs.values() if job.status in statuses), key=lambda job: job.place)
 
     # -- in ---------------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ class Model:
         return Status.READY if new.concurrency_key is None else Status.BLOCKED
 
     def admit(self, blocked: Sequence[NewJob], limits: Mapping[str, int]) -> frozenset[UUID]:
-        """Promote their keys, and discard those that rather do not wait; returns these."""
+        """Promote their keys, and discard those that discard on conflict; returns these."""
         self.promote({new.concurrency_key for new in blocked if new.concurrency_key is not None}, limits)
         refused = frozenset(
             new.id
@@ -99,7 +99,7 @@ class Model:
         return refused
 
     def promote(self, keys: Collection[str], limits: Mapping[str, int]) -> set[UUID]:
-        """Give out free slots; returns who got one."""
+        """Allocate free slots; returns the jobs that got one."""
         promoted = set()
         for key in keys:
             taken = sum(job.holds == key for job in self.jobs.values())
@@ -120,13 +120,13 @@ class Model:
         return {str(job.new.concurrency_key) for job in self.those(Status.BLOCKED)}
 
     def dispatch(self, now: datetime, limit: int, limits: Mapping[str, int]) -> tuple[int, frozenset[UUID]]:
-        """Returns how many were moved, and who was discarded."""
+        """Returns how many were moved, and the discarded jobs."""
         due = [job for job in self.those(Status.SCHEDULED) if job.due is not None and job.due <= now]
         due = sorted(due, key=lambda job: (job.due, job.place))[:limit]
-        self._made_new(due)
+        self._enter_queue(due)
         return len(due), self.admit([job.new for job in due if job.status is Status.BLOCKED], limits)
 
-    def _made_new(self, jobs: Iterable[Job]) -> set[str]:
+    def _enter_queue(self, jobs: Iterable[Job]) -> set[str]:
         """Ready, or queueing for a slot; returns the keys to be promoted."""
         keys = set()
         for job in jobs:
@@ -150,27 +150,27 @@ class Model:
 
     # -- out --------------------------------------------------------------------------------------------------------
 
-    def wanted(self, *wishes: ClaimRequest) -> list[UUID]:
-        """Who is to be claimed, in order; nobody from all queues while any is paused."""
+    def wanted(self, *requests: ClaimRequest) -> list[UUID]:
+        """The jobs to be claimed, in order; none from all queues while any queue is paused."""
         found: list[UUID] = []
-        if not wishes[0].queues and self.pauses:
+        if not requests[0].queues and self.pauses:
             return found
-        for wish in wishes:
-            if wish.process_id in self.processes:
-                found += self._wanted(wish)
+        for request in requests:
+            if request.process_id in self.processes:
+                found += self._wanted(request)
         return found
 
-    def _wanted(self, wish: ClaimRequest) -> list[UUID]:
+    def _wanted(self, request: ClaimRequest) -> list[UUID]:
         fit = [
             job
             for job in self.those(Status.READY)
-            if job.new.lane == wish.lane and job.new.queue_name not in self.pauses and job.new.id not in self.held
+            if job.new.lane == request.lane and job.new.queue_name not in self.pauses and job.new.id not in self.held
         ]
-        if wish.queues:
-            order = list(wish.queues)
+        if request.queues:
+            order = list(request.queues)
             fit = [job for job in fit if job.new.queue_name in order]
             fit.sort(key=lambda job: order.index(job.new.queue_name))
-        return [job.new.id for job in fit][: wish.capacity]
+        return [job.new.id for job in fit][: request.capacity]
 
     def claim(self, claims: Iterable[Claim], process_id: UUID) -> None:
         for claim in claims:
@@ -209,16 +209,16 @@ class Model:
             del self.jobs[job.new.id]
         else:
             job.status = Status.FINISHED if isinstance(outcome, Finished) else Status.FAILED
-            job.attempts, job.ended, job.by_hand = job.attempts + 1, self.hour, False
+            job.attempts, job.ended, job.is_manual = job.attempts + 1, self.hour, False
             if by_owner:
                 job.last_claim_id = job.claim_id
         job.claim_id = job.owner = None
 
-    # -- by hand ----------------------------------------------------------------------------------------------------
+    # -- actions ----------------------------------------------------------------------------------------------------
 
     def retry(self, ids: Iterable[UUID], limits: Mapping[str, int]) -> set[UUID]:
         failed = self._found(ids, Status.FAILED)
-        self.promote(self._made_new(failed), limits)
+        self.promote(self._enter_queue(failed), limits)
         return {job.new.id for job in failed}
 
     def discard(self, ids: Iterable[UUID], limits: Mapping[str, int]) -> set[UUID]:
@@ -231,18 +231,18 @@ class Model:
 
     def run_now(self, ids: Iterable[UUID], limits: Mapping[str, int]) -> set[UUID]:
         scheduled, blocked = self._found(ids, Status.SCHEDULED), self._found(ids, Status.BLOCKED)
-        keys = self._made_new(scheduled)
+        keys = self._enter_queue(scheduled)
         for job in blocked:
-            job.status, job.by_hand = Status.READY, True
+            job.status, job.is_manual = Status.READY, True
         self.promote(keys, limits)
         return {job.new.id for job in (*scheduled, *blocked)}
 
     def _found(self, ids: Iterable[UUID], *statuses: Status) -> list[Job]:
         return [self.jobs[id_] for id_ in ids if id_ in self.jobs and self.jobs[id_].status in statuses]
 
-    # -- in the course of time ----------------------------------------------------------------------------------------
+    # -- time and retention --------------------------------------------------------------------------------------------
 
-    def pass_by(self, hours: int) -> None:
+    def advance(self, hours: int) -> None:
         self.hour += hours
         for job in self.those(Status.SCHEDULED):
             if job.due is not None:

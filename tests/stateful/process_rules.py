@@ -1,4 +1,4 @@
-"""Rules of processes that come, beat, fall silent and go, of maintenance, and of time."""
+"""Rules of processes that start, send heartbeats, stop sending them and exit, of maintenance, and of time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from steady_queue.store.operations.prune import fail_orphans, prune_exited_proce
 from steady_queue.store.operations.ticks import clear_ticks
 from steady_queue.store.outcome import Released
 from tests.stateful.base import calm, some, step, which
-from tests.stateful.clock import HALF, HOUR, let_pass
-from tests.stateful.worker_rules import Work
+from tests.stateful.clock import HALF, HOUR, make_rows_older
+from tests.stateful.worker_rules import WorkerRules
 from tests.support.store.jobs import failed, report
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST = 4
 
 
-class Care(Work):
+class ProcessRules(WorkerRules):
     # -- processes ----------------------------------------------------------------------------------------------------
 
     @step
@@ -49,36 +49,36 @@ class Care(Work):
     @step
     @rule(me=which)
     def prune(self, me: int) -> None:
-        """Fail what processes have that have been silent for too long, one after another; not one's own."""
+        """Fail the jobs of processes without a recent heartbeat, one process after another; never the own ones."""
         mine = self.process_at(me)
         dead = {id_ for id_, hour in self.model.processes.items() if hour < self.model.hour and id_ != mine}
-        while dead:  # all of them, because which comes first is the database's affair
-            buried = self.store.run(
+        while dead:  # all of them, because the database chooses the order
+            pruned = self.store.run(
                 prune_process(self.sql, me=mine, report=lambda _: report(), alive=HALF, limits=self.limits)
             )
-            assert buried is not None
-            dead.remove(buried.process.id)
-            assert len(buried.jobs) == self.process_ends(buried.process.id)
+            assert pruned is not None
+            dead.remove(pruned.process.id)
+            assert len(pruned.jobs) == self.process_ends(pruned.process.id)
         assert self.store.run(prune_process(self.sql, me=mine, report=lambda _: report(), alive=HALF)) is None
 
     @step
     @rule(number=which, numbers=some, is_parent=st.booleans())
     def die(self, number: int, numbers: list[int], is_parent: bool) -> None:
-        """A process that certainly has ended. Its parent also knows which of its tasks may be given back."""
+        """A process that certainly has ended. Its parent also knows which of its tasks may be released."""
         process_id = self.process_at(number)
         if not is_parent:
-            buried = self.store.run(
+            pruned = self.store.run(
                 prune_process(self.sql, me=uuid4(), report=lambda _: report(), only=[process_id], limits=self.limits)
             )
-            assert (buried is not None) is (process_id in self.model.processes)
-            assert buried is None or len(buried.jobs) == self.process_ends(process_id)
+            assert (pruned is not None) is (process_id in self.model.processes)
+            assert pruned is None or len(pruned.jobs) == self.process_ends(process_id)
             return
         self.reap(process_id, {claim.claim_id for claim in self.claims_at(numbers)})
 
     @precondition(lambda self: self.may_write and self.live_claims())
     @rule(number=which)
     def take_over(self, number: int) -> None:
-        """What a process had is given back and claimed by another; the first may still think that it is its own."""
+        """Release the claim of a process and claim the job for another; the first may still try to settle it."""
         live = self.live_claims()
         claim = live[number % len(live)]
         owner = self.model.jobs[claim.job_id].owner
@@ -97,14 +97,14 @@ class Care(Work):
             self.vanish(owner)
         orphans = [claim for claim in live if self.model.jobs[claim.job_id].owner not in self.model.processes]
         assert len(self.store.run(fail_orphans(self.sql, report(), self.limits))) == len(orphans)
-        self.taken_back([failed(claim) for claim in orphans])
+        self.end_claims([failed(claim) for claim in orphans])
 
     # -- the rest of a maintenance turn -------------------------------------------------------------------------------
 
     @step
     @rule()
     def sweep(self) -> None:
-        """After it no job is blocked beside a free slot, and no slot is without an owner."""
+        """After it no job is blocked while its key has a free slot, and no slot is without an owner."""
         assert self.store.run(free_ownerless(self.sql, after=HALF, durations={}, limits=self.limits)) == 0
         promoted = self.model.promote(self.model.blocked_keys(), self.limits)
         assert self.store.run(promote_stranded(self.sql, limits=self.limits)) == (len(promoted), None)
@@ -126,10 +126,10 @@ class Care(Work):
     @calm
     @rule(hours=st.integers(1, 3))
     def advance_the_clock(self, hours: int) -> None:
-        let_pass(self.alias, hours)
-        self.model.pass_by(hours)
+        make_rows_older(self.alias, hours)
+        self.model.advance(hours)
 
-    # -- claims that are taken from their process ---------------------------------------------------------------------
+    # -- claims that other processes end ---------------------------------------------------------------------
 
     def process_at(self, number: int) -> UUID:
         return self.processes[number % len(self.processes)]
@@ -158,11 +158,11 @@ class Care(Work):
             Released(claim) if claim.claim_id in (back or ()) else failed(claim) for claim in self.claims_of(process_id)
         ]
         self.model.processes.pop(process_id, None)
-        self.taken_back(outcomes)
+        self.end_claims(outcomes)
         return sum(not isinstance(outcome, Released) for outcome in outcomes)
 
-    def taken_back(self, outcomes: Sequence[Outcome]) -> None:
+    def end_claims(self, outcomes: Sequence[Outcome]) -> None:
         self.model.settle(outcomes, self.limits, by_owner=False)
         for outcome in outcomes:
-            way = "given back" if isinstance(outcome, Released) else "failed"
-            self.account.end(outcome.claim.claim_id, way)
+            way = "released" if isinstance(outcome, Released) else "failed"
+            self.history.end(outcome.claim.claim_id, way)

@@ -1,4 +1,4 @@
-"""The picture: everything that the database shows, and the same as the model has it."""
+"""A snapshot of everything that the database shows, and the same as the model expects it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.support.store.stores import Store
 
 
-class JobPicture(NamedTuple):
+class JobSnapshot(NamedTuple):
     """One job. Two execution rows, or none, show as a status that the model never has."""
 
     status: str
@@ -27,18 +27,18 @@ class JobPicture(NamedTuple):
     claim_id: UUID | None
     owner: UUID | None
     due: datetime | None
-    #: The key of the slot it holds, and whether that was given by hand.
+    #: The key of the slot it holds, and whether run_now() gave it.
     slot: tuple[str, bool] | None
 
 
-class Picture(NamedTuple):
-    jobs: dict[UUID, JobPicture]
+class Snapshot(NamedTuple):
+    jobs: dict[UUID, JobSnapshot]
     processes: set[UUID]
     pauses: set[str]
     ticks: dict[tuple[str, datetime], UUID]
 
-    def differences(self, expected: Picture) -> list[str]:
-        """What is otherwise than expected, in words."""
+    def differences(self, expected: Snapshot) -> list[str]:
+        """What differs from the expected state, as text."""
         found = []
         for id_ in sorted(self.jobs.keys() | expected.jobs.keys()):
             shown, meant = self.jobs.get(id_), expected.jobs.get(id_)
@@ -50,9 +50,9 @@ class Picture(NamedTuple):
         return found
 
 
-#: The rows of all executions. First those whose columns tell PostgreSQL the types of the others' nulls.
+#: The rows of all executions. First those whose columns give PostgreSQL the types of the nulls in the others.
 _EXECUTIONS = " UNION ALL ".join(
-    f"SELECT '{status}' AS stands, job_id, {columns} FROM steady_queue_{status}execution"
+    f"SELECT '{status}' AS state, job_id, {columns} FROM steady_queue_{status}execution"
     for status, columns in (
         (Status.CLAIMED, "claim_id, process_id, NULL AS due"),
         (Status.SCHEDULED, "NULL, NULL, scheduled_at"),
@@ -63,8 +63,8 @@ _EXECUTIONS = " UNION ALL ".join(
 )
 
 
-def taken(store: Store) -> Picture:
-    """The picture of the database as it is committed now."""
+def snapshot_of_database(store: Store) -> Snapshot:
+    """The committed state of the database."""
     rows: dict[UUID, list[tuple[Any, ...]]] = {}
     for status, job_id, *rest in store.ask(_EXECUTIONS, returns=".uuut"):
         rows.setdefault(job_id, []).append((status, *rest))
@@ -78,17 +78,17 @@ def taken(store: Store) -> Picture:
     for id_, queue, priority, attempts, last_claim_id, finished_at in store.ask(
         "SELECT id, queue_name, priority, attempts, last_claim_id, finished_at FROM steady_queue_job", returns="u...ut"
     ):
-        stands = rows.pop(id_, [])
+        states = rows.pop(id_, [])
         if finished_at is not None:
-            stands = [*stands, (Status.FINISHED.value, None, None, None)]
-        status, claim_id, owner, due = stands[0] if len(stands) == 1 else (str(stands), None, None, None)
-        jobs[id_] = JobPicture(
+            states = [*states, (Status.FINISHED.value, None, None, None)]
+        status, claim_id, owner, due = states[0] if len(states) == 1 else (str(states), None, None, None)
+        jobs[id_] = JobSnapshot(
             status, queue, priority, attempts, last_claim_id, claim_id, owner, due, slots.pop(id_, None)
         )
-    for id_, stands in rows.items():
-        jobs[id_] = JobPicture(f"no job, but {stands}", "", 0, 0, None, None, None, None, slots.pop(id_, None))
-    assert not slots, f"slots of nobody: {slots}"
-    return Picture(
+    for id_, states in rows.items():
+        jobs[id_] = JobSnapshot(f"no job, but {states}", "", 0, 0, None, None, None, None, slots.pop(id_, None))
+    assert not slots, f"slots without a job: {slots}"
+    return Snapshot(
         jobs,
         {row[0] for row in store.ask("SELECT id FROM steady_queue_process", returns="u")},
         {row[0] for row in store.ask("SELECT queue_name FROM steady_queue_pause", returns=".")},
@@ -101,10 +101,10 @@ def taken(store: Store) -> Picture:
     )
 
 
-def meant(model: Model) -> Picture:
-    """The picture that the model expects."""
+def snapshot_of_model(model: Model) -> Snapshot:
+    """The state that the model expects."""
     jobs = {
-        job.new.id: JobPicture(
+        job.new.id: JobSnapshot(
             job.status.value,
             job.new.queue_name,
             job.new.priority,
@@ -113,19 +113,21 @@ def meant(model: Model) -> Picture:
             job.claim_id,
             job.owner,
             job.due,
-            None if job.holds is None else (job.holds, job.by_hand),
+            None if job.holds is None else (job.holds, job.is_manual),
         )
         for job in model.jobs.values()
     }
-    return Picture(jobs, set(model.processes), set(model.pauses), {tick: id_ for tick, (id_, _) in model.ticks.items()})
+    return Snapshot(
+        jobs, set(model.processes), set(model.pauses), {tick: id_ for tick, (id_, _) in model.ticks.items()}
+    )
 
 
-def stuck(picture: Picture, model: Model, limits: Mapping[str, int]) -> list[str]:
+def find_stuck_jobs(snapshot: Snapshot, model: Model, limits: Mapping[str, int]) -> list[str]:
     """Blocked jobs that are first of their key although it has a slot for them."""
     found = []
     for key in model.blocked_keys():
         first = next(job for job in model.those(Status.BLOCKED) if job.new.concurrency_key == key)
-        slots = sum(job.slot is not None and job.slot[0] == key for job in picture.jobs.values())
+        slots = sum(job.slot is not None and job.slot[0] == key for job in snapshot.jobs.values())
         if slots < model.limit_of(first, limits):
-            found.append(f"{first.new.id} is blocked beside a free slot of {key}: {slots} are taken")
+            found.append(f"{first.new.id} is blocked although {key} has a free slot: {slots} are in use")
     return found

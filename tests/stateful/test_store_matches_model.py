@@ -1,4 +1,4 @@
-"""The machine on each database: a fixed, small number of examples here; `make machine` tries many, each time others."""
+"""The state machine on each database: a few fixed examples here; `make stateful` tries many random ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from steady_queue.store.sql import SQLite
 from steady_queue.store.sql.dialect import Dialect
-from tests.stateful.action_rules import Hands
+from tests.stateful.action_rules import ActionRules
 from tests.support.databases.tables import empty_tables
 
 if TYPE_CHECKING:
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
     from steady_queue.store.statement import Statement
 
-#: Examples to try; unless told, a few that are always the same.
+#: Examples to try; by default a few that are always the same.
 EXAMPLES = int(os.environ.get("STEADY_QUEUE_STATEFUL_EXAMPLES", "0"))
-STEPS = int(os.environ.get("STEADY_QUEUE_MACHINE_STEPS", "50"))
+STEPS = int(os.environ.get("STEADY_QUEUE_STATEFUL_STEPS", "50"))
 FEW = 10
 #: Seconds that an example takes at most, on a busy machine, and in all for making a failing one small. Of the few that
 #: are always the same none is made small: that can take longer than all other tests.
 EACH, SHRINKING = 15, 600
 PHASES = list(Phase) if EXAMPLES else [Phase.generate]
-#: What the store would do wrong if these words were otherwise.
+#: Mistakes of the store: a part of a statement, and its replacement.
 MISTAKES = {
     "a paused queue is claimed from": (
         "NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = ?)",
@@ -41,7 +41,7 @@ MISTAKES = {
 
 
 def run(database: str, **options: Any) -> None:
-    class Machine(Hands):
+    class Machine(ActionRules):
         def __init__(self) -> None:
             super().__init__(database, is_long=EXAMPLES > 0)
 

@@ -1,4 +1,4 @@
-"""Rules of those who work: claim, settle well or badly, early or late, give back."""
+"""Rules of workers: claim, settle as finished or failed, early or late, release."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_
 from steady_queue.store.operations.prune import release_claims
 from steady_queue.store.outcome import Finished, Released, Verdict
 from tests.stateful.base import QUEUES, some, step, which
-from tests.stateful.enqueue_rules import Production
+from tests.stateful.enqueue_rules import EnqueueRules
 from tests.support.store.jobs import failed
 
 if TYPE_CHECKING:
@@ -26,32 +26,32 @@ if TYPE_CHECKING:
 
 lists = st.one_of(st.none(), st.lists(st.sampled_from(QUEUES), min_size=1, max_size=4))
 lanes = st.sampled_from([(Lane.ASYNC,), (Lane.THREAD,), (Lane.ASYNC, Lane.THREAD)])
-WAYS = ("finished", "failed", "given back")
+WAYS = ("finished", "failed", "released")
 ways = st.lists(st.sampled_from(WAYS), min_size=4, max_size=4)
 
 
-class Work(Production):
+class WorkerRules(EnqueueRules):
     @step
     @rule(number=which, lanes=lanes, limit=st.integers(1, 4), queues=lists)
     def claim(self, number: int, lanes: Sequence[Lane], limit: int, queues: list[str] | None) -> None:
-        """Also by a process that is taken for dead, which gets nothing."""
+        """Also by a process that was pruned, which gets nothing."""
         self.claim_for(self.any_process(number), lanes, limit, queues)
 
     claim_again = claim_more = claim
 
-    # Not on MariaDB, which also locks the row after the last that it takes: others miss it, or wait, for that moment.
+    # Not on MariaDB, which also locks the row after the last that it takes: other claims miss that row or wait.
     @precondition(lambda self: self.is_any_open and connections[self.alias].vendor != "mysql")
     @rule(number=which, session=which, limit=st.integers(1, 4), queues=lists)
     def claim_in_a_transaction(self, number: int, session: int, limit: int, queues: list[str] | None) -> None:
-        """One that has not committed yet: others must neither wait for it nor claim the same."""
+        """A claim that is not committed yet: other claims must neither wait for it nor claim the same jobs."""
         opened = self.open_session(session)
         pending = self.pending[opened]
         if pending.rows:  # it would see its own jobs, which the model does not
             return
         process_id = self.any_process(number)
-        wish = ClaimRequest(process_id, Lane.ASYNC, limit, queues or ())
-        wanted = self.model.wanted(wish)
-        claims = opened.do(lambda store: _claims(store, wish))
+        request = ClaimRequest(process_id, Lane.ASYNC, limit, queues or ())
+        wanted = self.model.wanted(request)
+        claims = opened.do(lambda store: _claims(store, request))
         assert [claim.job_id for claim in claims] == wanted
         self.model.held.update(wanted)
         pending.claims += claims
@@ -61,20 +61,20 @@ class Work(Production):
     @precondition(lambda self: self.may_write and self.claims)
     @rule(numbers=some, ways=ways, preserve=st.sampled_from([True, True, False]))
     def settle(self, numbers: list[int], ways: list[str], preserve: bool) -> None:
-        """Whichever claims, also those that ended long ago or were taken back: these change nothing."""
+        """Any claims, also those that ended long ago or were released: these change nothing."""
         outcomes = [_outcome(claim, way) for claim, way in zip(self.claims_at(numbers), ways, strict=False)]
         settled = self.store.settle(*outcomes, preserve=preserve, limits=self.limits)
         assert settled.verdicts == self.model.settle(outcomes, self.limits, preserve=preserve)
         for outcome, way in zip(outcomes, ways, strict=False):
             if settled.verdicts[outcome.claim.claim_id] is Verdict.APPLIED:
-                self.account.end(outcome.claim.claim_id, way)
+                self.history.end(outcome.claim.claim_id, way)
 
     settle_again = settle_more = settle
 
     @precondition(lambda self: self.may_write and self.zombies())
     @rule(number=which, way=st.sampled_from(WAYS))
     def settle_too_late(self, number: int, way: str) -> None:
-        """A claim that was taken from its process, and another has the job: the fence."""
+        """A lost claim whose job another process has claimed: the fence."""
         zombies = self.zombies()
         zombie = zombies[number % len(zombies)]
         verdict = self.store.settle(_outcome(zombie, way), limits=self.limits).verdicts[zombie.claim_id]
@@ -82,7 +82,7 @@ class Work(Production):
         assert self.model.settle([_outcome(zombie, way)], self.limits) == {zombie.claim_id: verdict}
 
     def zombies(self) -> list[Claim]:
-        """The claims that no longer are, of jobs that somebody has claimed since."""
+        """Ended claims of jobs that were claimed again since."""
         return [
             claim
             for claim in self.claims
@@ -94,14 +94,14 @@ class Work(Production):
     @precondition(lambda self: self.may_write and self.claims)
     @rule(numbers=some)
     def reconcile(self, numbers: list[int]) -> None:
-        """Give back claims of which their process knows nothing."""
+        """Release claims that their process did not receive."""
         claims = self.claims_at(numbers)
         live = [claim for claim in claims if self.model.is_live(claim)]
         unknown = {claim.claim_id: claim.job_id for claim in claims}
         assert self.store.run(release_claims(self.sql, unknown, "worker")) == len(live)
         self.model.settle([Released(claim) for claim in live], {})
         for ended in live:
-            self.account.end(ended.claim_id, "given back")
+            self.history.end(ended.claim_id, "released")
 
     def any_process(self, number: int) -> UUID:
         """Mostly one that is registered."""
@@ -111,15 +111,15 @@ class Work(Production):
         )
 
     def claim_for(self, process_id: UUID, lanes: Sequence[Lane], limit: int, queues: list[str] | None) -> None:
-        wishes = [ClaimRequest(process_id, lane, limit, queues or ()) for lane in lanes]
-        wanted = self.model.wanted(*wishes)
-        claims = _claims(self.store, *wishes)
+        requests = [ClaimRequest(process_id, lane, limit, queues or ()) for lane in lanes]
+        wanted = self.model.wanted(*requests)
+        claims = _claims(self.store, *requests)
         assert [claim.job_id for claim in claims] == wanted
         self.claimed(claims, process_id)
 
     def claimed(self, claims: Sequence[Claim], process_id: UUID) -> None:
         self.model.claim(claims, process_id)
-        self.account.begin(claims)
+        self.history.begin(claims)
         self.claims += claims
 
 
@@ -129,10 +129,10 @@ def _outcome(claim: Claim, way: str) -> Outcome:
     return failed(claim) if way == "failed" else Released(claim)
 
 
-def _claims(store: Store, *wishes: ClaimRequest) -> Sequence[Claim]:
+def _claims(store: Store, *requests: ClaimRequest) -> Sequence[Claim]:
     """Without names of queues, from all of them."""
-    if wishes[0].queues:
-        return store.run(claim(store.sql, *wishes))
-    taken = store.run(claim_from_all(store.sql, *wishes))
+    if requests[0].queues:
+        return store.run(claim(store.sql, *requests))
+    taken = store.run(claim_from_all(store.sql, *requests))
     assert not (taken.is_paused and taken.claims)
     return taken.claims

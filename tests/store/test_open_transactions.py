@@ -17,9 +17,9 @@ from steady_queue.store.outcome import Finished
 from steady_queue.store.sql.mysql import IDLE_TRANSACTION_SECONDS
 from steady_queue.store.statement import Operation
 from tests.support.databases.aliases import extra_database, twin_settings
-from tests.support.databases.open_transactions import Session, hurry
+from tests.support.databases.open_transactions import OpenTransaction, set_lock_timeout
 from tests.support.databases.tables import counts, query
-from tests.support.store.jobs import choosy, failed, job, later, limited
+from tests.support.store.jobs import discarding, failed, job, later, limited
 from tests.support.store.statements import statements
 from tests.support.store.stores import SyncStore
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.only_on("postgres", "mariadb")  # SQLite has one writer
 
 @pytest.fixture
 def store(database: str) -> SyncStore:
-    hurry(database)
+    set_lock_timeout(database)
     return SyncStore(database)
 
 
@@ -42,7 +42,7 @@ def store(database: str) -> SyncStore:
 def others(alias: str) -> Iterator[None]:
     """Somebody has enqueued a job of each kind and claimed another, and has not committed."""
     SyncStore(alias).enqueue(job(queue_name="theirs"))
-    session = Session(alias)
+    session = OpenTransaction(alias)
     try:
         session.begin()
         theirs = [job(), limited("theirs"), job(scheduled_at=later())]
@@ -55,7 +55,7 @@ def others(alias: str) -> Iterator[None]:
 
 def test_an_enqueue_whose_jobs_are_discarded_does_not_wait(store: SyncStore) -> None:
     store.enqueue(limited())
-    refused = [choosy(), choosy()]
+    refused = [discarding(), discarding()]
     with others(store.alias):
         assert store.enqueue(*refused).discarded == {one.id for one in refused}
 
@@ -104,10 +104,10 @@ def test_jobs_that_are_run_now_do_not_wait(store: SyncStore) -> None:
 
 
 def test_discarding_refused_jobs_does_not_wait_for_a_job_that_is_locked(store: SyncStore) -> None:
-    running, refused = limited(), choosy()
+    running, refused = limited(), discarding()
     store.enqueue(running)
     store.enqueue(refused, promoting=False)
-    session = Session(store.alias)
+    session = OpenTransaction(store.alias)
     try:
         session.begin()
         session.do(lambda theirs: theirs.run(discard(theirs.sql, [refused.id], promoting=False)))

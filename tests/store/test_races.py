@@ -15,7 +15,7 @@ from steady_queue.errors import StoreUnavailable
 from steady_queue.store.operations.enqueue import admit
 from steady_queue.store.operations.promote import lock_id
 from steady_queue.store.outcome import Finished, Released, Verdict
-from tests.support.databases.open_transactions import NO_WAITING, without_waiting
+from tests.support.databases.open_transactions import SHORT_LOCK_TIMEOUTS, run_with_short_lock_timeout
 from tests.support.databases.tables import count, counts, query
 from tests.support.store.jobs import failed, job, limited
 from tests.support.store.stores import SyncStore
@@ -45,7 +45,7 @@ def test_an_open_claim_blocks_no_other_claim(database: str, size: int, queues: l
 
     with transaction.atomic(using=database):
         assert len(store.claim(worker, size // 2, queues=queues)) == size // 2
-        without_waiting(database, claim_the_others)
+        run_with_short_lock_timeout(database, claim_the_others)
     assert counts(database) == {"claimed": size}
 
 
@@ -62,7 +62,7 @@ def test_an_open_settle_blocks_no_other_settle(database: str, size: int, end: Ca
 
     with transaction.atomic(using=database):
         store.settle(*map(end, mine))
-        without_waiting(database, settle_the_others)
+        run_with_short_lock_timeout(database, settle_the_others)
     assert counts(database) == ({} if end is Finished else {"failed": size})
 
 
@@ -80,7 +80,7 @@ def test_an_open_limited_settle_blocks_no_settle_of_another_key(database: str, p
 
     with transaction.atomic(using=database):
         assert store.settle(Finished(one), preserve=preserve).promoted == 1
-        without_waiting(database, settle_the_other)
+        run_with_short_lock_timeout(database, settle_the_other)
     assert store.status(*waiting) == ["ready", "ready"]
 
 
@@ -99,7 +99,7 @@ def test_an_open_promotion_blocks_neither_a_claim_nor_a_release_of_the_same_key(
 
     with transaction.atomic(using=database):
         assert len(store.promote({"key": 3})) == 1
-        without_waiting(database, claim_and_release)
+        run_with_short_lock_timeout(database, claim_and_release)
     assert counts(database) == {"claimed": 1, "ready": 2}
 
 
@@ -116,7 +116,7 @@ def test_an_open_discard_blocks_no_claim(database: str, size: int) -> None:
 
     with transaction.atomic(using=database):
         store.discard(*jobs[: size // 2])
-        without_waiting(database, claim_the_others)
+        run_with_short_lock_timeout(database, claim_the_others)
 
 
 @pytest.mark.only_on("postgres", "mariadb")
@@ -133,7 +133,7 @@ def test_an_open_retry_blocks_no_other_retry_or_discard(database: str, size: int
 
     with transaction.atomic(using=database):
         assert len(store.retry(*jobs[:half])) == half
-        without_waiting(database, revise_the_others)
+        run_with_short_lock_timeout(database, revise_the_others)
     assert counts(database) == {"ready": half + quarter}
 
 
@@ -148,7 +148,7 @@ def test_two_open_transactions_enqueue_the_same_key_and_neither_waits(database: 
     both_have_enqueued = threading.Barrier(2)
 
     def user(new: NewJob) -> None:
-        query(database, NO_WAITING[connections[database].vendor])
+        query(database, SHORT_LOCK_TIMEOUTS[connections[database].vendor])
         with transaction.atomic(using=database):
             blocked = store.enqueue(new, promoting=False).blocked
             both_have_enqueued.wait(PATIENCE)

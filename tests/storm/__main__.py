@@ -16,7 +16,7 @@ from tests.storm.databases import databases
 from tests.support.processes.default_signals import restore_signals
 
 DATABASES = ("postgres", "mariadb", "sqlite")
-#: Violations that are printed; more of them tell nothing more.
+#: Violations that are printed; more of them add no information.
 SHOWN = 20
 
 
@@ -24,20 +24,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.storm", description=__doc__)
     parser.add_argument("--database", action="append", choices=DATABASES, help="may be repeated (default: all three)")
     parser.add_argument("--seed", type=int, help="of the tasks and the faults (default: any; it is printed)")
-    parser.add_argument("--limits", action="store_true", help="eight workers, kills alone, limits of 1, 2 and 10")
-    parser.add_argument("--seconds", type=float, default=30.0, help="how long it rages")
+    parser.add_argument("--limits", action="store_true", help="eight workers, kills only, limits of 1, 2 and 10")
+    parser.add_argument("--seconds", type=float, default=30.0, help="for how long faults are injected")
     parser.add_argument("--tasks", type=int, default=1500, help="how many are enqueued over that time")
-    parser.add_argument("--keep", type=Path, help="where to keep the ledger and what the workers said")
+    parser.add_argument("--keep", type=Path, help="where to keep the attempt log and the output of the workers")
     options = parser.parse_args()
     aliases: list[str] = options.database or list(DATABASES)
     seed = randrange(1_000_000) if options.seed is None else options.seed
     say(f"seed {seed}")
     restore_signals()
     with databases(aliases):
-        return rage(aliases, seed, options)
+        return run_storms(aliases, seed, options)
 
 
-def rage(aliases: list[str], seed: int, options: argparse.Namespace) -> int:
+def run_storms(aliases: list[str], seed: int, options: argparse.Namespace) -> int:
     from tests.storm.driver import Plan, limits_plan  # not before Django is set up
     from tests.storm.report import row, table
     from tests.storm.run import storm
@@ -50,9 +50,9 @@ def rage(aliases: list[str], seed: int, options: argparse.Namespace) -> int:
             shutil.rmtree(directory, ignore_errors=True)  # of an earlier storm with the same seed
             directory.mkdir(parents=True)
             plan = (limits_plan if options.limits else Plan)(alias, seed, options.seconds, options.tasks)
-            raged, judgement = storm(plan, directory)
-            rows.append(row(raged, judgement))
-            wrong += [f"{alias}: {violation}" for violation in judgement.violations]
+            storm_run, findings = storm(plan, directory)
+            rows.append(row(storm_run, findings))
+            wrong += [f"{alias}: {violation}" for violation in findings.violations]
     say(table(rows))
     for violation in wrong[:SHOWN]:
         say(violation)

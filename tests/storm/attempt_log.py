@@ -1,4 +1,4 @@
-"""The ledger: a local file to which tasks append when they begin and how they end. No fault of the queue reaches it."""
+"""The attempt log: a local file to which tasks append when they begin and how they end, independent of the queue."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 Phase = Literal["begin", "end", "stopped"]
 
-#: The variable that tells a worker where the ledger is.
-VARIABLE = "STEADY_QUEUE_STORM_LEDGER"
-#: What one write appends in one piece, whoever else writes.
+#: The environment variable with the path of the attempt log.
+VARIABLE = "STEADY_QUEUE_STORM_ATTEMPT_LOG"
+#: Bytes that one write appends atomically while other processes write.
 LONGEST = 512
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One run of a task. Neither ended nor stopped: its process was gone before."""
+    """One run of a task. Neither ended nor stopped: its process exited before."""
 
     job: str
     nonce: str
@@ -30,7 +30,7 @@ class Attempt:
     kind: str
     began: float
     ended: float | None = None
-    #: When it felt its cancellation.
+    #: When it was cancelled.
     stopped: float | None = None
 
     @property

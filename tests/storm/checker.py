@@ -1,8 +1,8 @@
-"""The judgement: what the promises allow of what the ledger, the database and the driver's account tell.
+"""The checker: compares the attempt log, the database and the faults of the driver with what the guarantees allow.
 
 A job has finished, once, by the attempt whose nonce it returned; or it has failed because of its process. It may begin
-again only after an attempt that felt its cancellation, in a process that had a reason to stop it. A job that was
-reported as failed never runs on for longer than a moment, time asleep not counted.
+again only after an attempt that was cancelled, in a process that had a reason to stop it. A job that was
+reported as failed never runs on for longer than a moment; frozen time does not count.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from tests.storm.concurrency_peaks import peaks
-from tests.storm.worker_program import SHUTDOWN, TRUST
+from tests.storm.worker_program import LEASE_SECONDS, SHUTDOWN_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tests.storm.attempt_log import Attempt
     from tests.storm.job_records import Record
-    from tests.storm.workers import Life
+    from tests.storm.workers import WorkerLife
 
 PROCESS_ERRORS = ("ProcessExitError", "ProcessPrunedError", "ProcessMissingError")
-#: Seconds that a task may go on after its failure was written: a loop has to come round, a process to end.
-MOMENT = 1.0
-#: Seconds after a process was late or woke within which the others may still act on it.
-AFTERMATH = 5.0
-#: Seconds for each of the processes that stop at the same time, beside the time of the tasks.
-STOP_EACH = 3.0
-#: The exit status of a process that no longer trusts its claims.
-UNTRUSTED = 75
-#: What a process says when, on a busy machine, its heartbeats came too late.
+#: Seconds that a task may continue after its failure was written: until an event loop runs again, or a process exits.
+MOMENT_SECONDS = 1.0
+#: Seconds after a process was late or thawed within which the other processes may still fail its jobs.
+AFTERMATH_SECONDS = 5.0
+#: Seconds for each of the processes that stop at the same time, in addition to the time of the tasks.
+STOP_SECONDS_EACH = 3.0
+#: The exit status of a process that lost its lease.
+LEASE_LOST_STATUS = 75
+#: What a process logs when, on a busy machine, its heartbeats came too late.
 LATE = ("lease lost after", "another process ended", "registered again")
-#: What none may say.
+#: What no process may log.
 NEVER = ("Traceback", "had no owner")
 
 
 @dataclass(slots=True)
-class Judgement:
-    """The sums of one storm, and all that must not be."""
+class Findings:
+    """The figures of one storm, and its violations."""
 
     enqueued: int
     finished: int = 0
@@ -57,31 +57,31 @@ class Judgement:
     violations: list[str] = field(default_factory=list)
 
 
-class Judge:
-    """Judges one storm."""
+class Checker:
+    """Checks one storm."""
 
     def __init__(
         self,
         enqueued: Sequence[str],
         records: Mapping[str, Record],
         attempts: Sequence[Attempt],
-        lives: Sequence[Life],
+        lives: Sequence[WorkerLife],
         *,
         together: int = 2,
     ) -> None:
         """`together`: how many processes there were at a time."""
-        self._stop_within = SHUTDOWN + STOP_EACH * together
+        self._stop_within = SHUTDOWN_SECONDS + STOP_SECONDS_EACH * together
         self._enqueued = enqueued
         self._records = records
         self._lives = {life.pid: life for life in lives}
-        self._said = {life.pid: life.said for life in lives}
-        self._late = {life.pid: life.said_at(*LATE) for life in lives}
+        self._outputs = {life.pid: life.output for life in lives}
+        self._late = {life.pid: life.logged_at(*LATE) for life in lives}
         self._attempts: dict[str, list[Attempt]] = defaultdict(list)
         for attempt in attempts:
             self._attempts[attempt.job].append(attempt)
-        self._sums = Judgement(len(enqueued))
+        self._sums = Findings(len(enqueued))
 
-    def judge(self) -> Judgement:
+    def check(self) -> Findings:
         self._sums.violations += self._everything()
         return self._sums
 
@@ -134,14 +134,17 @@ class Judge:
                 self._sums.rerun[cause] += 1
 
     def _why_stopped(self, pid: int, at: float) -> str | None:
-        """What had befallen a process that stopped a task then."""
+        """The reason why a process stopped a task at that time."""
         life = self._lives[pid]
-        # It was asleep past its time, and every task of that time is stopped within a moment.
-        if any(to - since >= TRUST and to - MOMENT <= at <= to + MOMENT for since, to in life.freezes):
+        # It was frozen past its lease, and every task of that lease is stopped within a moment.
+        if any(
+            to - since >= LEASE_SECONDS and to - MOMENT_SECONDS <= at <= to + MOMENT_SECONDS
+            for since, to in life.freezes
+        ):
             return "frozen"
-        if life.told is not None and life.told <= at:
-            return "told to stop"
-        return "late" if any(abs(at - late) <= MOMENT for late in self._late[pid]) else None
+        if life.terminated is not None and life.terminated <= at:
+            return "terminated"
+        return "late" if any(abs(at - late) <= MOMENT_SECONDS for late in self._late[pid]) else None
 
     def _finished(self, record: Record, attempts: Sequence[Attempt]) -> Iterator[str]:
         ended = [attempt for attempt in attempts if attempt.ended is not None]
@@ -165,26 +168,28 @@ class Judge:
         for attempt in attempts:
             ran_on = self._ran_on(record, attempt)
             self._sums.ran_on = max(self._sums.ran_on, ran_on)
-            if ran_on > MOMENT:
+            if ran_on > MOMENT_SECONDS:
                 yield f"ran on in {attempt.pid} for {ran_on:.2f} s after it was reported as failed: {record} {attempt}"
 
     def _is_explained(self, record: Record, attempts: Sequence[Attempt]) -> bool:
-        """Whether the process that had the job was gone, told to stop, frozen or late before the job was failed."""
+        """Whether the process that had the job had exited, was terminated, frozen or late before the job was failed."""
         pid = record.pid if record.pid is not None else attempts[-1].pid if attempts else None
         failed = record.failed
         if pid is None or failed is None:
             return record.error == "ProcessMissingError"
         life = self._lives[pid]
-        if life.left is not None:
-            self._sums.reported = max(self._sums.reported, failed - life.left)
+        if life.exited is not None:
+            self._sums.reported = max(self._sums.reported, failed - life.exited)
         return (
-            any(moment is not None and moment <= failed for moment in (life.killed, life.told, life.left))
-            or any(to - since >= TRUST and since <= failed <= to + AFTERMATH for since, to in life.freezes)
-            or any(abs(failed - late) <= AFTERMATH for late in self._late[pid])
+            any(moment is not None and moment <= failed for moment in (life.killed, life.terminated, life.exited))
+            or any(
+                to - since >= LEASE_SECONDS and since <= failed <= to + AFTERMATH_SECONDS for since, to in life.freezes
+            )
+            or any(abs(failed - late) <= AFTERMATH_SECONDS for late in self._late[pid])
         )
 
     def _ran_on(self, record: Record, attempt: Attempt) -> float:
-        """For how long an attempt went on after its job was reported as failed, asleep not counted."""
+        """For how long an attempt went on after its job was reported as failed, frozen time not counted."""
         since, until = max(attempt.began, record.failed or inf), self._over(attempt)
         if until <= since:
             return 0.0
@@ -193,33 +198,33 @@ class Judge:
     # -- times --------------------------------------------------------------------------------------------------------
 
     def _over(self, attempt: Attempt) -> float:
-        """When an attempt was over: by its own word, or with its process."""
+        """When an attempt was over: by its own log entry, or with its process."""
         life = self._lives[attempt.pid]
-        return next((at for at in (attempt.over, life.killed, life.left) if at is not None), inf)
+        return next((at for at in (attempt.over, life.killed, life.exited) if at is not None), inf)
 
     def _held_until(self, record: Record, attempt: Attempt) -> float:
-        """Until when an attempt held its slot. What was reported as failed has given it up, whatever still runs."""
+        """Until when an attempt held its slot. A job reported as failed has freed it, even if it still runs."""
         return min(self._over(attempt), inf if record.failed is None else record.failed)
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
-    def _process(self, life: Life) -> Iterator[str]:
-        said = self._said[life.pid]
-        slept = any(to - since >= TRUST for since, to in life.freezes)
+    def _process(self, life: WorkerLife) -> Iterator[str]:
+        output = self._outputs[life.pid]
+        slept = any(to - since >= LEASE_SECONDS for since, to in life.freezes)
         may_leave_with = {
-            0: life.told is not None,
-            UNTRUSTED: life.told is not None or slept or bool(self._late[life.pid]),
+            0: life.terminated is not None,
+            LEASE_LOST_STATUS: life.terminated is not None or slept or bool(self._late[life.pid]),
             -9: life.killed is not None,
-            # Before the command has begun to listen for it, or, of a second one, when the interpreter no longer does.
-            -15: life.told is not None and (" started" not in said or " stopped: " in said),
+            # Before the command has its signal handler, or, for a second signal, after the interpreter removed it.
+            -15: life.terminated is not None and (" started" not in output or " stopped: " in output),
         }
         if life.code is None or not may_leave_with.get(life.code, False):
-            yield f"left with {life.code}: {said[-1000:]}"
-        yield from (f"said {text!r}: {said[-2000:]}" for text in NEVER if text in said)
+            yield f"exited with {life.code}: {output[-1000:]}"
+        yield from (f"logged {text!r}: {output[-2000:]}" for text in NEVER if text in output)
         if life.is_stuck:
-            yield f"did not stop: {said[-2000:]}"
-        if life.told is not None and life.left is not None and life.killed is None and " started" in said:
-            took = life.left - life.told - life.frozen_between(life.told, life.left)
+            yield f"did not stop: {output[-2000:]}"
+        if life.terminated is not None and life.exited is not None and life.killed is None and " started" in output:
+            took = life.exited - life.terminated - life.frozen_between(life.terminated, life.exited)
             self._sums.stop = max(self._sums.stop, took)
             if took > self._stop_within:
                 yield f"took {took:.1f} s to stop"

@@ -1,4 +1,4 @@
-"""How many tasks of a concurrency key ran at once, by the ledger."""
+"""How many tasks of a concurrency key ran at once, by the attempt log."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def peaks(held: Iterable[Held]) -> list[Peak]:
 
 
 def _moments(ones: Sequence[Held]) -> Iterator[list[Held]]:
-    """Who ran whenever one more began, which is when most did."""
+    """The attempts that ran whenever one more began, which is when most ran."""
     for _, attempt, _ in ones:
         at = attempt.began
-        # Who ends at the very moment at which another begins has made room for it.
+        # An attempt that ends at the moment at which another begins has freed its slot for it.
         yield [other for other in ones if other[1].began <= at < other[2]]

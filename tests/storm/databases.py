@@ -1,4 +1,4 @@
-"""The databases of a storm that no test run is around: private servers with the schema, and Django set up on them."""
+"""The databases of a storm outside of a test run: private servers with the schema, and Django set up on them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def databases(aliases: Sequence[str]) -> Iterator[None]:
-    """These databases, which are gone afterwards."""
+    """These databases, which are removed afterwards."""
     with ExitStack() as stack:
         directory = tempfile.TemporaryDirectory(prefix="steady-queue-storm-")
         os.environ["STEADY_QUEUE_TEST_DIRECTORY"] = stack.enter_context(directory)

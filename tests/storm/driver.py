@@ -1,4 +1,4 @@
-"""The driver: enqueues tasks over the time and does the seed's faults to the workers; then waits until all is calm."""
+"""The driver: enqueues tasks, injects the seed's faults into the workers, then waits until all tasks have ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.db import connections
 
 from steady_queue import enqueue_all
 from tests.storm.tasks import any_call, limited_call
-from tests.storm.worker_program import ALIVE, TRUST
+from tests.storm.worker_program import ALIVE_SECONDS, LEASE_SECONDS
 from tests.storm.workers import Worker
 from tests.support.databases.tables import query
 from tests.support.threads import closing as closing_connections
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from steady_queue.jobs.task import TaskCall
-    from tests.storm.workers import Life
+    from tests.storm.workers import WorkerLife
 
-#: Seconds after the last fault within which a task ends and the dead are buried, and in which a worker starts.
-CALM_WITHIN = 30.0
-START_WITHIN = 15.0
-#: How long SQLite's lock for writing is waited for before the frozen process is taken to hold it.
-LOCK_WITHIN = 0.5
-LOOK_EVERY = 0.02
+#: Seconds after the last fault within which a task ends and dead processes are pruned; those for a worker to start.
+CALM_SECONDS = 30.0
+START_SECONDS = 15.0
+#: Seconds to wait for SQLite's write lock before the frozen process is assumed to hold it.
+LOCK_SECONDS = 0.5
+LOOK_SECONDS = 0.02
 
-Fault: TypeAlias = Literal["kill", "tell", "freeze"]
-#: How often each is done, beside the others.
-WEIGHTS: dict[Fault, int] = {"kill": 5, "tell": 4, "freeze": 2}
+Fault: TypeAlias = Literal["kill", "terminate", "freeze"]
+#: How often each fault is chosen, relative to the others.
+WEIGHTS: dict[Fault, int] = {"kill": 5, "terminate": 4, "freeze": 2}
 
 UNENDED = """SELECT count(*) FROM steady_queue_job
     WHERE finished_at IS NULL AND id NOT IN (SELECT job_id FROM steady_queue_failedexecution)"""
@@ -52,8 +52,8 @@ class Plan:
     seconds: float
     tasks: int
     workers: int = 2
-    #: What befalls the workers.
-    faults: tuple[Fault, ...] = ("kill", "tell", "freeze")
+    #: The faults of the workers.
+    faults: tuple[Fault, ...] = ("kill", "terminate", "freeze")
     call: Callable[[Random], TaskCall] = any_call
 
 
@@ -67,38 +67,44 @@ class Storm:
 
     def __init__(self, plan: Plan, directory: Path) -> None:
         self.plan = plan
-        self.ledger = directory / "ledger"
+        self.attempt_log_path = directory / "attempts.log"
         self.enqueued: list[str] = []
-        self.lives: list[Life] = []
-        #: When the workers that were left were told that it is over.
+        self.lives: list[WorkerLife] = []
+        #: When the remaining workers were terminated at the end.
         self.closed = inf
         #: How often a process was thawed at once, because it held SQLite's only lock.
         self.spared = 0
         self._directory = directory
         self._random = Random(f"{plan.seed}/faults")
-        self._crew = [self._start() for _ in range(plan.workers)]
-        #: Each does what its name says, and tells whether it could.
-        faults: dict[Fault, Callable[[Worker], bool]] = {"kill": self._kill, "tell": self._tell, "freeze": self._freeze}
+        self._workers = [self._start() for _ in range(plan.workers)]
+        #: Each injects the fault of its name, and returns whether it could.
+        faults: dict[Fault, Callable[[Worker], bool]] = {
+            "kill": self._kill,
+            "terminate": self._terminate,
+            "freeze": self._freeze,
+        }
         self._faults = [faults[name] for name in plan.faults]
         self._weights = [WEIGHTS[name] for name in plan.faults]
 
     def run(self) -> None:
         try:
-            within = START_WITHIN * self.plan.workers
-            self._until(lambda: all(worker.is_up for worker in self._crew), "all workers have started", within=within)
+            within = START_SECONDS * self.plan.workers
+            self._until(
+                lambda: all(worker.is_up for worker in self._workers), "all workers have started", within=within
+            )
             with ThreadPoolExecutor(1) as thread:
-                # Aside: a frozen process may hold what an enqueue waits for, and it is thawed by this thread.
+                # In a thread: a frozen process may hold a lock that an enqueue waits for, and this thread thaws it.
                 enqueueing = thread.submit(closing_connections, self._enqueue)
                 try:
-                    self._rage()
+                    self._inject_faults()
                 finally:
-                    for worker in self._crew:
+                    for worker in self._workers:
                         worker.thaw()
                 enqueueing.result()
-            self._calm_down()
+            self._wait_until_calm()
             self._close()
         finally:
-            for worker in self._crew:
+            for worker in self._workers:
                 worker.kill()
 
     def _start(self) -> Worker:
@@ -106,30 +112,30 @@ class Storm:
         self.lives.append(worker.life)
         return worker
 
-    def _revive(self) -> None:
-        """Start again whoever has left, and help those who cannot."""
-        for at, worker in enumerate(self._crew):
+    def _restart_exited(self) -> None:
+        """Restart the workers that have exited, and kill those that are stuck."""
+        for at, worker in enumerate(self._workers):
             if worker.is_stuck:
                 worker.life.is_stuck = True
                 worker.kill()
-            if worker.has_left:
-                self._crew[at] = self._start()
+            if worker.has_exited:
+                self._workers[at] = self._start()
 
     def _pause(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            self._revive()
-            time.sleep(LOOK_EVERY)
+            self._restart_exited()
+            time.sleep(LOOK_SECONDS)
 
     def _until(
-        self, condition: Callable[[], bool], what: str, *, within: float = CALM_WITHIN, may_fail: bool = False
+        self, condition: Callable[[], bool], what: str, *, within: float = CALM_SECONDS, may_fail: bool = False
     ) -> None:
         deadline = time.monotonic() + within
         while not condition():
             if time.monotonic() > deadline:
-                assert may_fail, f"waited in vain until {what}"
+                assert may_fail, f"timed out until {what}"
                 return
-            self._pause(LOOK_EVERY)
+            self._pause(LOOK_SECONDS)
 
     # -- tasks --------------------------------------------------------------------------------------------------------
 
@@ -143,7 +149,7 @@ class Storm:
             share = len(self.enqueued) / self.plan.tasks
             time.sleep(max(0.0, began + share * self.plan.seconds * 0.9 - time.monotonic()))
 
-    def _calm_down(self) -> None:
+    def _wait_until_calm(self) -> None:
         """Return when all is calm, or stuck: a long time in which no task has ended, however many are left."""
         before, left = inf, self._unended()
         while left < before:
@@ -157,23 +163,23 @@ class Storm:
         return int(query(self.plan.alias, UNENDED)[0][0])
 
     def _is_calm(self) -> bool:
-        """Whether all tasks have ended, and just those processes are registered that are there."""
-        if self._unended() or not all(worker.is_up for worker in self._crew):
+        """Whether all tasks have ended, and exactly the running processes are registered."""
+        if self._unended() or not all(worker.is_up for worker in self._workers):
             return False
         registered = query(self.plan.alias, "SELECT pid FROM steady_queue_process")
-        return sorted(pid for (pid,) in registered) == sorted(worker.life.pid for worker in self._crew)
+        return sorted(pid for (pid,) in registered) == sorted(worker.life.pid for worker in self._workers)
 
     def _close(self) -> None:
         self.closed = time.monotonic()
-        for worker in self._crew:
+        for worker in self._workers:
             worker.terminate()
-        deadline = time.monotonic() + CALM_WITHIN
-        while not all(worker.has_left for worker in self._crew) and time.monotonic() < deadline:
-            time.sleep(LOOK_EVERY)
+        deadline = time.monotonic() + CALM_SECONDS
+        while not all(worker.has_exited for worker in self._workers) and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
-    def _rage(self) -> None:
+    def _inject_faults(self) -> None:
         end = time.monotonic() + self.plan.seconds
         faults = self._random.sample(self._faults, len(self._faults))  # each at least once
         while faults or time.monotonic() < end:
@@ -184,32 +190,32 @@ class Storm:
                 faults.pop()
 
     def _some_worker(self) -> Worker:
-        """One that is up; now and then whichever it is, also one that is just starting or stopping."""
+        """One that is up; now and then any of them, also one that is just starting or stopping."""
         if self._random.random() < 0.85:
-            self._until(lambda: any(worker.is_up for worker in self._crew), "a worker is up")
-            return self._random.choice([worker for worker in self._crew if worker.is_up] or self._crew)
-        return self._random.choice(self._crew)
+            self._until(lambda: any(worker.is_up for worker in self._workers), "a worker is up")
+            return self._random.choice([worker for worker in self._workers if worker.is_up] or self._workers)
+        return self._random.choice(self._workers)
 
     def _kill(self, worker: Worker) -> bool:
         worker.kill()
-        self._revive()
+        self._restart_exited()
         return worker.life.killed is not None
 
-    def _tell(self, worker: Worker) -> bool:
+    def _terminate(self, worker: Worker) -> bool:
         worker.terminate()
-        if self._random.random() < 0.2:  # whoever started it loses patience
+        if self._random.random() < 0.2:  # as an impatient supervisor does
             self._pause(self._random.uniform(0.0, 1.5))
             self._kill(worker)
-        return worker.life.told is not None
+        return worker.life.terminated is not None
 
     def _freeze(self, worker: Worker) -> bool:
-        """Freeze one while the other works; wake it when others may have taken it for dead, or kill it asleep."""
+        """Freeze one while the other works; thaw it when the other may have pruned it, or kill it frozen."""
         self._until(lambda: any(other.is_up for other in self._others(worker)), "the other is up")
-        if worker.has_left or not self._can_freeze(worker):
+        if worker.has_exited or not self._can_freeze(worker):
             return False
-        seconds = self._random.uniform(ALIVE + 0.2, ALIVE + min(4.5, self.plan.seconds / 8))
-        if self._random.random() < 0.3:  # it wakes before anybody has seen that it slept
-            seconds = TRUST + 0.05
+        seconds = self._random.uniform(ALIVE_SECONDS + 0.2, ALIVE_SECONDS + min(4.5, self.plan.seconds / 8))
+        if self._random.random() < 0.3:  # it is thawed before another process has noticed the freeze
+            seconds = LEASE_SECONDS + 0.05
         if self._random.random() < 0.25:
             first = seconds * self._random.random()
             self._pause(first)
@@ -225,10 +231,10 @@ class Storm:
         return True
 
     def _others(self, worker: Worker) -> list[Worker]:
-        return [other for other in self._crew if other is not worker]
+        return [other for other in self._workers if other is not worker]
 
     def _can_freeze(self, worker: Worker) -> bool:
-        """Freeze it. On SQLite only outside a write: there a frozen writer stops everybody."""
+        """Freeze it. On SQLite only outside a write: there a frozen writer blocks every other writer."""
         for _ in range(20):
             worker.freeze()
             if connections[self.plan.alias].vendor != "sqlite" or self._may_write():
@@ -240,7 +246,7 @@ class Storm:
 
     def _may_write(self) -> bool:
         path = connections[self.plan.alias].settings_dict["NAME"]
-        with closing(sqlite3.connect(path, timeout=LOCK_WITHIN, isolation_level=None)) as connection:
+        with closing(sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None)) as connection:
             try:
                 connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:

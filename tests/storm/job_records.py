@@ -1,4 +1,4 @@
-"""What the database says became of the jobs of a storm."""
+"""The final state of the jobs of a storm in the database."""
 
 from __future__ import annotations
 

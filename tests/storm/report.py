@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.storm.worker_program import TRUST
+from tests.storm.worker_program import LEASE_SECONDS
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Sequence
 
-    from tests.storm.checker import Judgement
+    from tests.storm.checker import Findings
     from tests.storm.driver import Storm
 
 
-def row(storm: Storm, judgement: Judgement) -> dict[str, str]:
+def row(storm: Storm, findings: Findings) -> dict[str, str]:
     """One storm, by the columns of the table."""
     lives = storm.lives
     return {
         "database": storm.plan.alias,
         "seed": str(storm.plan.seed),
         "seconds": f"{storm.plan.seconds:g}",
-        "tasks": str(judgement.enqueued),
-        "ended": str(judgement.finished + sum(judgement.failed.values())),
-        "finished": str(judgement.finished),
-        "failed": _sums(judgement.failed),
-        "begun again": _sums(judgement.rerun),
+        "tasks": str(findings.enqueued),
+        "ended": str(findings.finished + sum(findings.failed.values())),
+        "finished": str(findings.finished),
+        "failed": _sums(findings.failed),
+        "begun again": _sums(findings.rerun),
         "kills": str(sum(life.killed is not None for life in lives)),
-        "terms": str(sum(life.told is not None and life.told < storm.closed for life in lives)),
-        "freezes": str(sum(to - since >= TRUST for life in lives for since, to in life.freezes)),
-        "left with 75": str(sum(life.code == 75 for life in lives)),
-        "ran on": f"{judgement.ran_on:.2f} s",
-        "reported": f"{judgement.reported:.2f} s",
-        "stop": f"{judgement.stop:.2f} s",
-        "at once": ", ".join(f"{most} of {limit}" for limit, most in sorted(judgement.at_once.items())),
-        "violations": str(len(judgement.violations)),
+        "terms": str(sum(life.terminated is not None and life.terminated < storm.closed for life in lives)),
+        "freezes": str(sum(to - since >= LEASE_SECONDS for life in lives for since, to in life.freezes)),
+        "exited with 75": str(sum(life.code == 75 for life in lives)),
+        "ran on": f"{findings.ran_on:.2f} s",
+        "reported": f"{findings.reported:.2f} s",
+        "stop": f"{findings.stop:.2f} s",
+        "at once": ", ".join(f"{most} of {limit}" for limit, most in sorted(findings.at_once.items())),
+        "violations": str(len(findings.violations)),
     }
 
 

@@ -1,11 +1,11 @@
-"""One storm with its judgement."""
+"""One storm and its findings."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tests.storm import attempt_log
-from tests.storm.checker import Judge
+from tests.storm.checker import Checker
 from tests.storm.driver import Storm
 from tests.storm.job_records import records
 from tests.support.databases.invariants import violations
@@ -14,20 +14,20 @@ from tests.support.databases.tables import count, counts
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.storm.checker import Judgement
+    from tests.storm.checker import Findings
     from tests.storm.driver import Plan
 
 
-def storm(plan: Plan, directory: Path) -> tuple[Storm, Judgement]:
-    """Let it rage on an empty database, then look at what is left."""
-    raged = Storm(plan, directory)
-    raged.run()
-    attempts = attempt_log.read(raged.ledger)
-    judge = Judge(raged.enqueued, records(plan.alias), attempts, raged.lives, together=plan.workers)
-    judgement = judge.judge()
-    judgement.violations += violations(plan.alias)
+def storm(plan: Plan, directory: Path) -> tuple[Storm, Findings]:
+    """Run a storm on an empty database, then check what it left."""
+    storm_run = Storm(plan, directory)
+    storm_run.run()
+    attempts = attempt_log.read(storm_run.attempt_log_path)
+    check = Checker(storm_run.enqueued, records(plan.alias), attempts, storm_run.lives, together=plan.workers)
+    findings = check.check()
+    findings.violations += violations(plan.alias)
     if unended := counts(plan.alias).keys() - {"failed"}:
-        judgement.violations.append(f"jobs are left that are {', '.join(sorted(unended))}")
+        findings.violations.append(f"jobs are left that are {', '.join(sorted(unended))}")
     if left := count(plan.alias, "process"):
-        judgement.violations.append(f"{left} processes are registered although none is there")
-    return raged, judgement
+        findings.violations.append(f"{left} processes are registered although none is running")
+    return storm_run, findings

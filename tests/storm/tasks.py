@@ -1,4 +1,4 @@
-"""What runs in the storm. Each task tells the ledger of itself, and returns the nonce of the attempt that ended."""
+"""What runs in the storm. Each task writes to the attempt log, and returns the nonce of the attempt that ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import uuid4
 from steady_queue import task
 from steady_queue.concurrency import limits_concurrency
 from tests.storm import attempt_log
-from tests.storm.worker_program import SHUTDOWN
+from tests.storm.worker_program import SHUTDOWN_SECONDS
 
 if TYPE_CHECKING:
     from random import Random
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from steady_queue.jobs.task import TaskCall
 
 #: Waits are made of so long steps, in seconds: a task that was frozen in one still has to go through the others.
-STEP = 0.05
+STEP_SECONDS = 0.05
 
 
 async def _wait(context: TaskContext, kind: str, seconds: float) -> str:
     job, nonce = str(context.task_result.id), uuid4().hex
     attempt_log.write("begin", job=job, nonce=nonce, kind=kind)
     try:
-        for _ in range(round(seconds / STEP)):
-            await asyncio.sleep(STEP)
-        await asyncio.sleep(seconds % STEP)
+        for _ in range(round(seconds / STEP_SECONDS)):
+            await asyncio.sleep(STEP_SECONDS)
+        await asyncio.sleep(seconds % STEP_SECONDS)
     except asyncio.CancelledError:
         attempt_log.write("stopped", job=job, nonce=nonce, kind=kind)
         raise
@@ -39,9 +39,9 @@ async def _wait(context: TaskContext, kind: str, seconds: float) -> str:
 def _block(context: TaskContext, kind: str, seconds: float) -> str:
     job, nonce = str(context.task_result.id), uuid4().hex
     attempt_log.write("begin", job=job, nonce=nonce, kind=kind)
-    for _ in range(round(seconds / STEP)):
-        time.sleep(STEP)
-    time.sleep(seconds % STEP)
+    for _ in range(round(seconds / STEP_SECONDS)):
+        time.sleep(STEP_SECONDS)
+    time.sleep(seconds % STEP_SECONDS)
     attempt_log.write("end", job=job, nonce=nonce, kind=kind)
     return nonce
 
@@ -91,7 +91,7 @@ def limited_call(random: Random) -> TaskCall:
 
 
 def any_call(random: Random) -> TaskCall:
-    """A call of one of the tasks: mostly short, some so long that a fault is sure to meet them."""
+    """A call of one of the tasks: mostly short, some so long that a fault certainly happens during them."""
     kind = random.choices(["short", "long", "sync", "alone", "pairs", "threes"], [35, 10, 20, 12, 10, 13])[0]
     makers: dict[str, Any] = {
         "short": lambda: waits.bind(random.uniform(0.0, 0.5)),
@@ -106,5 +106,9 @@ def any_call(random: Random) -> TaskCall:
 
 
 def _length(random: Random, least: float, most: float) -> float:
-    """Seconds in a thread, now and then more than a process that stops has for it."""
-    return random.uniform(SHUTDOWN + 0.2, 2 * SHUTDOWN) if random.random() < 0.07 else random.uniform(least, most)
+    """Seconds in a thread, now and then more than the shutdown timeout."""
+    return (
+        random.uniform(SHUTDOWN_SECONDS + 0.2, 2 * SHUTDOWN_SECONDS)
+        if random.random() < 0.07
+        else random.uniform(least, most)
+    )

@@ -1,23 +1,23 @@
-"""A user's manage.py whose settings have little patience: `python -m tests.storm.worker_program ALIAS`."""
+"""A user's manage.py with short timeouts: `python -m tests.storm.worker_program ALIAS`."""
 
 from __future__ import annotations
 
 import sys
 from datetime import timedelta
 
-#: Seconds: when a process counts as dead, how long it trusts itself, how long tasks may go on after TERM.
-ALIVE = 2.0
-TRUST = ALIVE * 0.9
-SHUTDOWN = 1.0
+#: Seconds: after which a process counts as dead, of its lease, and that tasks may continue after TERM.
+ALIVE_SECONDS = 2.0
+LEASE_SECONDS = ALIVE_SECONDS * 0.9
+SHUTDOWN_SECONDS = 1.0
 
 
 def main(alias: str) -> None:
     import steady_queue
 
     steady_queue.database = alias
-    steady_queue.process_alive_threshold = timedelta(seconds=ALIVE)
-    steady_queue.process_heartbeat_interval = timedelta(seconds=ALIVE / 10)
-    steady_queue.shutdown_timeout = timedelta(seconds=SHUTDOWN)
+    steady_queue.process_alive_threshold = timedelta(seconds=ALIVE_SECONDS)
+    steady_queue.process_heartbeat_interval = timedelta(seconds=ALIVE_SECONDS / 10)
+    steady_queue.shutdown_timeout = timedelta(seconds=SHUTDOWN_SECONDS)
 
     import django
     from django.core.management import execute_from_command_line
@@ -28,7 +28,7 @@ def main(alias: str) -> None:
     from tests.storm import tasks
 
     assert tasks  # they belong to no installed app: workers know what is imported
-    maintenance.INTERVAL_SECONDS = 1.0  # as many turns in this short time as there are in minutes otherwise
+    maintenance.INTERVAL_SECONDS = 1.0  # as many runs in this short time as otherwise in minutes
     execute_from_command_line(["manage.py", "steady_queue", "--async"])
 
 

@@ -1,4 +1,4 @@
-"""The workers of a storm, and the account of all that was done to each of them."""
+"""The workers of a storm, and the faults of each of them."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from tests.storm import attempt_log
 from tests.support.processes.scripts import REPOSITORY
 
 #: Seconds within which a process that was sent STOP does stop.
-PATIENCE = 5.0
+STOP_TIMEOUT_SECONDS = 5.0
 #: Seconds after TERM: far more than a stop may take.
-STUCK_AFTER = 12.0
+STUCK_SECONDS = 12.0
 #: How a line of the log begins.
 LOGGED = re.compile(r"(\d+-\d+-\d+ \d+:\d+:\d+),(\d+) ")
 
 
 @dataclass(slots=True)
-class Life:
-    """What a process went through, in seconds of the machine's monotonic clock, as the ledger's."""
+class WorkerLife:
+    """What a process went through, in seconds of the machine's monotonic clock, as in the attempt log."""
 
     pid: int
     log: Path
-    #: Taken before the signal was sent: whatever others did because of it came later.
+    #: Taken before the signal was sent: reactions of other processes came later.
     killed: float | None = None
-    told: float | None = None
+    terminated: float | None = None
     #: From before STOP was sent until after CONT was.
     freezes: list[tuple[float, float]] = field(default_factory=list)
-    left: float | None = None
+    exited: float | None = None
     code: int | None = None
-    #: It was told to stop, and had to be killed because it did not.
+    #: It was terminated, and had to be killed because it did not stop.
     is_stuck: bool = False
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def said_at(self, *texts: str) -> list[float]:
+    def logged_at(self, *texts: str) -> list[float]:
         """When it logged a line with one of these texts."""
         offset = time.time() - time.monotonic()
-        found = (LOGGED.match(line) for line in self.said.splitlines() if any(text in line for text in texts))
+        found = (LOGGED.match(line) for line in self.output.splitlines() if any(text in line for text in texts))
         return [
             time.mktime(time.strptime(at[1], "%Y-%m-%d %H:%M:%S")) + int(at[2]) / 1000 - offset for at in found if at
         ]
@@ -69,29 +69,29 @@ class Worker:
                     **os.environ,
                     "PYTHONPATH": str(REPOSITORY),
                     "DJANGO_SETTINGS_MODULE": "tests.settings",
-                    attempt_log.VARIABLE: str(directory / "ledger"),
+                    attempt_log.VARIABLE: str(directory / "attempts.log"),
                 },
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        self.life = Life(self._process.pid, log)
+        self.life = WorkerLife(self._process.pid, log)
         self._frozen_since: float | None = None
-        # A thread of its own, so that the time is that of the end and not of a look at it.
+        # A thread of its own, so that the time is that of the exit and not of a later check.
         self._waiter = threading.Thread(target=self._wait)
         self._waiter.start()
 
     def _wait(self) -> None:
         code = self._process.wait()
-        self.life.left, self.life.code = time.monotonic(), code
+        self.life.exited, self.life.code = time.monotonic(), code
 
     @property
-    def has_left(self) -> bool:
+    def has_exited(self) -> bool:
         return self.life.code is not None
 
     @property
     def is_up(self) -> bool:
-        """Whether it works: it has started, and nobody has told it to stop."""
-        return not self.has_left and self.life.told is None and " started" in self.life.said
+        """Whether it works: it has started, and was not terminated."""
+        return not self.has_exited and self.life.terminated is None and " started" in self.life.output
 
     @property
     def is_frozen(self) -> bool:
@@ -99,31 +99,31 @@ class Worker:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it should have left long ago."""
-        told = self.life.told
-        if told is None or self.has_left or self.is_frozen:
+        """Whether it should have exited long ago."""
+        terminated = self.life.terminated
+        if terminated is None or self.has_exited or self.is_frozen:
             return False
         now = time.monotonic()
-        return now - told - self.life.frozen_between(told, now) > STUCK_AFTER
+        return now - terminated - self.life.frozen_between(terminated, now) > STUCK_SECONDS
 
     def kill(self) -> None:
-        if not self.has_left:
+        if not self.has_exited:
             self.life.killed = time.monotonic()
             self._send(signal.SIGKILL)
             self._waiter.join()
             self._note_thaw()
 
     def terminate(self) -> None:
-        if not self.has_left:
-            self.life.told = self.life.told or time.monotonic()
+        if not self.has_exited:
+            self.life.terminated = self.life.terminated or time.monotonic()
             self._send(signal.SIGTERM)
 
     def freeze(self) -> None:
-        """Stop it, and return when it has stopped or is gone."""
+        """Stop it, and return when it has stopped or exited."""
         self._frozen_since = time.monotonic()
         self._send(signal.SIGSTOP)
-        deadline = time.monotonic() + PATIENCE
-        while not self.has_left and _state(self.life.pid) != "T":
+        deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
+        while not self.has_exited and _state(self.life.pid) != "T":
             assert time.monotonic() < deadline, "it does not stop"
             time.sleep(0.001)
 
@@ -138,7 +138,7 @@ class Worker:
             self._frozen_since = None
 
     def _send(self, number: signal.Signals) -> None:
-        if not self.has_left:
+        if not self.has_exited:
             self._process.send_signal(number)
 
 

@@ -15,7 +15,7 @@ from steady_queue.db.aliases import open_async
 from steady_queue.errors import ConfigurationError
 from tests.shop.tasks import add
 from tests.support.databases.tables import count, query
-from tests.support.databases.unmigrated import said_to_be_applied
+from tests.support.databases.unmigrated import marked_as_migrated
 from tests.support.processes.scripts import run_script
 from tests.support.runtime import aside, values, worker
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def newer(database: str) -> Iterator[str]:
     """A database that a later version of the package has migrated."""
-    with said_to_be_applied(database, "9999_later"):
+    with marked_as_migrated(database, "9999_later"):
         yield database
 
 

@@ -18,7 +18,7 @@ from tests.support.databases.aliases import extra_database, twin_settings
 from tests.support.databases.tables import count, counts, query
 from tests.support.servers import PgBouncer
 from tests.support.servers.postgres import Postgres
-from tests.support.store.jobs import choosy, failed, job, later, limited
+from tests.support.store.jobs import discarding, failed, job, later, limited
 from tests.support.store.stores import async_store
 from tests.support.threads import together
 
@@ -65,7 +65,7 @@ def test_every_operation_works_again_and_again(pooled: Store) -> None:
         pooled.enqueue(plain)
         pooled.enqueue(scheduled, one)
         pooled.enqueue(two)
-        assert pooled.enqueue(choosy()).discarded
+        assert pooled.enqueue(discarding()).discarded
         assert pooled.status(plain, scheduled, one, two) == ["ready", "scheduled", "ready", "blocked"]
         first, second = pooled.claim(worker, 10, queues=["nowhere", "default"])
         settled = pooled.settle(Finished(first, "1"), failed(second))

@@ -16,7 +16,7 @@ from steady_queue.store.outcome import Finished, Released
 from steady_queue.store.statement import Operation, drive, only
 from tests.support.databases.tables import counts, row
 from tests.support.store.jobs import failed, job, later, limited
-from tests.support.store.rows import ids, of, pause
+from tests.support.store.rows import ids_of_claims, ids_of_jobs, pause
 from tests.support.threads import held, together
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def test_nothing_is_claimed_from_an_empty_database(store: Store) -> None:
 def test_only_ready_jobs_are_claimed(store: Store) -> None:
     holder, waiting = limited(), limited()
     store.enqueue(holder, waiting, job(scheduled_at=later()))
-    assert ids(store.claim(store.worker(), 10)) == [holder.id]
+    assert ids_of_claims(store.claim(store.worker(), 10)) == [holder.id]
 
 
 def test_a_process_without_a_row_claims_nothing(store: Store) -> None:
@@ -152,7 +152,7 @@ def test_several_claimers_never_take_the_same_job(store: Store, queues: list[str
         return taken
 
     taken = [got for claims in together(*[take_all] * 4) for got in claims]
-    assert sorted(ids(taken)) == of(jobs)
+    assert sorted(ids_of_claims(taken)) == ids_of_jobs(jobs)
     assert counts(store.alias) == {"claimed": 120}
 
 
@@ -163,7 +163,7 @@ def test_jobs_that_an_open_transaction_holds_are_passed_over(store: Store, queue
     store.enqueue(*jobs)
     lock = "SELECT 1 FROM steady_queue_readyexecution WHERE job_id = %s FOR UPDATE"
     with held(store.alias, (lock, [jobs[0].id.hex]), (lock, [jobs[2].id.hex])):
-        assert ids(store.claim(store.worker(), 10, queues=queues)) == of([jobs[1], jobs[3]])
+        assert ids_of_claims(store.claim(store.worker(), 10, queues=queues)) == ids_of_jobs([jobs[1], jobs[3]])
 
 
 @pytest.mark.only_on("postgres", "mariadb")
@@ -172,7 +172,7 @@ def test_a_job_whose_enqueueing_transaction_is_open_is_passed_over(store: Store)
     store.enqueue(new)
     insert = "INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority) VALUES (%s, 'default', 0, 5)"
     with held(store.alias, (insert, [hidden.id.hex])):
-        assert ids(store.claim(store.worker(), 10)) == [new.id]
+        assert ids_of_claims(store.claim(store.worker(), 10)) == [new.id]
 
 
 @pytest.mark.only_on("postgres", "mariadb")
@@ -238,4 +238,4 @@ def test_a_claim_that_is_settled_leaves_room_for_the_next(store: Store) -> None:
     worker = store.worker()
     (got,) = store.claim(worker)
     store.settle(Finished(got))
-    assert ids(store.claim(worker)) == [second.id]
+    assert ids_of_claims(store.claim(worker)) == [second.id]

@@ -12,7 +12,7 @@ from steady_queue.store.job import Lane, NewJob
 from steady_queue.store.operations.enqueue import Enqueued, admit, enqueue
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import count, counts, query, row
-from tests.support.store.jobs import choosy, job, later, limited
+from tests.support.store.jobs import discarding, job, later, limited
 from tests.support.store.rows import all_jobs, stored_ids
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def test_nothing_is_admitted_twice(store: Store) -> None:
 
 
 def test_jobs_that_discard_on_conflict_are_discarded_after_the_commit_when_their_key_is_full(store: Store) -> None:
-    first, second = choosy("a"), choosy("a")
+    first, second = discarding("a"), discarding("a")
     blocked = store.enqueue(first, second, promoting=False).blocked
     assert store.run(admit(store.sql, blocked)) == {second.id}
     assert stored_ids(store) == {first.id}
@@ -205,13 +205,13 @@ def test_jobs_that_discard_on_conflict_are_discarded_after_the_commit_when_their
 
 
 def test_a_job_that_discards_on_conflict_is_ready_with_a_free_slot(store: Store) -> None:
-    new = choosy()
+    new = discarding()
     assert store.enqueue(new).discarded == frozenset()
     assert counts(store.alias) == {"ready": 1}
 
 
 def test_a_job_that_discards_on_conflict_is_not_stored_without_a_free_slot(store: Store) -> None:
-    first, second = choosy(), choosy()
+    first, second = discarding(), discarding()
     store.enqueue(first)
     assert store.enqueue(second).discarded == {second.id}
     assert stored_ids(store) == {first.id}
@@ -220,22 +220,22 @@ def test_a_job_that_discards_on_conflict_is_not_stored_without_a_free_slot(store
 
 def test_a_bulk_reports_which_of_its_jobs_were_discarded(store: Store) -> None:
     waiting = [limited("b"), limited("b")]
-    kept = [choosy("a", 2), choosy("a", 2), choosy("c"), job(), choosy("d", scheduled_at=later())]
-    refused = [choosy("a", 2), choosy("b")]
+    kept = [discarding("a", 2), discarding("a", 2), discarding("c"), job(), discarding("d", scheduled_at=later())]
+    refused = [discarding("a", 2), discarding("b")]
     assert store.enqueue(*waiting, *kept, *refused).discarded == {new.id for new in refused}
     assert stored_ids(store) == {new.id for new in [*waiting, *kept]}
     assert counts(store.alias) == {"ready": 5, "blocked": 1, "scheduled": 1}
 
 
 def test_a_job_that_discards_on_conflict_takes_the_slot_that_became_free(store: Store) -> None:
-    (claim,) = store.claimed(choosy())
-    assert store.enqueue(choosy()).discarded
+    (claim,) = store.claimed(discarding())
+    assert store.enqueue(discarding()).discarded
     store.settle(Finished(claim))
-    assert not store.enqueue(choosy()).discarded
+    assert not store.enqueue(discarding()).discarded
 
 
 def test_a_discarded_job_leaves_the_others_of_its_key_alone(store: Store) -> None:
-    holder, waiting, refused = limited(), limited(), choosy()
+    holder, waiting, refused = limited(), limited(), discarding()
     store.enqueue(holder, waiting)
     store.enqueue(refused)
     assert [str(record.status) for record in store.find(holder, waiting)] == ["ready", "blocked"]

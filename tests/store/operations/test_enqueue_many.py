@@ -12,7 +12,7 @@ from steady_queue.store.operations import enqueue as enqueueing
 from steady_queue.store.operations.enqueue import INSERT_ROWS, Enqueued
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import count, counts
-from tests.support.store.jobs import choosy, job, later, limited
+from tests.support.store.jobs import discarding, job, later, limited
 from tests.support.store.rows import all_jobs
 from tests.support.store.stores import SyncStore
 
@@ -166,7 +166,7 @@ def test_a_job_sent_again_after_it_ran_does_not_run_twice(store: Store) -> None:
 
 def test_a_bulk_sent_again_although_its_first_job_was_discarded_stores_nothing_twice(store: Store) -> None:
     store.enqueue(limited("taken"))
-    refused, plain = choosy("taken"), job()
+    refused, plain = discarding("taken"), job()
     assert store.enqueue(refused, plain).discarded == {refused.id}
     store.enqueue(refused, plain, is_repeated=True)
     assert counts(store.alias) == {"ready": 2}

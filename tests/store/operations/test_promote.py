@@ -12,7 +12,7 @@ from steady_queue.store.operations.promote import lock_id
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import count, counts, query, row
 from tests.support.store.jobs import failed, later, limited
-from tests.support.store.rows import blocked, holders, slots
+from tests.support.store.rows import holders, slots, store_blocked
 from tests.support.store.stores import SyncStore
 
 if TYPE_CHECKING:
@@ -59,14 +59,14 @@ def twin_keys() -> tuple[str, str]:
 
 def test_promotion_returns_the_jobs_it_made_ready(store: Store) -> None:
     jobs = [limited(to=2) for _ in range(3)]
-    blocked(store, *jobs)
+    store_blocked(store, *jobs)
     assert store.promote({"key": 2}) == [new.id for new in jobs[:2]]
     assert store.promote({"key": 2}) == []
 
 
 def test_promotion_goes_by_priority_then_age(store: Store) -> None:
     low, high, older, newer = (limited(priority=priority) for priority in (-5, 7, 3, 3))
-    blocked(store, low, high, older, newer)
+    store_blocked(store, low, high, older, newer)
     worker = store.worker()
     order: list[UUID] = []
     store.promote({"key": 1})
@@ -79,7 +79,7 @@ def test_promotion_goes_by_priority_then_age(store: Store) -> None:
 def test_promotion_of_many_at_once_takes_exactly_the_first_in_order(store: Store) -> None:
     jobs = [limited(to=25, priority=priority) for priority in range(50)]
     random.Random(7).shuffle(jobs)
-    blocked(store, *jobs)
+    store_blocked(store, *jobs)
     promoted = store.promote({"key": 25})
     assert promoted == [new.id for new in sorted(jobs, key=lambda new: -new.priority)[:25]]
 
@@ -91,7 +91,7 @@ def test_the_order_holds_with_every_plan_of_the_server(database: str, ways: tupl
     store = SyncStore(database)
     jobs = [limited(to=25, priority=priority) for priority in range(50)]
     random.Random(7).shuffle(jobs)
-    blocked(store, *jobs)
+    store_blocked(store, *jobs)
     query(database, "ANALYZE")
     for way in ways:
         query(database, f"SET enable_{way} = off")
@@ -103,7 +103,7 @@ def test_the_order_holds_with_every_plan_of_the_server(database: str, ways: tupl
 def test_promotion_of_many_keys_serves_each_in_its_own_order(store: Store) -> None:
     jobs = [limited(f"k{n % 10}", 2, priority=n // 10) for n in range(60)]
     random.Random(7).shuffle(jobs)
-    blocked(store, *jobs)
+    store_blocked(store, *jobs)
     promoted = store.promote({f"k{n}": 2 for n in range(10)})
     assert set(promoted) == {new.id for new in jobs if new.priority >= 4}
 

@@ -12,7 +12,7 @@ from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import counts
 from tests.support.store.jobs import PATH, failed, job, limited
-from tests.support.store.rows import blocked
+from tests.support.store.rows import store_blocked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ def test_the_largest_limit_there_is_can_be_used(store: Store) -> None:
 def test_more_than_a_statement_takes_are_promoted_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(promotions, "JOBS_PER_STATEMENT", 3)
     jobs = [limited(to=2**31 - 1) for _ in range(8)]
-    blocked(store, *jobs)
+    store_blocked(store, *jobs)
     assert store.promote({"key": 2**31 - 1}) == [one.id for one in jobs]
 
 

@@ -14,7 +14,7 @@ from steady_queue.store.operations.maintenance import promote_stranded
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import count, counts
-from tests.support.store.jobs import choosy, job, later, limited
+from tests.support.store.jobs import discarding, job, later, limited
 from tests.support.store.statements import statements
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ ON_SERVERS = pytest.mark.only_on("postgres", "mariadb")
 
 
 @ON_SERVERS
-@pytest.mark.parametrize("make", [limited, choosy])
+@pytest.mark.parametrize("make", [limited, discarding])
 def test_a_bulk_takes_as_many_statements_with_many_jobs_as_with_few(store: Store, make: Callable[..., NewJob]) -> None:
     _, few = statements(store, enqueue(store.sql, [make(f"few {n % 10}") for n in range(20)]))
     _, many = statements(store, enqueue(store.sql, [make(f"many {n % 100}") for n in range(2_000)]))
@@ -44,7 +44,7 @@ def test_a_bulk_over_as_many_keys_as_jobs_does_not_go_key_by_key(store: Store) -
 
 
 @ON_SERVERS
-@pytest.mark.parametrize("make", [limited, choosy])
+@pytest.mark.parametrize("make", [limited, discarding])
 def test_the_dispatcher_takes_as_many_statements_with_many_jobs_as_with_few(
     store: Store, make: Callable[..., NewJob]
 ) -> None:
@@ -54,7 +54,7 @@ def test_the_dispatcher_takes_as_many_statements_with_many_jobs_as_with_few(
         store.ask("UPDATE steady_queue_scheduledexecution SET scheduled_at = ?", later(hours=-1))
         dispatched, said = statements(store, dispatch(store.sql, 1_000))
         assert dispatched.moved == size
-        assert len(dispatched.discarded) == (size - 5 if make is choosy else 0)
+        assert len(dispatched.discarded) == (size - 5 if make is discarding else 0)
         made.append(len(said))
     assert made[0] == made[1] <= 16
     assert counts(store.alias)["ready"] == 10
@@ -112,7 +112,7 @@ def test_more_keys_and_jobs_than_one_statement_takes_get_their_slots(
     monkeypatch.setattr(promotions, "KEYS_PER_STATEMENT", 3)
     monkeypatch.setattr(promotions, "JOBS_PER_STATEMENT", 4)
     kept = [limited(f"key {n % 10}", 5) for n in range(70)]
-    fussy = [choosy(f"fussy {n % 10}") for n in range(40)]
+    fussy = [discarding(f"fussy {n % 10}") for n in range(40)]
     enqueued = store.enqueue(*kept, *fussy)
     assert enqueued.discarded == {new.id for new in fussy[10:]}
     assert counts(store.alias) == {"ready": 60, "blocked": 20}

@@ -18,7 +18,7 @@ from steady_queue.store.operations.server import (
     find_version_problem,
 )
 from tests.support.databases.aliases import extra_database, twin_settings
-from tests.support.databases.unmigrated import said_to_be_applied
+from tests.support.databases.unmigrated import marked_as_migrated
 from tests.support.servers.host import free_port
 from tests.support.store.stores import SyncStore, async_store
 
@@ -89,11 +89,11 @@ def test_a_database_without_the_table_of_migrations_has_none(empty: Store) -> No
 
 
 def test_a_database_has_the_migrations_of_this_package_only(empty: Store) -> None:
-    with said_to_be_applied(empty.alias):
+    with marked_as_migrated(empty.alias):
         assert empty.run(find_applied_migrations(empty.sql)) == []
         MigrationRecorder(connections[empty.alias]).record_applied("another", "0001_initial")
         assert empty.run(find_applied_migrations(empty.sql)) == []
-    with said_to_be_applied(empty.alias, "0002_second", "0001_initial"):
+    with marked_as_migrated(empty.alias, "0002_second", "0001_initial"):
         assert empty.run(find_applied_migrations(empty.sql)) == ["0001_initial", "0002_second"]
 
 

@@ -12,7 +12,7 @@ from steady_queue.store.job import Lane
 from steady_queue.store.outcome import MAX_ATTEMPTS, ErrorReport, Failed, Finished, Released, Settlement, Verdict
 from tests.support.databases.tables import count, counts, row
 from tests.support.store.jobs import failed, job, limited
-from tests.support.store.rows import everything, job_row, verdicts
+from tests.support.store.rows import all_rows, job_row, verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -291,11 +291,11 @@ def test_a_batch_of_hundreds_is_settled(store: Store) -> None:
 def test_an_outcome_that_cannot_be_stored_leaves_the_whole_batch_unsettled(store: Store) -> None:
     jobs = [job(), limited()]
     claims = store.claimed(*jobs)
-    before = everything(store)
+    before = all_rows(store)
     with pytest.raises(StoreDataError) as caught:
         store.settle(Finished(claims[0], "1"), Finished(claims[1], '"\ud800"'))
     assert caught.value.applied == "no"
-    assert everything(store) == before
+    assert all_rows(store) == before
     assert verdicts(store.settle(*map(Finished, claims)), *claims) == [Verdict.APPLIED] * 2
 
 

@@ -9,7 +9,7 @@ import pytest
 from steady_queue.store.outcome import Failed, Finished, Released, Settlement, Verdict
 from tests.support.databases.tables import count
 from tests.support.store.jobs import failed, job, limited, report
-from tests.support.store.rows import each_end, everything, job_row, verdicts
+from tests.support.store.rows import all_rows, each_end, job_row, verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +30,9 @@ def test_a_late_settle_of_a_lost_claim_changes_nothing(
     new = make()
     (claim,) = store.claimed(new)
     store.settle(failed(claim, "pruned"), worker_id="other", by_owner=False)
-    before = everything(store)
+    before = all_rows(store)
     assert verdicts(store.settle(end(claim)), claim) == [Verdict.FENCED]
-    assert everything(store) == before
+    assert all_rows(store) == before
     assert store.status(new) == ["failed"]
 
 
@@ -46,9 +46,9 @@ def test_a_late_settle_of_a_job_that_already_runs_in_another_process_changes_not
     store.retry(new)
     (again,) = store.claim(store.worker())
     store.enqueue(waiting)
-    before = everything(store)
+    before = all_rows(store)
     assert verdicts(store.settle(end(claim)), claim) == [Verdict.FENCED]
-    assert everything(store) == before
+    assert all_rows(store) == before
     assert verdicts(store.settle(Finished(again)), again) == [Verdict.APPLIED]
 
 
@@ -60,9 +60,9 @@ def test_an_old_claim_cannot_settle_the_same_job_claimed_again_by_the_same_proce
     (old,) = store.claimed(new, process_id=worker)
     store.settle(Released(old))
     (fresh,) = store.claim(worker)
-    before = everything(store)
+    before = all_rows(store)
     assert verdicts(store.settle(end(old)), old) == [Verdict.FENCED]
-    assert everything(store) == before
+    assert all_rows(store) == before
     assert verdicts(store.settle(end(fresh)), fresh) == [Verdict.APPLIED]
 
 
@@ -91,9 +91,9 @@ def test_a_late_end_of_a_claim_by_another_process_does_not_fail_the_finished_job
     new = job()
     (claim,) = store.claimed(new)
     store.settle(Finished(claim, "1"))
-    before = everything(store)
+    before = all_rows(store)
     store.settle(failed(claim), worker_id="other", by_owner=False)
-    assert everything(store) == before
+    assert all_rows(store) == before
 
 
 # -- repeated ---------------------------------------------------------------------------------------------------------
@@ -108,9 +108,9 @@ def test_a_settle_repeated_after_a_lost_reply_reports_repeated_and_changes_nothi
     (claim,) = store.claimed(new)
     store.enqueue(waiting)
     store.settle(end(claim))
-    before = everything(store)
+    before = all_rows(store)
     assert store.settle(end(claim)) == Settlement({claim.claim_id: Verdict.REPEATED}, 0)
-    assert everything(store) == before
+    assert all_rows(store) == before
 
 
 @pytest.mark.parametrize("preserve", [True, False])
@@ -126,6 +126,6 @@ def test_a_settle_repeated_after_the_job_was_retried_manually_reports_repeated(s
     (claim,) = store.claimed(new)
     store.settle(failed(claim))
     store.retry(new)
-    before = everything(store)
+    before = all_rows(store)
     assert verdicts(store.settle(failed(claim)), claim) == [Verdict.REPEATED]
-    assert everything(store) == before
+    assert all_rows(store) == before

@@ -1,4 +1,4 @@
-"""Transactions of others, each on a connection of its own, that stay open from one step to the next."""
+"""Transactions on connections of their own, which stay open from one step to the next."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: How long a statement may wait for a lock: nothing here may wait at all. Statements that set it, in seconds.
-_HURRY = {
+#: Statements that set how long a statement may wait for a lock: 2 seconds, because nothing here should wait at all.
+_LOCK_TIMEOUTS = {
     "postgresql": "SET lock_timeout = '2s'",
     "mysql": "SET innodb_lock_wait_timeout = 2",
     "sqlite": "PRAGMA busy_timeout = 2000",
 }
 
 
-def hurry(alias: str) -> None:
-    """Let this thread's connection wait for nobody for long."""
-    query(alias, _HURRY[connections[alias].vendor])
+def set_lock_timeout(alias: str) -> None:
+    """Limit how long this thread's connection waits for a lock."""
+    query(alias, _LOCK_TIMEOUTS[connections[alias].vendor])
 
 
-class Session:
+class OpenTransaction:
     """A thread with a connection, and at most one transaction open on it."""
 
     def __init__(self, alias: str) -> None:
         self._alias = alias
         self._thread = ThreadPoolExecutor(1)
         self._atomic: Any = None
-        self.do(lambda _: hurry(alias))
+        self.do(lambda _: set_lock_timeout(alias))
 
     def do(self, action: Callable[[Store], T]) -> T:
         """The result of the action, on this connection."""
@@ -53,7 +53,7 @@ class Session:
         self.do(lambda _: self._atomic.__enter__())
 
     def end(self, *, commit: bool) -> None:
-        """Commit or roll back; what was to happen on commit happens here."""
+        """Commit or roll back; on_commit callbacks run here."""
         atomic, self._atomic = self._atomic, None
 
         def leave(_: Store) -> None:
@@ -70,15 +70,15 @@ class Session:
         self._thread.shutdown()
 
 
-#: After these a session gives up instead of waiting for a lock.
-NO_WAITING = {"postgresql": "SET lock_timeout = '50ms'", "mysql": "SET innodb_lock_wait_timeout = 1"}
+#: Statements after which a connection fails instead of waiting for a lock.
+SHORT_LOCK_TIMEOUTS = {"postgresql": "SET lock_timeout = '50ms'", "mysql": "SET innodb_lock_wait_timeout = 1"}
 
 
-def without_waiting(alias: str, action: Callable[[], None]) -> None:
-    """Do it in another thread, whose session gives up where it would have to wait for a lock."""
+def run_with_short_lock_timeout(alias: str, action: Callable[[], None]) -> None:
+    """Run the action in another thread, whose connection fails where it would have to wait for a lock."""
 
     def act() -> None:
-        query(alias, NO_WAITING[connections[alias].vendor])
+        query(alias, SHORT_LOCK_TIMEOUTS[connections[alias].vendor])
         action()
 
     together(act)

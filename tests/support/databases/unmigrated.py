@@ -1,4 +1,4 @@
-"""A database of the same kind that nobody has migrated, and migrations that are only said to be applied."""
+"""A database of the same kind without tables, and migrations that are only marked as applied."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def fresh_database(alias: str, servers: dict[str, Postgres | MariaDB], directory: Path) -> Iterator[str]:
-    """The alias of an empty database beside the one of this alias, dropped at the end."""
-    name = "fresh"
+def unmigrated_database(alias: str, servers: dict[str, Postgres | MariaDB], directory: Path) -> Iterator[str]:
+    """The alias of an empty database on the same server as this alias, dropped at the end."""
+    name = "unmigrated"
     server = servers.get(alias)
     if server is not None:
         server.create_database(name)
     try:
-        where = name if server is not None else str(directory / "fresh.sqlite3")
-        with extra_database(f"{alias}_fresh", twin_settings(alias, NAME=where)) as fresh:
-            yield fresh
+        where = name if server is not None else str(directory / "unmigrated.sqlite3")
+        with extra_database(f"{alias}_unmigrated", twin_settings(alias, NAME=where)) as unmigrated:
+            yield unmigrated
     finally:
         if server is not None:
             server.drop_database(name)
 
 
 @contextmanager
-def said_to_be_applied(alias: str, *names: str) -> Iterator[None]:
-    """The database says that it has these migrations as well."""
+def marked_as_migrated(alias: str, *names: str) -> Iterator[None]:
+    """Mark these migrations as applied in the database."""
     recorder = MigrationRecorder(connections[alias])
     recorder.ensure_schema()
     for name in names:

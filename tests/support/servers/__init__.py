@@ -20,6 +20,6 @@ from tests.support.servers.host import ServerMissing
 from tests.support.servers.mariadb import MariaDB
 from tests.support.servers.pgbouncer import PgBouncer
 from tests.support.servers.postgres import Postgres
-from tests.support.servers.server_process import Daemon, ServerError, wait_until
+from tests.support.servers.server_process import ServerError, ServerProcess, wait_until
 
-__all__ = ["Daemon", "MariaDB", "PgBouncer", "Postgres", "ServerError", "ServerMissing", "wait_until"]
+__all__ = ["MariaDB", "PgBouncer", "Postgres", "ServerError", "ServerMissing", "ServerProcess", "wait_until"]

@@ -26,29 +26,29 @@ def children(pid: int) -> list[int]:
     return [child for child in running if _status(child)[1] == pid and alive(child)]
 
 
-def freeze_family(pid: int) -> list[int]:
+def freeze_with_children(pid: int) -> list[int]:
     """Stop a process and then its children; a stopped parent makes no new ones. Returns all of them, parent first."""
     _send(signal.SIGSTOP, pid)
     while _status(pid)[0] not in ("T", "X", "Z"):
         time.sleep(0.001)
-    family = [pid, *children(pid)]
-    for member in family:
+    processes = [pid, *children(pid)]
+    for member in processes:
         _send(signal.SIGSTOP, member)
-    return family
+    return processes
 
 
-def thaw_family(pid: int) -> None:
+def thaw_with_children(pid: int) -> None:
     """Let a frozen process and its children go on."""
     for member in [*children(pid), pid]:
         _send(signal.SIGCONT, member)
 
 
-def kill_family(pid: int) -> None:
+def kill_with_children(pid: int) -> None:
     """SIGKILL a process and its children, and return when none of them runs any more."""
-    family = freeze_family(pid)
-    for member in family:
+    processes = freeze_with_children(pid)
+    for member in processes:
         _send(signal.SIGKILL, member)
-    while any(alive(member) for member in family):
+    while any(alive(member) for member in processes):
         time.sleep(0.001)
 
 
@@ -58,7 +58,7 @@ def keep(directory: str, pids: Iterable[str]) -> None:
     for line in pids:
         pid = int(line)
     if pid:
-        kill_family(pid)
+        kill_with_children(pid)
     shutil.rmtree(directory, ignore_errors=True)
 
 

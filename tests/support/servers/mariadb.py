@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import MySQLdb
 
 from tests.support.servers.host import programs
-from tests.support.servers.server_process import Daemon
+from tests.support.servers.server_process import ServerProcess
 
 PACKAGES = "mariadb-server-core mariadb-client-core"
 
 
-class MariaDB(Daemon):
+class MariaDB(ServerProcess):
     """MariaDB on a loopback port and on a unix socket in its directory, both with the password."""
 
     name = "mariadb"

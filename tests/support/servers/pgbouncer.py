@@ -7,7 +7,7 @@ import psycopg
 
 from tests.support.servers.host import programs, unprivileged
 from tests.support.servers.postgres import Postgres
-from tests.support.servers.server_process import Daemon
+from tests.support.servers.server_process import ServerProcess
 
 # No unix socket: with one it would go on without its port, when somebody else has that.
 CONFIGURATION = """\
@@ -26,7 +26,7 @@ server_login_retry = 0.1
 """
 
 
-class PgBouncer(Daemon):
+class PgBouncer(ServerProcess):
     """PgBouncer for every database of a PostgreSQL server, with the server's user and password."""
 
     name = "pgbouncer"

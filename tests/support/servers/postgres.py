@@ -8,10 +8,10 @@ import psycopg
 from psycopg import sql
 
 from tests.support.servers.host import programs, unprivileged
-from tests.support.servers.server_process import Daemon
+from tests.support.servers.server_process import ServerProcess
 
 
-class Postgres(Daemon):
+class Postgres(ServerProcess):
     """PostgreSQL on a loopback port (with the password) and on a unix socket in its directory (without)."""
 
     name = "postgres"

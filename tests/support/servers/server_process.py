@@ -25,7 +25,7 @@ class ServerError(Exception):
     """Raised when a server did not do what it was told; the end of its log is added as a note."""
 
 
-class Daemon(ABC):
+class ServerProcess(ABC):
     """One server process and its directory; a subclass says how to prepare it, run it and ask whether it answers."""
 
     name: ClassVar[str]
@@ -43,7 +43,7 @@ class Daemon(ABC):
         self._is_prepared = False
         self._has_answered = False
         self._process: subprocess.Popen[bytes] | None = None
-        self._keeper: subprocess.Popen[bytes] | None = subprocess.Popen(
+        self._cleanup: subprocess.Popen[bytes] | None = subprocess.Popen(
             [sys.executable, "-I", cleanup_process.__file__, str(self.directory)],
             stdin=subprocess.PIPE,
             start_new_session=True,  # a terminal's Ctrl-C is for the tests, not for the one who cleans up after them
@@ -81,7 +81,7 @@ class Daemon(ABC):
 
     def start(self) -> Self:
         """Start the server and wait until it answers: on the same data as ever, and where it first answered."""
-        assert self._keeper is not None, f"{self.name} was destroyed"
+        assert self._cleanup is not None, f"{self.name} was destroyed"
         assert not self.running, f"{self.name} is already running"
         try:
             if not self._is_prepared:
@@ -98,7 +98,7 @@ class Daemon(ABC):
         for _ in range(PORTS_TRIED):
             logged = self.log.stat().st_size if self.log.exists() else 0
             self._process = self._spawn(self.command())
-            self._tell_keeper(self._process.pid)
+            self._send_pid(self._process.pid)
             wait_until(lambda: not self.running or self.answers(), f"{self.name} answers")
             code = self._process.poll()
             if code is None:
@@ -121,7 +121,7 @@ class Daemon(ABC):
     def kill(self) -> None:
         """SIGKILL the server and its children, as a machine's bad day would."""
         if self.running:
-            cleanup_process.kill_family(self.pid)
+            cleanup_process.kill_with_children(self.pid)
         self._reap()
 
     def restart(self) -> None:
@@ -131,11 +131,11 @@ class Daemon(ABC):
 
     def freeze(self) -> None:
         """Stop the server's processes where they are: connections stay open and nobody answers."""
-        cleanup_process.freeze_family(self.pid)
+        cleanup_process.freeze_with_children(self.pid)
 
     def thaw(self) -> None:
         """Let frozen processes go on."""
-        cleanup_process.thaw_family(self.pid)
+        cleanup_process.thaw_with_children(self.pid)
 
     def destroy(self) -> None:
         """Stop the server and remove its directory; the end of its life."""
@@ -143,9 +143,9 @@ class Daemon(ABC):
             self.stop()
         finally:
             self._claim.release()
-            if self._keeper is not None:
-                self._keeper.communicate()
-                self._keeper = None
+            if self._cleanup is not None:
+                self._cleanup.communicate()
+                self._cleanup = None
 
     def __enter__(self) -> Self:
         try:
@@ -187,13 +187,13 @@ class Daemon(ABC):
         if self._process is not None:
             self._process.wait(PATIENCE)
             self._process = None
-            self._tell_keeper(0)
+            self._send_pid(0)
 
-    def _tell_keeper(self, pid: int) -> None:
-        assert self._keeper is not None
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.write(b"%d\n" % pid)
-        self._keeper.stdin.flush()
+    def _send_pid(self, pid: int) -> None:
+        assert self._cleanup is not None
+        assert self._cleanup.stdin is not None
+        self._cleanup.stdin.write(b"%d\n" % pid)
+        self._cleanup.stdin.flush()
 
 
 def wait_until(condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:

@@ -16,12 +16,12 @@ import pytest
 
 from tests.support.processes.scripts import REPOSITORY
 from tests.support.servers import (
-    Daemon,
     MariaDB,
     PgBouncer,
     Postgres,
     ServerError,
     ServerMissing,
+    ServerProcess,
     cleanup_process,
     host,
     wait_until,
@@ -60,7 +60,7 @@ def server(running: Server) -> Iterator[Server]:
     running.drop_database("app")
 
 
-def connect(server: Daemon, password: str = Daemon.password) -> Any:
+def connect(server: ServerProcess, password: str = ServerProcess.password) -> Any:
     """A connection over the loopback port."""
     account: dict[str, Any] = {"host": server.host, "port": server.port, "user": server.user, "password": password}
     if isinstance(server, MariaDB):
@@ -68,7 +68,7 @@ def connect(server: Daemon, password: str = Daemon.password) -> Any:
     return psycopg.connect(**account, dbname="app", autocommit=True)
 
 
-def query(server: Daemon, statement: str) -> list[Any]:
+def query(server: ServerProcess, statement: str) -> list[Any]:
     """The first column of the rows a statement gives."""
     with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
         cursor.execute(statement)
@@ -107,9 +107,9 @@ def test_keeps_every_commit(server: Server, end: str) -> None:
 
 def test_a_killed_server_takes_its_children_along(server: Server) -> None:
     with closing(connect(server)):
-        family = [server.pid, *cleanup_process.children(server.pid)]
+        processes = [server.pid, *cleanup_process.children(server.pid)]
         server.kill()
-    assert not any(cleanup_process.alive(pid) for pid in family)
+    assert not any(cleanup_process.alive(pid) for pid in processes)
 
 
 def test_a_frozen_server_is_silent_until_thawed(server: Server) -> None:
@@ -127,10 +127,10 @@ def test_a_frozen_server_is_silent_until_thawed(server: Server) -> None:
 @pytest.mark.parametrize("frozen", [False, True])
 def test_destroy_leaves_no_process_and_no_directory(server_kind: type[Server], frozen: bool) -> None:
     with server_kind() as server:
-        family = [server.pid, *cleanup_process.children(server.pid)]
+        processes = [server.pid, *cleanup_process.children(server.pid)]
         if frozen:
             server.freeze()
-    assert not any(cleanup_process.alive(pid) for pid in family)
+    assert not any(cleanup_process.alive(pid) for pid in processes)
     assert not server.directory.exists()
 
 
@@ -144,9 +144,9 @@ def test_a_killed_test_run_leaves_nothing_either(server_kind: type[Server]) -> N
     """
     run = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=False)
     assert run.returncode == -signal.SIGKILL
-    directory, *family = run.stdout.split()
+    directory, *processes = run.stdout.split()
     wait_until(lambda: not Path(directory).exists(), "the clean-up process has removed the directory")
-    assert not any(cleanup_process.alive(int(pid)) for pid in family)
+    assert not any(cleanup_process.alive(int(pid)) for pid in processes)
 
 
 def test_a_server_whose_port_is_in_use_at_its_first_start_chooses_another(server_kind: type[Server]) -> None:

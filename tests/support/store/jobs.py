@@ -37,7 +37,7 @@ def limited(key: str = "key", to: int = 1, **options: Any) -> NewJob:
     return job(**{**plain, **options})
 
 
-def choosy(key: str = "key", to: int = 1, **options: Any) -> NewJob:
+def discarding(key: str = "key", to: int = 1, **options: Any) -> NewJob:
     """A limited job that is discarded when it finds no free slot."""
     return limited(key, to, on_conflict=OnConflict.DISCARD, **options)
 
@@ -57,6 +57,6 @@ def failed(claim: Claim, message: str = "it broke") -> Failed:
     return Failed(claim, report(message))
 
 
-def broken(store: SyncStore, *jobs: NewJob, **options: Any) -> None:
-    """Let the jobs run and fail."""
+def fail_jobs(store: SyncStore, *jobs: NewJob, **options: Any) -> None:
+    """Claim the jobs and settle them as failed."""
     store.settle(*(failed(claim, **options) for claim in store.claimed(*jobs)))

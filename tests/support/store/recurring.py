@@ -30,24 +30,24 @@ def entry(key: str = "key", **options: Any) -> NewEntry:
     return plain._replace(**options)
 
 
-def stored(store: Store, *keys: str) -> list[Entry]:
+def read_stored(store: Store, *keys: str) -> list[Entry]:
     found = store.run(read_entries(store.sql, keys or ("key",)))
     return sorted(found, key=lambda entry: entry.new.task_key)
 
 
-def persist(store: Store, wanted: list[NewEntry]) -> dict[str, str]:
+def persist_entries(store: Store, wanted: list[NewEntry]) -> dict[str, str]:
     """By a project whose tasks are in the package `tests`."""
     return store.run(recurring.persist(store.sql, wanted, lambda path: path.startswith("tests.")))
 
 
-def give_up_on(store: Store, key: str) -> bool:
-    return store.run(disable_broken(store.sql, key, stored(store, key)[0].updated_at, "it broke"))
+def disable_entry(store: Store, key: str) -> bool:
+    return store.run(disable_broken(store.sql, key, read_stored(store, key)[0].updated_at, "it broke"))
 
 
-def made(key: str, run_at: datetime, updated_at: StoredTime, new: NewJob) -> Tick:
+def build_tick(key: str, run_at: datetime, updated_at: StoredTime, new: NewJob) -> Tick:
     return Tick(key, run_at, updated_at, new.id, new)
 
 
-def ticked(store: Store, run_at: datetime, *, key: str = "key", new: NewJob | None = None) -> EnqueuedTicks:
-    (found,) = stored(store, key)
-    return store.run(enqueue_ticks(store.sql, [made(key, run_at, found.updated_at, new or job())]))
+def enqueue_tick(store: Store, run_at: datetime, *, key: str = "key", new: NewJob | None = None) -> EnqueuedTicks:
+    (found,) = read_stored(store, key)
+    return store.run(enqueue_ticks(store.sql, [build_tick(key, run_at, found.updated_at, new or job())]))

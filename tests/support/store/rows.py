@@ -32,7 +32,7 @@ def job_row(store: Store, new: NewJob) -> dict[str, Any]:
     return found
 
 
-def everything(store: Store) -> dict[str, list[tuple[Any, ...]]]:
+def all_rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     """Every row that a settle could change."""
     tables = ("job", "readyexecution", "blockedexecution", "claimedexecution", "failedexecution", "semaphore")
     return {table: sorted(query(store.alias, f"SELECT * FROM steady_queue_{table}"), key=repr) for table in tables}
@@ -43,11 +43,11 @@ def verdicts(settlement: Settlement, *claims: Claim) -> list[Verdict]:
     return [settlement.verdicts[claim.claim_id] for claim in claims]
 
 
-def ids(claims: Iterable[Claim]) -> list[UUID]:
+def ids_of_claims(claims: Iterable[Claim]) -> list[UUID]:
     return [claim.job_id for claim in claims]
 
 
-def of(jobs: Iterable[NewJob]) -> list[UUID]:
+def ids_of_jobs(jobs: Iterable[NewJob]) -> list[UUID]:
     return [new.id for new in jobs]
 
 
@@ -66,8 +66,8 @@ def holders(store: Store, *jobs: NewJob) -> list[NewJob]:
     return [new for new, record in zip(jobs, store.find(*jobs), strict=True) if record.status is Status.READY]
 
 
-def blocked(store: Store, *jobs: NewJob) -> None:
-    """Store the jobs as somebody else's transaction would: nobody has looked for free slots yet."""
+def store_blocked(store: Store, *jobs: NewJob) -> None:
+    """Store the jobs as an open transaction of a caller does: without promotion."""
     store.enqueue(*jobs, promoting=False)
     assert counts(store.alias).get("blocked") == len(jobs)
 

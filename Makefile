@@ -21,8 +21,8 @@ TEST_PROCESSES ?= 4
 # What `make check` runs: neither processes of the command, nor storms, nor the state machine.
 CHECK_TESTS := $(wildcard tests/test_*.py) $(addprefix tests/,actions arguments checks contract db events jobs store testing) \
 	tests/aio/worker tests/recurring --ignore tests/recurring/test_recurring_in_projects.py
-TALLY := .test-tally/lines
-FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TALLY=$(TALLY)
+TEST_COUNTS := .test-counts/lines
+FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TEST_COUNTS=$(TEST_COUNTS)
 
 .DEFAULT_GOAL := help
 .PHONY: help check test test-oldest test-newest test-everywhere storm storm-limits stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
@@ -32,16 +32,16 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 test: .venv/.tests lint ## Run everything: packages, environments, lint, all tests on the newest Django, some on the oldest
-	@rm -rf .test-tally
+	@rm -rf .test-counts
 	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 	@if .venv/bin/python -c 'import django, sys; sys.exit(django.VERSION < (6,))'; then \
 		$(MAKE) --no-print-directory test-oldest; \
 	elif [ -n "$$CI" ]; then echo "CI requires both environments: install Python 3.12 or newer for the newest Django." >&2; exit 1; \
 	else echo "There is no Python 3.12 or newer: the tests ran on the oldest supported Django only."; fi
-	@cat $(TALLY)
+	@cat $(TEST_COUNTS)
 
 test-oldest: .venv-oldest/.tests ## Run the tests for the oldest supported Django and Python; OLDEST_TESTS= runs them all
-	$(if $(OLDEST_TESTS),STEADY_QUEUE_TALLY=$(TALLY),$(FULL)) .venv-oldest/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup $(OLDEST_TESTS)
+	$(if $(OLDEST_TESTS),STEADY_QUEUE_TEST_COUNTS=$(TEST_COUNTS),$(FULL)) .venv-oldest/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup $(OLDEST_TESTS)
 
 test-newest: packages ## Upgrade every dependency in .venv to its newest version, then run all tests on the newest Python
 	@python=$$(.ci/python newest) && $(call venv,$$python,.venv)
@@ -102,7 +102,7 @@ bench-semantics: .venv/.tests ## Measure claims, limits and recurring tasks with
 	.venv/bin/python -m benchmarks.scale $(ARGS)
 
 clean: ## Remove environments, caches, tallies, the built documentation and the databases of the examples
-	rm -rf .venv .venv-oldest .test-tally .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist docs/_build
+	rm -rf .venv .venv-oldest .test-counts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist docs/_build
 	rm -f examples/*/*.sqlite3 examples/*/*.sqlite3-*
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 

@@ -1,4 +1,4 @@
-"""Starts the servers, sets Django up on them, gives every database test a clean database and checks it at the end."""
+"""Starts the servers, sets Django up on them, gives every database test an empty database and checks it at the end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--databases", default=",".join(DATABASES), help="the databases to test on, with commas between (default: all)"
     )
     parser.addoption(
-        "--everywhere", action="store_true", help="also what is usually tested on one database: it takes much longer"
+        "--everywhere",
+        action="store_true",
+        help="also run what usually runs on one database; takes much longer",
     )
 
 
@@ -54,18 +56,18 @@ def chosen(config: pytest.Config) -> list[str]:
 
 def pytest_configure(config: pytest.Config) -> None:
     restore_signals()  # before anything is started
-    config.addinivalue_line("markers", "only_on(*databases): where the test means something")
-    config.addinivalue_line("markers", "needs(*databases): the servers it uses besides `database`")
+    config.addinivalue_line("markers", "only_on(*databases): the databases to which the test applies")
+    config.addinivalue_line("markers", "needs(*databases): the servers that the test uses in addition to `database`")
     config.addinivalue_line("markers", "usually_on(*databases): on the others only with --everywhere")
-    # A directory per run: two runs beside each other must not share SQLite files.
+    # A directory per run: two runs at the same time must not share SQLite files.
     directory = tempfile.mkdtemp(prefix="steady-queue-tests-")
     config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
     os.environ["STEADY_QUEUE_TEST_DIRECTORY"] = directory
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
     os.environ["STEADY_QUEUE_TEST_DATABASES"] = ",".join(chosen(config))
-    # Many tests start interpreters, which would compile everything anew.
+    # Many tests start interpreters, which would compile everything again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    runs_tests = not (config.option.collectonly or config.option.help or shares_out(config))
+    runs_tests = not (config.option.collectonly or config.option.help or distributes_tests(config))
     if runs_tests:
         start_servers(config)
     django.setup()
@@ -73,8 +75,8 @@ def pytest_configure(config: pytest.Config) -> None:
         prepare_databases(config)
 
 
-def shares_out(config: pytest.Config) -> bool:
-    """Whether this process only shares the tests out to others, which have servers of their own."""
+def distributes_tests(config: pytest.Config) -> bool:
+    """Whether this process only distributes the tests to worker processes, which have servers of their own."""
     return bool(config.getoption("numprocesses", None)) and not hasattr(config, "workerinput")
 
 
@@ -113,14 +115,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let a report travel between processes whatever its test has printed, lone surrogates for one."""
+    """Make a report that contains lone surrogates sendable between processes."""
     report = yield
     report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
     return report
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that mean nothing on their database: they are not skipped, they do not exist."""
+    """Deselect the tests that do not apply to their database, instead of skipping them."""
     left_out = [item for item in items if not _belongs(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

@@ -33,7 +33,7 @@ def routed(path: str, alias: str) -> Iterator[None]:
 
 @pytest.fixture
 def application(tmp_path: Path) -> Iterator[str]:
-    """The alias of a database beside the queue's, without any table."""
+    """The alias of a second database, without any table."""
     settings = {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": str(tmp_path / "application.sqlite3"),

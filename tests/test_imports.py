@@ -175,19 +175,19 @@ def typed_program_is_told_its_types(file: Path) -> None:
         text=True,
         cwd=REPOSITORY,
     )
-    told = [line.partition("typed.py:")[2].replace("builtins.", "") for line in done.stdout.splitlines()]
-    assert [line.partition("SteadyQueueTask")[2].rstrip('"') for line in told if "Revealed" in line] == [
+    lines = [line.partition("typed.py:")[2].replace("builtins.", "") for line in done.stdout.splitlines()]
+    assert [line.partition("SteadyQueueTask")[2].rstrip('"') for line in lines if "Revealed" in line] == [
         "[[a: int, b: str =], float]",
         "[[a: int], typing.Coroutine[Any, Any, bytes]]",
         "[[a: int, b: str =], float]",
         "[[a: int], None]",
     ]
-    errors = [line for line in told if "error" in line]
+    errors = [line for line in lines if "error" in line]
     assert ["enqueue" in errors[0], "bind" in errors[1], len(errors)] == [True, True, 2], errors
 
 
 if find_spec("mypy") is not None:
-    # Only beside the newest Django: the other environment has no tools that check types.
+    # Only with the newest Django: the other environment has no tools that check types.
 
     def test_the_decorators_keep_the_types_of_the_function(tmp_path: Path) -> None:
         typed_program_is_told_its_types(tmp_path / "typed.py")

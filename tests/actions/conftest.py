@@ -22,7 +22,7 @@ class Caller:
         return self.do(actions, action, *args, **kwargs)
 
     def do(self, place: Any, action: str, *args: Any, **kwargs: Any) -> Any:
-        """The same for whatever has both forms."""
+        """The same for any object that has both forms."""
         if self.is_async:
             return asyncio.run(getattr(place, f"a{action}")(*args, **kwargs), debug=True)
         return getattr(place, action)(*args, **kwargs)
@@ -41,5 +41,5 @@ def caller(request: pytest.FixtureRequest, database: str) -> Caller:
 
 @pytest.fixture
 def store(database: str) -> SyncStore:
-    """What a test prepares with and looks through."""
+    """The store with which a test prepares and checks rows."""
     return SyncStore(database)

@@ -62,11 +62,11 @@ WAITING = 4
 @pytest.mark.parametrize("batch", [1, 2, 5, 500])
 def test_what_finished_before_is_deleted_and_nothing_else(store: SyncStore, caller: Caller, batch: int) -> None:
     everything(store)
-    told: list[int] = []
+    reported: list[int] = []
     which = cleanup.build_ended_filter(2 * DAY)
     assert cleanup.count_finished(which) == 10
-    assert caller.do(cleanup, "clear_finished", which, batch=batch, progress=told.append) == 10
-    assert sum(told) == 10
+    assert caller.do(cleanup, "clear_finished", which, batch=batch, progress=reported.append) == 10
+    assert sum(reported) == 10
     assert count(store.alias, "job") == 5 + 12 + WAITING
     assert caller.do(cleanup, "clear_finished", cleanup.build_ended_filter(timedelta(0))) == 5
     assert caller.do(cleanup, "clear_finished", cleanup.build_ended_filter(timedelta.max)) == 0
@@ -186,8 +186,8 @@ def test_on_a_terminal_a_bar_grows(store: SyncStore, monkeypatch: pytest.MonkeyP
 def test_every_problem_is_reported_together() -> None:
     with pytest.raises(CommandError) as caught:
         clear("--finished-before", "soon", "--failed-before=-3d", "--batch", "0", "--queue", "x" * 256)
-    told = str(caught.value).splitlines()
-    assert [line.split()[0] for line in told] == ["--queue:", "--finished-before", "--failed-before", "--batch"]
+    reported = str(caught.value).splitlines()
+    assert [line.split()[0] for line in reported] == ["--queue:", "--finished-before", "--failed-before", "--batch"]
     with pytest.raises(CommandError, match="nothing to delete"):
         clear("--dry-run")
 
@@ -235,5 +235,5 @@ def test_a_batch_may_be_larger_than_the_number_of_values_in_a_statement(store: S
     connections[store.alias].connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, most)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store_cleanup, "JOBS_PER_STATEMENT", most - 100)
-        told = clear("--finished-before", "1d", "--failed-before", "1d", "--batch", "40000")
-    assert told == ["1,500 finished tasks deleted", "1,500 failed tasks deleted"]
+        reported = clear("--finished-before", "1d", "--failed-before", "1d", "--batch", "40000")
+    assert reported == ["1,500 finished tasks deleted", "1,500 failed tasks deleted"]

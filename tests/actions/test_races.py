@@ -91,7 +91,7 @@ def test_a_blocked_task_run_now_while_its_slot_frees_is_ready_once(store: SyncSt
         by_hand: Any
         settled: Any
         by_hand, settled = together(partial(actions.run_now, blocked.id), partial(store.settle, Finished(claim)))
-        # Whoever is first gives it the slot, and the other has nothing to give.
+        # The first of the two allocates the slot, and the other finds none.
         assert by_hand is (settled.promoted == 0)
         assert store.status(blocked) == ["ready"]
         assert store.status(last) == ["blocked"]
@@ -220,7 +220,7 @@ def test_actions_in_an_open_transaction_block_no_worker_of_the_same_key(database
     assert counts(database)["ready"] == 2
 
 
-# -- somebody commits between two statements --------------------------------------------------------------------------
+# -- another commit between two statements ---------------------------------------------------------------------------
 
 
 @pytest.fixture

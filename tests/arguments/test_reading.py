@@ -216,10 +216,10 @@ class TestResults:
             dump_result([b"\xff"])
 
     def test_that_contain_themselves_are_value_errors(self) -> None:
-        ring: list[Any] = []
-        ring.append(ring)
+        circle: list[Any] = []
+        circle.append(circle)
         with pytest.raises(ValueError, match="contains itself"):
-            dump_result(ring)
+            dump_result(circle)
 
     def test_whose_own_code_fails_are_value_errors(self) -> None:
         class Broken(deque[int]):

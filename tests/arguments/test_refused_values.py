@@ -99,9 +99,9 @@ class TestHostileValues:
         chain.append(chain)
         bush: list[Any] = []
         bush.extend([bush, bush])
-        ring: dict[str, Any] = {}
-        ring["self"] = ([ring],)
-        for value in (chain, bush, ring):
+        circle: dict[str, Any] = {}
+        circle["self"] = ([circle],)
+        for value in (chain, bush, circle):
             assert "contains itself" in refusal(value)
 
     def test_a_hundred_levels_are_stored_and_one_more_is_not(self) -> None:

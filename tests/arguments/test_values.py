@@ -56,8 +56,8 @@ class TestAnyStorableArguments:
     @given(stored_values())
     def test_are_stored_alike_alone_and_next_to_a_value_that_needs_a_marker(self, value: object) -> None:
         alone, _ = loads(dumps((value,), {}))
-        beside, _ = loads(dumps((value, ()), {}))
-        assert same(alone[0], beside[0])
+        with_marker, _ = loads(dumps((value, ()), {}))
+        assert same(alone[0], with_marker[0])
 
 
 class TestPlainValues:

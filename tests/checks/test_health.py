@@ -1,4 +1,4 @@
-"""Health: judged by what the processes of this machine told the database, quickly and whatever is wrong."""
+"""Health: derived from what the processes of this machine stored in the database, in bounded time."""
 
 from __future__ import annotations
 

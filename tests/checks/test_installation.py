@@ -26,7 +26,7 @@ SQLITE = {"ENGINE": "django.db.backends.sqlite3", "NAME": "app.sqlite3"}
 
 
 def found() -> list[CheckMessage]:
-    """What `manage.py check` would tell: of the backend, and of the project. Each has an id, and says what to do."""
+    """What `manage.py check` reports for the backend and for the project. Each message has an id and a hint."""
     messages = [*task_backends["default"].check(), *check_project()]
     assert all(message.id and message.id.startswith("steady_queue.") and message.hint for message in messages)
     return messages

@@ -47,7 +47,7 @@ def with_tasks(**entries: Any) -> override_settings:
     return override_settings(TASKS=entries)
 
 
-# -- what is told -----------------------------------------------------------------------------------------------------
+# -- what is reported -------------------------------------------------------------------------------------------------
 
 
 def test_a_project_without_problems_gets_a_report_of_what_was_checked(database: str) -> None:

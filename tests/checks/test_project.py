@@ -1,4 +1,4 @@
-"""System checks of the whole project: routers, queues, pools, poolers, schema. Each is told once, with what to do."""
+"""System checks of the project: routers, queues, pools, schema. Each problem is reported once, with a hint."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ POSTGRES = {"ENGINE": "django.db.backends.postgresql", "NAME": "app"}
 IMMEDIATE = {"transaction_mode": "IMMEDIATE"}
 
 
-def told(kind: str, messages: list[CheckMessage] | None = None) -> list[CheckMessage]:
+def with_id(kind: str, messages: list[CheckMessage] | None = None) -> list[CheckMessage]:
     """The messages with this id, all of which say what to do."""
     messages = check_project() if messages is None else messages
     assert all(message.hint for message in messages)
@@ -46,7 +46,7 @@ def queue_on(settings: dict[str, Any], name: str = "checked_postgresql") -> Iter
         yield alias
 
 
-# -- once, whatever the number of backends ----------------------------------------------------------------------------
+# -- once for any number of backends --------------------------------------------------------------------------------
 
 
 def test_a_problem_of_the_project_is_reported_once_for_several_backends() -> None:
@@ -77,7 +77,7 @@ def test_a_missing_app_is_reported_once_by_the_first_of_several_backends() -> No
 )
 def test_queues_that_are_no_list_of_names_are_an_error(queues: object) -> None:
     with override_settings(TASKS={"default": {"BACKEND": OURS, "QUEUES": queues}}):
-        (message,) = told("E009", list(task_backends["default"].check()))
+        (message,) = with_id("E009", list(task_backends["default"].check()))
     assert isinstance(message, Error)
     assert "TASKS['default']['QUEUES']" in message.msg
 
@@ -90,7 +90,7 @@ def test_queues_that_are_names_are_silent(queues: object) -> None:
 
 def test_a_key_that_means_nothing_in_an_entry_of_tasks_is_warned_of() -> None:
     with override_settings(TASKS={"default": {"BACKEND": OURS, "QUEUE": ["mail"]}}):
-        (message,) = told("W010", list(task_backends["default"].check()))
+        (message,) = with_id("W010", list(task_backends["default"].check()))
     assert isinstance(message, Warning)
     assert "'QUEUE'" in message.msg
     assert "QUEUES" in str(message.hint)
@@ -98,9 +98,9 @@ def test_a_key_that_means_nothing_in_an_entry_of_tasks_is_warned_of() -> None:
 
 def test_no_entry_in_tasks_at_all_is_warned_of() -> None:
     with override_settings(TASKS={}):
-        (message,) = told("W011")
+        (message,) = with_id("W011")
     assert isinstance(message, Warning)
-    assert told("W011") == []
+    assert with_id("W011") == []
 
 
 # -- what runs --------------------------------------------------------------------------------------------------------
@@ -108,17 +108,17 @@ def test_no_entry_in_tasks_at_all_is_warned_of() -> None:
 
 def test_every_problem_of_the_options_is_reported() -> None:
     with override_settings(STEADY_QUEUE=Options(workers=[Worker(threads=-1, processes=0)])):
-        first, second = told("E010")
+        first, second = with_id("E010")
     assert "workers[0]: threads" in first.msg
     assert "workers[0]: processes" in second.msg
 
 
 def test_options_of_the_wrong_kind_and_a_wrong_setting_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with override_settings(STEADY_QUEUE={"workers": []}):
-        (message,) = told("E010")
+        (message,) = with_id("E010")
     assert "Configuration.Options" in message.msg
     monkeypatch.setattr(steady_queue, "shutdown_timeout", 5)
-    (message,) = told("E010")
+    (message,) = with_id("E010")
     assert "shutdown_timeout" in message.msg
 
 
@@ -136,7 +136,7 @@ def test_options_of_the_wrong_kind_and_a_wrong_setting_are_reported(monkeypatch:
 def test_a_queue_that_no_backend_can_fill_gets_a_warning(queues: list[str], hints: list[str]) -> None:
     several = {"default": {"BACKEND": OURS, "QUEUES": ["mail"]}, "second": {"BACKEND": OURS}}
     with override_settings(TASKS=several, STEADY_QUEUE=Options(workers=[Worker(queues=queues)])):
-        messages = told("W007")
+        messages = with_id("W007")
     assert [message.hint for message in messages] == hints
     assert all(isinstance(message, Warning) for message in messages)
 
@@ -145,7 +145,7 @@ def test_any_queue_may_be_served_if_a_backend_allows_any() -> None:
     with override_settings(
         TASKS={"default": {"BACKEND": OURS, "QUEUES": []}}, STEADY_QUEUE=Options(workers=[Worker(queues=["xyzzy"])])
     ):
-        assert told("W007") == []
+        assert with_id("W007") == []
 
 
 # -- pools ------------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def test_a_pool_that_is_too_small_is_warned_of_once(pool: object) -> None:
         extra_database("checked_pool", {**POSTGRES, "OPTIONS": {"pool": pool}}) as alias,
         override_settings(TASKS=several, STEADY_QUEUE=Options(workers=WORKERS)),
     ):
-        (message,) = told("W008", [each for each in run_checks() if each.id == "steady_queue.W008"])
+        (message,) = with_id("W008", [each for each in run_checks() if each.id == "steady_queue.W008"])
         (warning,) = at_start(Options(workers=WORKERS)).warnings
         (in_one_loop,) = at_start(Options(workers=WORKERS), in_one_loop=True).warnings
     assert isinstance(message, Warning)
@@ -191,7 +191,7 @@ def test_a_pool_that_is_large_enough_is_silent() -> None:
         extra_database("checked_pool", {**POSTGRES, "OPTIONS": {"pool": {"max_size": 8}}}),
         override_settings(STEADY_QUEUE=Options(workers=WORKERS), TASKS={"default": {"BACKEND": OURS, "QUEUES": []}}),
     ):
-        assert told("W008") == []
+        assert with_id("W008") == []
         assert at_start(Options(workers=WORKERS)).warnings == ()
 
 
@@ -202,27 +202,27 @@ def test_a_pooler_through_which_no_notification_comes_is_warned_of_until_they_ar
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with queue_on({**POSTGRES, "DISABLE_SERVER_SIDE_CURSORS": True}):
-        (message,) = told("W006")
+        (message,) = with_id("W006")
         assert isinstance(message, Warning)
         assert "steady_queue.notify = False" in str(message.hint)
         monkeypatch.setattr(steady_queue, "notify", False)
-        assert told("W006") == []
+        assert with_id("W006") == []
     monkeypatch.undo()
     with queue_on(POSTGRES):
-        assert told("W006") == []
+        assert with_id("W006") == []
 
 
 def test_models_that_are_looked_for_in_another_database_are_warned_of() -> None:
     with queue_on(POSTGRES) as alias:
         with override_settings(DATABASE_ROUTERS=[]):
-            (message,) = told("W005")
+            (message,) = with_id("W005")
             assert isinstance(message, Warning)
             assert repr(alias) in message.msg
             assert ROUTER in str(message.hint)
         with override_settings(DATABASE_ROUTERS=[ROUTER]):
-            assert told("W005") == []
+            assert with_id("W005") == []
     with override_settings(DATABASE_ROUTERS=[]):
-        assert told("W005") == []
+        assert with_id("W005") == []
 
 
 class NothingMigrates:
@@ -234,10 +234,10 @@ def test_a_router_that_keeps_the_tables_from_being_made_is_an_error() -> None:
     strict = f"{__name__}.NothingMigrates"
     with queue_on(POSTGRES):
         with override_settings(DATABASE_ROUTERS=[strict, ROUTER]):
-            (message,) = told("E011")
+            (message,) = with_id("E011")
             assert isinstance(message, Error)
         with override_settings(DATABASE_ROUTERS=[ROUTER, strict]):
-            assert told("E011") == []
+            assert with_id("E011") == []
 
 
 # -- the schema -------------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def test_a_database_without_the_queues_tables_is_reported_by_the_database_checks
     with pointed_at(fresh):
         assert check_schema(databases=None) == []
         assert check_schema(databases=["default"]) == []
-        (message,) = told("W009", check_schema(databases=[fresh]))
+        (message,) = with_id("W009", check_schema(databases=[fresh]))
         err = StringIO()
         call_command("check", databases=[fresh], stderr=err)
     assert isinstance(message, Warning)
@@ -259,7 +259,7 @@ def test_a_database_without_the_queues_tables_is_reported_by_the_database_checks
 def test_a_database_with_the_schema_of_this_version_is_accepted_and_a_newer_one_is_reported(database: str) -> None:
     assert check_schema(databases=[database]) == []
     with marked_as_migrated(database, "9999_later"):
-        (message,) = told("W009", check_schema(databases=[database]))
+        (message,) = with_id("W009", check_schema(databases=[database]))
     assert "9999_later" in message.msg
 
 

@@ -1,4 +1,4 @@
-"""The tasks of the seed's README, as they stand there but for what could not be parsed."""
+"""The tasks of the seed's README, unchanged except for what could not be parsed."""
 
 # mypy: disable-error-code="untyped-decorator"
 

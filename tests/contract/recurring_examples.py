@@ -1,4 +1,4 @@
-"""The seed's recurring tasks. Whoever imports this module makes them recur: tests do so with a list of their own."""
+"""The seed's recurring tasks. Importing this module registers them: tests do so with a registry of their own."""
 
 # mypy: disable-error-code="untyped-decorator"
 

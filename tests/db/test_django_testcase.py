@@ -117,7 +117,7 @@ class Joined(InDatabase, TestCase):
         assert self.counts == {}
 
 
-class Beside(InDatabase, TestCase):
+class InOtherDatabase(InDatabase, TestCase):
     """The queue is in another database than the application's transaction, as a test sees it."""
 
     __test__ = False
@@ -198,9 +198,9 @@ def on(base: type[Any], database: str, *others: str) -> type[Any]:
 TestJoinedOnPostgres = on(Joined, "postgres")
 TestJoinedOnMariadb = on(Joined, "mariadb")
 TestJoinedOnSqlite = on(Joined, "sqlite")
-TestBesideOnPostgres = on(Beside, "postgres", "default")
-TestBesideOnMariadb = on(Beside, "mariadb", "default")
-TestBesideOnSqlite = on(Beside, "sqlite", "default")
+TestInOtherDatabaseOnPostgres = on(InOtherDatabase, "postgres", "default")
+TestInOtherDatabaseOnMariadb = on(InOtherDatabase, "mariadb", "default")
+TestInOtherDatabaseOnSqlite = on(InOtherDatabase, "sqlite", "default")
 TestCommittedOnPostgres = on(Committed, "postgres")
 TestCommittedOnMariadb = on(Committed, "mariadb")
 TestCommittedOnSqlite = on(Committed, "sqlite")

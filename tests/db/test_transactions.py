@@ -131,7 +131,7 @@ def test_a_job_that_does_not_wait_is_discarded_after_the_commit(database: str) -
 
 @pytest.fixture
 def short_lock_timeout(database: str) -> Iterator[str]:
-    """The database, with a connection that waits for nobody's locks for long."""
+    """The database, with a connection that waits for locks only briefly."""
     connection = connections[database]
     query(
         database,
@@ -242,7 +242,7 @@ def test_under_manual_transactions_jobs_are_stored_by_the_callers_commit(manual:
     assert seen_by_others(manual) == 0
     transaction.commit(using=manual)
     assert seen_by_others(manual) == 2
-    # Nobody tells when the commit comes: maintenance will give the slot.
+    # No callback runs at this commit: maintenance will allocate the slot.
     assert counts(manual) == {"ready": 1, "blocked": 1}
 
 

@@ -62,9 +62,9 @@ class Project:
             time.sleep(0.05)
 
     def serves(self) -> bool:
-        """Whether it says where it listens; False when it has ended because somebody else listens there."""
-        told = f"Open {self.address} in a browser"
-        self.until(lambda: told in self.printed or self.process.poll() is not None, "the address")
+        """Whether it prints its address; False when it has exited because another process listens there."""
+        line = f"Open {self.address} in a browser"
+        self.until(lambda: line in self.printed or self.process.poll() is not None, "the address")
         if self.process.poll() is None:
             return True
         self.ended()
@@ -98,7 +98,7 @@ class Project:
         with closing(sqlite3.connect(self.database)) as connection:
             return connection.execute(statement).fetchall()
 
-    def tell(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def ended(self) -> int:

@@ -122,7 +122,7 @@ def test_on_a_terminal_progress_is_one_line_and_an_interrupt_ends_the_demo_clean
     os.close(inside)
     try:
         shown = b""
-        with suppress(OSError):  # how a terminal says that nobody writes to it any more
+        with suppress(OSError):  # a terminal raises it when its last writer has closed
             while part := os.read(terminal, 4096):
                 if shown.count(b" running ") < 3 <= (shown + part).count(b" running "):
                     demo.send_signal(signal.SIGINT)

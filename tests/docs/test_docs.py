@@ -101,7 +101,7 @@ def parsed(block: str) -> ast.AST:
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[str, object]]:
-    """Each name that an example imports from the package, with what it stands for; an unknown one raises."""
+    """Each name that an example imports from the package, with its object; an unknown one raises."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("steady_queue"):
             home = import_module(node.module or "")

@@ -95,9 +95,9 @@ def test_the_shop_shows_the_tasks_of_an_order_and_exits_cleanly(tmp_path: Path) 
         early = "SELECT id FROM steady_queue_job WHERE task_path LIKE '%review' AND started_at < scheduled_at"
         assert shop.rows(early) == []
 
-        # A third order, whose tasks are waiting or running when all is told to end.
+        # A third order, whose tasks are waiting or running when the project is stopped.
         shop.post(item="lamp", email="ada@example.com")
-        shop.tell(signal.SIGINT)
+        shop.send_signal(signal.SIGINT)
 
         assert shop.ended() == 0, shop.printed
         assert_nothing_is_left(shop)
@@ -159,7 +159,7 @@ def test_the_chat_shows_an_answer_while_it_is_written(tmp_path: Path) -> None:
             chat.get("answers/00000000-0000-0000-0000-000000000000/")
         missing.value.close()
 
-        chat.tell(signal.SIGINT)
+        chat.send_signal(signal.SIGINT)
         assert chat.ended() == 0, chat.printed
         assert_nothing_is_left(chat)
 
@@ -168,9 +168,9 @@ def test_the_chat_writes_its_answers_to_the_end_before_it_stops(tmp_path: Path) 
     with started("chat", tmp_path) as chat:
         paths = [chat.post(prompt=f"question {number}") for number in range(3)]
         watched = chat.events(f"{paths[-1]}events/")
-        told = next(progress for progress in watched if progress["tokens"] > 0)
-        assert told["state"] == "writing"
-        chat.tell(signal.SIGTERM)
+        first = next(progress for progress in watched if progress["tokens"] > 0)
+        assert first["state"] == "writing"
+        chat.send_signal(signal.SIGTERM)
         *_, last = watched
 
         assert last["state"] == "done"

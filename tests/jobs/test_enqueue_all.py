@@ -117,17 +117,17 @@ def test_the_jobs_of_a_bulk_in_a_transaction_that_are_discarded_are_known_after_
 def test_the_signal_of_an_enqueued_task_is_sent_for_those_only_that_were_not_discarded(
     database: str, put_all: PutAll
 ) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
-    def hear(task_result: Any, **_: Any) -> None:
-        heard.append(task_result.id)
+    def receive(task_result: Any, **_: Any) -> None:
+        received.append(task_result.id)
 
-    task_enqueued.connect(hear)
+    task_enqueued.connect(receive)
     try:
         stored = put_all([tasks.refresh.bind(account) for account in (1, 1, 2)])
     finally:
-        task_enqueued.disconnect(hear)
-    assert heard == stored.stored.ids == [stored.ids[0], stored.ids[2]]
+        task_enqueued.disconnect(receive)
+    assert received == stored.stored.ids == [stored.ids[0], stored.ids[2]]
 
 
 def test_more_calls_than_one_insert_takes_are_stored(database: str, put_all: PutAll) -> None:

@@ -75,7 +75,7 @@ def test_results_show_what_was_stored_even_if_the_arguments_change_later(databas
 
 
 @pytest.fixture
-def heard() -> Iterator[list[Any]]:
+def received() -> Iterator[list[Any]]:
     found: list[Any] = []
 
     def receiver(task_result: Any, **kwargs: Any) -> None:
@@ -86,14 +86,14 @@ def heard() -> Iterator[list[Any]]:
     assert task_enqueued.disconnect(receiver)
 
 
-def test_each_call_of_a_bulk_sends_its_signal_in_order(database: str, put_all: PutAll, heard: list[Any]) -> None:
+def test_each_call_of_a_bulk_sends_its_signal_in_order(database: str, put_all: PutAll, received: list[Any]) -> None:
     stored = put_all([tasks.add.bind(1), tasks.greet.bind("Ada"), tasks.charge.bind("ada")])
-    assert [result.id for result in heard] == stored.ids
-    assert [result.task for result in heard] == [tasks.add, tasks.greet, tasks.charge]
+    assert [result.id for result in received] == stored.ids
+    assert [result.task for result in received] == [tasks.add, tasks.greet, tasks.charge]
 
 
-def test_the_signals_of_a_bulk_wait_for_the_commit(database: str, heard: list[Any]) -> None:
+def test_the_signals_of_a_bulk_wait_for_the_commit(database: str, received: list[Any]) -> None:
     with transaction.atomic(using=database):
         stored = enqueue_all([tasks.add.bind(1), tasks.add.bind(2)])
-        assert heard == []
-    assert [result.id for result in heard] == stored.ids
+        assert received == []
+    assert [result.id for result in received] == stored.ids

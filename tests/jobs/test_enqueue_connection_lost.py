@@ -1,4 +1,4 @@
-"""Answers lost on the wire: a job is stored once, or the caller is told that nobody can know."""
+"""Replies lost on the network: a job is stored once, or the error says that its outcome is unknown."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[StoppableServer]:
 
 @pytest.fixture
 def stoppable_server(own_server: StoppableServer) -> Iterator[StoppableServer]:
-    """The server, running again at the end whatever the test did to it."""
+    """The server; it runs again after the test."""
     with queue_in(own_server.alias):
         yield own_server
         if not own_server.server.running:
@@ -232,7 +232,7 @@ WRITES: tuple[str, list[Any]] = ("DELETE FROM steady_queue_pause", [])
 
 @pytest.fixture
 def short_busy_timeout(queue: str) -> Iterator[str]:
-    """Another way to the queue's SQLite file, on which nobody waits for long."""
+    """Another alias of the queue's SQLite file, with a short busy timeout."""
     settings = twin_settings(queue, OPTIONS={"timeout": 0.05})
     with extra_database("sqlite_hasty", settings) as alias, pointed_at(alias):
         yield alias
@@ -287,7 +287,7 @@ def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path, how: str) -> 
         with extra_database("sqlite_new", {"ENGINE": "django.db.backends.sqlite3", "NAME": file}) as alias:
             call_command("migrate", database=alias, run_syncdb=True, verbosity=0)
     elif how == "no database":
-        file.write_text("This is a text, and rather a long one, so that nobody takes it for an empty file." * 20)
+        file.write_text("This is a text, and rather a long one, so that SQLite takes it for no empty file." * 20)
     names = {"no directory": str(tmp_path / "missing" / "x"), "read only": f"file:{file}?mode=ro"}
     settings = {"ENGINE": "django.db.backends.sqlite3", "NAME": names.get(how, str(file)), "OPTIONS": {"timeout": 0.05}}
     with extra_database("sqlite_wrong", settings) as alias, pointed_at(alias):

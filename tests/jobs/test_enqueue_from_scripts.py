@@ -117,7 +117,7 @@ asyncio.new_event_loop().run_until_complete(add.aenqueue(1))
 def test_a_program_ends_although_no_connection_could_be_opened(tmp_path: Path) -> None:
     """One program for every way in which a SQLite file cannot be used."""
     (tmp_path / "text").write_text(
-        "This is a text, and rather a long one, so that nobody takes it for an empty file." * 20
+        "This is a text, and rather a long one, so that SQLite does not take it for an empty file." * 20
     )
     sqlite3.connect(tmp_path / "empty").close()
     printed = run_script(

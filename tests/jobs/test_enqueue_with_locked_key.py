@@ -1,4 +1,4 @@
-"""Keys that somebody keeps locked: an enqueue stores the task without its slot, and returns while they are locked."""
+"""Keys that another transaction locks: an enqueue stores the task without its slot, and returns meanwhile."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ IS_FREE = {
 
 @contextmanager
 def locked(database: str, task: Task[..., Any], key: str) -> Iterator[Callable[[], bool]]:
-    """The key is locked by a transaction that stays open; the value tells whether it is still."""
+    """The key is locked by a transaction that stays open; the value returns whether it still is."""
     names = {"space": LOCK_SPACE, "id": lock_id(f"{task.module_path}/{key}")}
 
     def is_locked() -> bool:

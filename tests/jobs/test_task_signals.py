@@ -33,39 +33,41 @@ def connected(receiver: Callable[..., Any], sender: type | None = None) -> Itera
         assert task_enqueued.disconnect(receiver, sender=sender)
 
 
-class Ear:
-    """A receiver that keeps what it hears."""
+class Receiver:
+    """A receiver that keeps the results it gets."""
 
     def __init__(self) -> None:
-        self.heard: list[Any] = []
+        self.received: list[Any] = []
         self.senders: list[Any] = []
 
     def __call__(self, sender: Any, task_result: Any, **kwargs: Any) -> None:
-        self.heard.append(task_result)
+        self.received.append(task_result)
         self.senders.append(sender)
 
     @property
     def ids(self) -> list[str]:
-        return [result.id for result in self.heard]
+        return [result.id for result in self.received]
 
 
 @pytest.fixture
-def ear() -> Iterator[Ear]:
-    ear = Ear()
-    with connected(ear):
-        yield ear
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    with connected(receiver):
+        yield receiver
 
 
 class Boom(Exception):
     pass
 
 
-def test_the_signal_is_sent_once_with_the_class_of_the_backend_as_sender(database: str, put: Put, ear: Ear) -> None:
+def test_the_signal_is_sent_once_with_the_class_of_the_backend_as_sender(
+    database: str, put: Put, receiver: Receiver
+) -> None:
     result = put(tasks.add, 1, b=2)
-    assert ear.senders == [SteadyQueueBackend]
-    (heard,) = ear.heard
-    assert (heard.id, heard.task, heard.args, heard.kwargs) == (result.id, tasks.add, [1], {"b": 2})
-    assert heard.status == TaskResultStatus.READY
+    assert receiver.senders == [SteadyQueueBackend]
+    (received,) = receiver.received
+    assert (received.id, received.task, received.args, received.kwargs) == (result.id, tasks.add, [1], {"b": 2})
+    assert received.status == TaskResultStatus.READY
 
 
 def test_the_job_can_be_found_when_the_signal_comes(database: str, put: Put) -> None:
@@ -82,21 +84,21 @@ def test_the_job_can_be_found_when_the_signal_comes(database: str, put: Put) -> 
 
 
 def test_a_receiver_of_another_sender_is_not_called(database: str, put: Put) -> None:
-    ear = Ear()
-    with connected(ear, sender=Ear):
+    receiver = Receiver()
+    with connected(receiver, sender=Receiver):
         put(tasks.add, 1)
-    assert ear.heard == []
+    assert receiver.received == []
 
 
 def test_an_async_receiver_is_awaited(database: str, put: Put) -> None:
-    heard = []
+    received = []
 
     async def receiver(task_result: Any, **kwargs: Any) -> None:
-        heard.append(task_result.id)
+        received.append(task_result.id)
 
     with connected(receiver):
         result = put(tasks.add, 1)
-    assert heard == [result.id]
+    assert received == [result.id]
 
 
 def test_a_receiver_that_raises_does_not_fail_the_enqueue_nor_silence_others(
@@ -108,11 +110,16 @@ def test_a_receiver_that_raises_does_not_fail_the_enqueue_nor_silence_others(
     async def broken_too(**kwargs: Any) -> None:
         raise Boom
 
-    ear = Ear()
-    with connected(broken), connected(broken_too), connected(ear), caplog.at_level(logging.ERROR, "django.dispatch"):
+    receiver = Receiver()
+    with (
+        connected(broken),
+        connected(broken_too),
+        connected(receiver),
+        caplog.at_level(logging.ERROR, "django.dispatch"),
+    ):
         result = put(tasks.add, 1)
     assert count(database, "job") == 1
-    assert ear.ids == [result.id]
+    assert receiver.ids == [result.id]
     assert sum(record.exc_info is not None and record.exc_info[0] is Boom for record in caplog.records) == 2
 
 
@@ -131,14 +138,14 @@ def test_a_receiver_may_enqueue_another_task(database: str, put: Put) -> None:
 # -- transactions -----------------------------------------------------------------------------------------------------
 
 
-def test_the_signal_waits_for_the_commit(database: str, ear: Ear) -> None:
+def test_the_signal_waits_for_the_commit(database: str, receiver: Receiver) -> None:
     with transaction.atomic(using=database):
         result = tasks.add.enqueue(1)
-        assert ear.heard == []
-    assert ear.ids == [result.id]
+        assert receiver.received == []
+    assert receiver.ids == [result.id]
 
 
-def test_no_signal_is_sent_for_a_job_that_was_rolled_back(database: str, ear: Ear) -> None:
+def test_no_signal_is_sent_for_a_job_that_was_rolled_back(database: str, receiver: Receiver) -> None:
     with pytest.raises(Boom), transaction.atomic(using=database):
         tasks.add.enqueue(1)
         raise Boom
@@ -147,7 +154,7 @@ def test_no_signal_is_sent_for_a_job_that_was_rolled_back(database: str, ear: Ea
         with pytest.raises(Boom), transaction.atomic(using=database):
             tasks.add.enqueue(3)
             raise Boom
-    assert ear.ids == [kept.id]
+    assert receiver.ids == [kept.id]
 
 
 def test_a_receiver_that_raises_after_the_commit_leaves_the_callers_callbacks_alone(database: str) -> None:
@@ -161,11 +168,11 @@ def test_a_receiver_that_raises_after_the_commit_leaves_the_callers_callbacks_al
     assert called == [True]
 
 
-def test_the_signal_of_a_deferred_enqueue_is_sent_when_the_job_is_stored(database: str, ear: Ear) -> None:
+def test_the_signal_of_a_deferred_enqueue_is_sent_when_the_job_is_stored(database: str, receiver: Receiver) -> None:
     with transaction.atomic(using="default"):
         result = tasks.add.enqueue(1)
-        assert ear.heard == []
-    assert ear.ids == [result.id]
+        assert receiver.received == []
+    assert receiver.ids == [result.id]
     assert count(database, "job") == 1
 
 
@@ -193,10 +200,10 @@ def test_a_discarded_job_is_logged(database: str, put: Put, caplog: pytest.LogCa
     assert [record.getMessage() for record in caplog.records if result.id in record.getMessage()]
 
 
-def test_a_discarded_job_sends_no_signal(database: str, put: Put, ear: Ear) -> None:
+def test_a_discarded_job_sends_no_signal(database: str, put: Put, receiver: Receiver) -> None:
     stored = put(tasks.refresh, 1)
     put(tasks.refresh, 1)
-    assert ear.ids == [stored.id]
+    assert receiver.ids == [stored.id]
 
 
 def test_a_signal_receiver_sees_the_rows_of_the_committed_transaction(database: str) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of missed ticks."""
+"""Which missed ticks are enqueued."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_all_makes_up_for_exactly_the_last_thousand(missed: int) -> None:
 
 
 def test_all_makes_up_for_the_end_of_a_burst_that_was_long_ago() -> None:
-    """Every second of a month, half a year ago: more ticks than anybody wants to look at."""
+    """Every second of a month, half a year ago: more ticks than can be listed."""
     found = choose_ticks(parse("* * * 11 * *"), "all", NOW - timedelta(days=300), NOW)
     end = datetime(2025, 12, 1, tzinfo=UTC)
     assert found == [end - timedelta(seconds=n) for n in range(1, MAX_TICKS + 1)][::-1]

@@ -1,4 +1,4 @@
-"""Recurring tasks of real projects: refused starts, two projects on one database, an old version beside a new one."""
+"""Recurring tasks of real projects: refused starts, two projects on one database, an old and a new version together."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ async def test_two_projects_on_one_database_leave_each_others_entries_alone(data
         bakery = stack.enter_context(started(tmp_path / "bakery", "bakery", "--async"))
         await fires(database, "bakery")
         cinema = stack.enter_context(started(tmp_path / "cinema", "cinema", "--async"))
-        # A key can be had once: who came later is told.
+        # A key can be used once: the later project logs a warning.
         told = await prints(cinema, "recurring task common was not enqueued: another project")
         assert "bakery.tasks.common" in told
         await fires(database, "cinema")

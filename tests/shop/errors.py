@@ -1,4 +1,4 @@
-"""Errors of tasks. Nothing imports this module: whoever reads a result does, when asked for the class."""
+"""Errors of tasks. Nothing imports this module: a result does when its error class is accessed."""
 
 from __future__ import annotations
 

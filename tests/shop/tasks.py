@@ -97,7 +97,7 @@ def noop() -> None:
 
 
 def say_that_it_began() -> None:
-    """Tell whoever reads what this process prints."""
+    """Print that the task began."""
     sys.stdout.write("began\n")
     sys.stdout.flush()
 
@@ -195,7 +195,7 @@ def _say_and_run_no_handler(line: Connection) -> None:
 
 @task
 def forks_and_terminates() -> int | None:
-    """The exit status of a child process of its own that was told once to stop, while it could run no handler."""
+    """The exit status of a child process of its own that received one stop signal, while it could run no handler."""
     fork = multiprocessing.get_context("fork")
     ours, theirs = fork.Pipe()
     child = fork.Process(target=_say_and_run_no_handler, args=(theirs,))
@@ -210,7 +210,7 @@ def forks_and_terminates() -> int | None:
 
 @task
 def forks_and_terminates_at_once() -> list[int]:
-    """The exit statuses of child processes that were told once to stop, as soon as their ids were known."""
+    """The exit statuses of child processes that received one stop signal, as soon as their ids were known."""
     statuses: list[int] = []
     while len(statuses) < 20 and 0 not in statuses:
         statuses.append(_fork_and_terminate())
@@ -221,7 +221,7 @@ def _fork_and_terminate() -> int:
     child = os.fork()
     if child == 0:
         time.sleep(10)
-        os._exit(0)  # it was not told
+        os._exit(0)  # it received no signal
     os.kill(child, signal.SIGTERM)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 

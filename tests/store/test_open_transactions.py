@@ -1,4 +1,4 @@
-"""Nobody waits for a transaction that is still open, whatever it has enqueued or claimed."""
+"""No operation waits for an open transaction that has enqueued or claimed jobs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def store(database: str) -> SyncStore:
 
 @contextmanager
 def others(alias: str) -> Iterator[None]:
-    """Somebody has enqueued a job of each kind and claimed another, and has not committed."""
+    """A transaction has enqueued a job of each kind and claimed another, and is still open."""
     SyncStore(alias).enqueue(job(queue_name="theirs"))
     session = OpenTransaction(alias)
     try:

@@ -1,4 +1,4 @@
-"""Races: several connections at the same rows. Nobody waits who need not, nobody wins twice, nothing is left behind."""
+"""Races: several connections change the same rows. No needless waits, no double claims, no leftover rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.support.store.stores import Store
 
 
-# -- an open transaction holds up nobody ------------------------------------------------------------------------------
+# -- an open transaction blocks no other ------------------------------------------------------------------------------
 
 
 @pytest.mark.only_on("postgres", "mariadb")
@@ -177,7 +177,7 @@ def test_on_sqlite_the_second_transaction_waits_for_the_first_and_succeeds(datab
 
     def other() -> None:
         connections[database].ensure_connection()
-        # SQLite tells when it starts a statement: from then on it waits for the writer.
+        # SQLite reports when it starts a statement: from then on it waits for the writer.
         connections[database].connection.set_trace_callback(
             lambda text: begins.set() if text.startswith("BEGIN") else None
         )

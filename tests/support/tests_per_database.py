@@ -1,8 +1,8 @@
 """A pytest plugin: how many tests passed on each database, as the last line of a run, and no silent gaps in CI.
 
 A test belongs to a database when its parameters or its parametrised id name one, or its class does in `database_name`.
-`STEADY_QUEUE_TALLY` names a file the line is appended to. Where `CI` is set, a skipped test fails the run, and so does
-a database without tests when the run is of the whole suite (`STEADY_QUEUE_FULL=1`).
+`STEADY_QUEUE_TEST_COUNTS` names a file the line is appended to. Where `CI` is set, a skipped test fails the run, and so
+does a database without tests when the run is of the whole suite (`STEADY_QUEUE_FULL=1`).
 """
 
 import os
@@ -29,7 +29,7 @@ class Tally:
         self.passed: dict[str, str] = {}
         self.skipped: set[str] = set()
         # Now, because a test may change the directory or the environment.
-        path = os.environ.get("STEADY_QUEUE_TALLY")
+        path = os.environ.get("STEADY_QUEUE_TEST_COUNTS")
         self.path = Path(path).absolute() if path else None
         self.in_ci = bool(os.environ.get("CI"))
         self.is_full = os.environ.get("STEADY_QUEUE_FULL") == "1"

@@ -1,4 +1,4 @@
-"""`run_pending` and `arun_pending` in plain functions: what they run, in which order, and what becomes of it."""
+"""`run_pending` and `arun_pending` in plain functions: what they run, in which order, and with which results."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_scheduled_tasks_can_run_up_to_a_time_and_of_some_queues(database: str, 
 def test_a_task_that_repeats_itself_later_ends_with_the_time_given(database: str, run: Run) -> None:
     tasks.again_later.enqueue()
     assert len(run(including_scheduled=timedelta(minutes=5))) == 1
-    # Each new one is ten minutes from now, as time stands still: up to there they never end.
+    # Each new one is ten minutes from now, as the time does not advance: up to there they never end.
     with pytest.raises(RuntimeError, match="again_later"):
         run(including_scheduled=True, at_most=4)
 
@@ -269,29 +269,31 @@ def test_finished_jobs_that_are_not_preserved_have_results_all_the_same(
 
 
 @pytest.fixture
-def heard() -> Iterator[list[tuple[str, str]]]:
-    """What the signals told, as long as the test runs."""
-    told: list[tuple[str, str]] = []
+def signals_sent() -> Iterator[list[tuple[str, str]]]:
+    """The signals that were sent during the test."""
+    sent: list[tuple[str, str]] = []
 
     def started(task_result: TaskResult[Any], **_: Any) -> None:
-        told.append(("started", task_result.status))
+        sent.append(("started", task_result.status))
 
     def finished(task_result: TaskResult[Any], **_: Any) -> None:
-        told.append(("finished", task_result.status))
+        sent.append(("finished", task_result.status))
 
     task_started.connect(started)
     task_finished.connect(finished)
-    yield told
+    yield sent
     task_started.disconnect(started)
     task_finished.disconnect(finished)
 
 
-def test_signals_are_sent_and_no_receiver_of_ours_stays(database: str, run: Run, heard: list[tuple[str, str]]) -> None:
+def test_signals_are_sent_and_no_receiver_of_ours_stays(
+    database: str, run: Run, signals_sent: list[tuple[str, str]]
+) -> None:
     receivers = len(task_finished.receivers)
     tasks.named.enqueue("x")
     shop.fail.enqueue("y")
     run()
-    assert heard == [
+    assert signals_sent == [
         ("started", TaskResultStatus.RUNNING),
         ("finished", TaskResultStatus.SUCCESSFUL),
         ("started", TaskResultStatus.RUNNING),

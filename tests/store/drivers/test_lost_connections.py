@@ -268,7 +268,7 @@ async def test_a_connection_that_is_given_up_while_it_opens_is_closed(database: 
     gc.collect()
     driver = open_async(database)
     # From Python 3.13 on, one that was not closed says so when it is collected.
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", ResourceWarning)
         with CancelScope() as scope:
             scope.cancel()
@@ -276,7 +276,7 @@ async def test_a_connection_that_is_given_up_while_it_opens_is_closed(database: 
         await driver.close()
         del driver
         gc.collect()
-    assert [str(warning.message) for warning in told] == []
+    assert [str(warning.message) for warning in raised] == []
 
 
 @pytest.mark.only_on("sqlite")

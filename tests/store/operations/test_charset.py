@@ -1,4 +1,4 @@
-"""Character sets: whatever the database's default is, the queue's texts are utf8mb4 and its names compared by bytes."""
+"""Character sets: with any default of the database, the queue's texts are utf8mb4 and its names compared by bytes."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_tables_made_before_are_converted_and_keep_their_rows(narrow: str, monke
 
 @ON_MARIADB
 def test_tables_that_are_utf8mb4_already_are_left_alone(database: str) -> None:
-    """Whatever collation the texts have that are no names: to convert them would copy whole tables for nothing."""
+    """Texts other than names keep their collation: to convert them would copy whole tables for nothing."""
     store = SyncStore(database)
     assert "utf8mb4_general_ci" in collations(database).values()
     unfit, said = statements(store, find_text_column_problem(store.sql))
@@ -216,7 +216,7 @@ def test_an_option_file_does_not_narrow_our_connections(database: str, portal: B
 # -- checks -----------------------------------------------------------------------------------------------------------
 
 
-def told(number: str, messages: list[CheckMessage]) -> list[CheckMessage]:
+def with_id(number: str, messages: list[CheckMessage]) -> list[CheckMessage]:
     return [message for message in messages if message.id == f"steady_queue.{number}"]
 
 
@@ -253,7 +253,7 @@ def test_a_column_that_is_not_utf8mb4_is_named_with_the_statement_that_repairs_i
 def test_names_that_a_conversion_made_equal_to_others_are_reported_and_repaired(latin1: str) -> None:
     """As after the statement that is found everywhere, which gives every column the default collation."""
     query(latin1, "ALTER TABLE steady_queue_readyexecution CONVERT TO CHARACTER SET utf8mb4")
-    (message,) = told("W013", check_schema(databases=[latin1]))
+    (message,) = with_id("W013", check_schema(databases=[latin1]))
     assert "steady_queue_readyexecution.queue_name (utf8mb4_general_ci)" in message.msg
     query(latin1, str(message.hint).removeprefix("Run: "))
     assert check_schema(databases=[latin1]) == []
@@ -263,10 +263,10 @@ def test_names_that_a_conversion_made_equal_to_others_are_reported_and_repaired(
 @ON_MARIADB
 @pytest.mark.parametrize("charset", ["latin1", "utf8", "utf8mb3"])
 def test_a_connection_that_is_not_utf8mb4_is_named(database: str, charset: str) -> None:
-    assert told("W012", check_installation()) == []
+    assert with_id("W012", check_installation()) == []
     settings = twin_settings(database, options={"charset": charset})
     with extra_database("mariadb_connected", settings) as alias, pointed_at(alias):
-        (message,) = told("W012", check_installation())
+        (message,) = with_id("W012", check_installation())
         assert [text for text in examine().warnings if f"the character set {charset!r}" in text]
     assert isinstance(message, Warning)
     assert f"Django connects to the database {alias!r} with the character set {charset!r}" in message.msg
@@ -277,7 +277,7 @@ def test_a_connection_that_is_not_utf8mb4_is_named(database: str, charset: str) 
 def test_without_a_charset_in_the_settings_nothing_is_reported(database: str) -> None:
     settings = {**twin_settings(database), "OPTIONS": {}}
     with extra_database("mariadb_connected", settings) as alias, pointed_at(alias):
-        assert told("W012", check_installation()) == []
+        assert with_id("W012", check_installation()) == []
 
 
 # -- judgement --------------------------------------------------------------------------------------------------------

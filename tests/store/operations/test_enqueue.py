@@ -61,7 +61,7 @@ def test_the_databases_clock_decides_what_is_due(store: Store, hours: float, whe
 
 
 def with_clock(operation: Operation[T], shift: timedelta) -> Operation[T]:
-    """The operation, told another time by the database."""
+    """The operation, with another time from the database."""
 
     def shifted() -> Flow[T]:
         flow = operation.flow()
@@ -169,7 +169,7 @@ def test_arguments_of_a_megabyte_are_stored(store: Store) -> None:
     assert all_jobs(store) == [new]
 
 
-# -- inside somebody else's transaction -------------------------------------------------------------------------------
+# -- inside a transaction of the caller ------------------------------------------------------------------------------
 
 
 def test_without_promotion_limited_jobs_stay_blocked_and_are_returned(store: Store) -> None:

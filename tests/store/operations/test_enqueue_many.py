@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def mixture() -> dict[str, list[NewJob]]:
-    """Jobs by where they will stand."""
+    """Jobs by their state after the enqueue."""
     return {
         "ready": [job(queue_name=f"q{n % 3}", priority=n, lane=Lane(n % 3)) for n in range(7)],
         "past": [job(scheduled_at=later(hours=-1)) for _ in range(2)],

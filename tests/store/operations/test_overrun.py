@@ -1,4 +1,4 @@
-"""Overrun: slots that long jobs let go, where their limits say so, and what becomes of those jobs."""
+"""Overrun: slots that long jobs lose if their limits say so, and the outcome of those jobs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def age_slot(store: Store, job: NewJob, **span: float) -> None:
 
 
 def overran(store: Store, *jobs: NewJob) -> list[Claim]:
-    """The claims of jobs whose slots have just been let go."""
+    """The claims of jobs whose slots have just been freed."""
     claims = store.claimed(*jobs)
     for claim in claims:
         age(store, claim)

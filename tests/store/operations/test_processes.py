@@ -85,10 +85,10 @@ def test_a_heartbeat_stores_how_long_ago_the_last_poll_was(store: Store, seconds
 def test_a_heartbeat_without_a_poll_keeps_what_an_earlier_one_stored(store: Store) -> None:
     worker = store.worker()
     store.run(heartbeat(store.sql, worker, 60))
-    told = polled_at(store, worker)
-    assert told is not None
+    stored = polled_at(store, worker)
+    assert stored is not None
     assert store.run(heartbeat(store.sql, worker, None)) is True
-    assert polled_at(store, worker) == told
+    assert polled_at(store, worker) == stored
 
 
 def test_registering_again_forgets_the_polls(store: Store) -> None:

@@ -132,7 +132,7 @@ def test_a_change_loses_no_tick_unless_it_is_one_of_the_schedule(store: Store, k
     for name, value in others.items():
         after = change(**{name: value})
         assert (after.counts_from, getattr(after.new, name)) == (since, value)
-        # Whoever has read it before enqueues nothing of it.
+        # A scheduler that has read it before enqueues none of its ticks.
         assert after.updated_at != before.updated_at
     for times in ({"schedule": "0 * * * *"}, {"time_zone": "Asia/Tokyo"}):
         after = change(**times)

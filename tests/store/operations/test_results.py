@@ -1,4 +1,4 @@
-"""Results: jobs read back with where they stand."""
+"""Results: jobs read back with their states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EXPLAIN guards: every statement of the hot paths is a lookup in an index, whatever the tables have been through.
+"""EXPLAIN guards: every statement of the hot paths is a lookup in an index, after any history of the tables.
 
 The plans are made once for each database, in a database of its own: fresh from the migration, filled with 50,000 jobs
 and analyzed, emptied and analyzed, and refilled behind the back of those statistics.
@@ -243,9 +243,9 @@ def day(sql: Dialect, observer: Observer) -> Flow[None]:
     assert (yield from step("dispatch", dispatch(sql, 10))).moved > 0
     yield from step("retry some", retry_window(sql, JobFilter(queue="none"), Position(), size=20))
     assert len((yield from step("retry", retry(sql, [three.job_id, eight.job_id]))).ids) == 2
-    hurried, crowd = job(scheduled_at=later()), [limited("crowd") for _ in range(2)]
-    yield from enqueue(sql, [hurried, *crowd]).flow()
-    assert len((yield from step("run now", run_now(sql, [hurried.id, crowd[1].id]))).ids) == 2
+    to_run_now, crowd = job(scheduled_at=later()), [limited("crowd") for _ in range(2)]
+    yield from enqueue(sql, [to_run_now, *crowd]).flow()
+    assert len((yield from step("run now", run_now(sql, [to_run_now.id, crowd[1].id]))).ids) == 2
     yield from step("discard some", discard_window(sql, Status.SCHEDULED, JobFilter(queue="none"), Position(), size=20))
     assert (yield from step("size", size(sql, "own"))) > 0
     assert (yield from step("latency", latency(sql, "own"))) is not None

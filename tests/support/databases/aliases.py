@@ -33,7 +33,7 @@ def queue_in(alias: str) -> Iterator[str]:
 
 @contextmanager
 def pointed_at(alias: str) -> Iterator[str]:
-    """The queue is in this database, which belongs to somebody else."""
+    """The queue is in this database, which the caller cleans up."""
     before = steady_queue.database
     steady_queue.database = alias
     try:

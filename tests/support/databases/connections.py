@@ -17,7 +17,7 @@ _COUNT = {
 def open_connections(alias: str) -> int:
     """The connections to this database; for SQLite, this process's async ones, each of which has a thread.
 
-    Its descriptors tell nothing: while one connection to a file is open, SQLite keeps those of others that were closed.
+    Its descriptors prove nothing: while one connection to a file is open, SQLite keeps those of closed ones.
     """
     vendor = connections[alias].vendor
     if vendor in _COUNT:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from steady_queue.db.aliases import django_driver
 from tests.support.databases.tables import EXECUTIONS, query
 
-_STANDS = " UNION ALL ".join(f"SELECT job_id FROM steady_queue_{table}" for table in EXECUTIONS)
+_STATES = " UNION ALL ".join(f"SELECT job_id FROM steady_queue_{table}" for table in EXECUTIONS)
 _HOLDS = "SELECT job_id FROM steady_queue_readyexecution UNION ALL SELECT job_id FROM steady_queue_claimedexecution"
 
 RULES = {
-    "jobs that are neither finished nor stand anywhere (lost)": f"""
+    "jobs that are neither finished nor in any state (lost)": f"""
         SELECT j.id FROM steady_queue_job j WHERE j.finished_at IS NULL
-        AND j.id NOT IN (SELECT job_id FROM ({_STANDS}) s)""",
-    "jobs that stand in two places": f"SELECT job_id FROM ({_STANDS}) s GROUP BY job_id HAVING count(*) > 1",
-    "finished jobs that still stand somewhere": f"""
+        AND j.id NOT IN (SELECT job_id FROM ({_STATES}) s)""",
+    "jobs in two states": f"SELECT job_id FROM ({_STATES}) s GROUP BY job_id HAVING count(*) > 1",
+    "finished jobs that are still in a state": f"""
         SELECT j.id FROM steady_queue_job j WHERE j.finished_at IS NOT NULL
-        AND j.id IN (SELECT job_id FROM ({_STANDS}) s)""",
+        AND j.id IN (SELECT job_id FROM ({_STATES}) s)""",
     "execution rows without a job": f"""
-        SELECT job_id FROM ({_STANDS}) s WHERE job_id NOT IN (SELECT id FROM steady_queue_job)""",
+        SELECT job_id FROM ({_STATES}) s WHERE job_id NOT IN (SELECT id FROM steady_queue_job)""",
     "slots whose job is neither ready nor claimed (leaked)": f"""
         SELECT job_id FROM steady_queue_semaphore WHERE job_id NOT IN (SELECT job_id FROM ({_HOLDS}) h)""",
     "limited jobs that are ready or claimed without a slot": f"""
@@ -25,7 +25,7 @@ RULES = {
         AND id NOT IN (SELECT job_id FROM steady_queue_semaphore)
         AND id NOT IN (SELECT c.job_id FROM steady_queue_claimedexecution c JOIN steady_queue_job o ON o.id = c.job_id
         WHERE o.overrun_after IS NOT NULL AND c.claimed_at <= [o.overrun_after ago])""",
-    "keys with more slots taken, but for those given by hand, than the largest limit of their jobs": """
+    "keys with more slots taken, except those of run_now(), than the largest limit of their jobs": """
         SELECT s.concurrency_key FROM steady_queue_semaphore s JOIN steady_queue_job j ON j.id = s.job_id
         WHERE s.slot <= 1073741824 GROUP BY s.concurrency_key HAVING count(*) > max(j.concurrency_limit)""",
     "execution rows whose priority, queue or lane differ from their job's": """

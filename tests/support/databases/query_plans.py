@@ -155,7 +155,7 @@ def explain_sqlite(statement: Statement) -> Flow[Plan]:
     tables = _tables(statement.text)
     plan = Plan(statement.text, words="\n".join(str(row[3]) for row in rows))
     for _, _, _, step in rows:
-        # The reads of a subquery are told beside it.
+        # The reads of a subquery are listed next to it.
         if (found := _SQLITE_STEP.match(step)) and (table := tables.get(found[2], "")):
             index = found[3] or ""
             name = "primary" if re.fullmatch(r"sqlite_autoindex_\w+_1", index) else _SQLITE_NAMES.get(index, index)

@@ -1,4 +1,4 @@
-"""The process that outlives the tests: it ends a server nobody stopped, and removes its directory.
+"""The process that outlives the tests: it ends a server that was not stopped, and removes its directory.
 
 Run as `python cleanup_process.py <directory>`, with the server's pid written to its standard input at every start (0
 after a stop). The end of that input means that the tests are done with the server, or are dead: either way the same
@@ -53,7 +53,7 @@ def kill_with_children(pid: int) -> None:
 
 
 def keep(directory: str, pids: Iterable[str]) -> None:
-    """Follow the server's pid until the tests let go, then leave nothing behind."""
+    """Follow the server's pid until the input ends, then kill the server and remove its directory."""
     pid = 0
     for line in pids:
         pid = int(line)
@@ -68,7 +68,7 @@ def _status(pid: int) -> tuple[str, int]:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return "X", 0
-    # The command's name stands in parentheses and may hold anything, parentheses too.
+    # The command's name is in parentheses and may hold anything, parentheses too.
     state, parent = stat.rpartition(")")[2].split()[:2]
     return state, int(parent)
 

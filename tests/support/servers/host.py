@@ -40,7 +40,7 @@ def unprivileged() -> str | None:
 
 
 class PortClaim:
-    """A loopback port that nobody listens on; while it is held, no other test takes it, even if its server is down.
+    """A loopback port that no process listens on; while it is held, no other test takes it, even if its server is down.
 
     The lock is an abstract unix socket: it belongs to the same network namespace as the port, has no file, and is gone
     with its process.
@@ -59,7 +59,7 @@ class PortClaim:
             raise
 
     def release(self) -> None:
-        """Let others take the port."""
+        """Release the port for other tests."""
         self._lock.close()
 
     def __enter__(self) -> Self:
@@ -82,7 +82,7 @@ def claim_port() -> PortClaim:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on, for those who try to connect to it."""
+    """A loopback port that no process listens on, for tests that try to connect to it."""
     with claim_port() as claim:
         return claim.port
 
@@ -90,7 +90,7 @@ def free_port() -> int:
 def _candidates() -> Sequence[int]:
     """Ports outside the range the kernel takes outgoing ones from.
 
-    Inside it a connection of anybody may take the port of a server that is about to start or to start again, and a
+    Inside it any outgoing connection may take the port of a server that is about to start or to start again, and a
     client that keeps calling the port of a server that is down is, sooner or later, given the very same port as its
     own, and talks to itself.
     """

@@ -29,7 +29,7 @@ class MariaDB(ServerProcess):
         self._users = self.directory / "users.sql"
 
     def create_database(self, name: str, charset: str = "utf8mb4") -> None:
-        """Make an empty database, whose tables have this character set unless they are told otherwise."""
+        """Make an empty database, whose tables have this default character set."""
         self._execute(f"CREATE DATABASE {_quoted(name)} CHARACTER SET {charset}")
 
     def drop_database(self, name: str) -> None:
@@ -70,7 +70,7 @@ class MariaDB(ServerProcess):
     def _options(self) -> list[str]:
         options = ["--no-defaults", f"--datadir={self._data}", f"--tmpdir={self.directory}"]
         if os.getuid() == 0:
-            options.append("--user=root")  # as root the server runs only when told to
+            options.append("--user=root")  # as root the server runs only with this option
         if not self.durable:
             # 2: a commit is written, so a killed server keeps it, but synced once a second. 0 would lose commits.
             options += ["--innodb-flush-log-at-trx-commit=2", "--debug-no-sync"]

@@ -9,7 +9,7 @@ from tests.support.servers.host import programs, unprivileged
 from tests.support.servers.postgres import Postgres
 from tests.support.servers.server_process import ServerProcess
 
-# No unix socket: with one it would go on without its port, when somebody else has that.
+# No unix socket: with one it would run without its port when another process has that.
 CONFIGURATION = """\
 [databases]
 * = host={postgres.host} port={postgres.port}

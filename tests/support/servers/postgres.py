@@ -29,7 +29,7 @@ class Postgres(ServerProcess):
         self._execute("CREATE DATABASE {}", name)
 
     def drop_database(self, name: str) -> None:
-        """Drop the database if it is there, whoever is connected to it."""
+        """Drop the database if it exists, even if it has connections."""
         self._execute("DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
 
     def prepare(self) -> None:

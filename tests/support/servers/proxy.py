@@ -58,7 +58,7 @@ class Link:
 
 
 class Proxy:
-    """Passes bytes on, until it is told what to lose."""
+    """Forwards bytes, except those that a test lets it lose."""
 
     def __init__(self, server: Address) -> None:
         self._address = (server.host, server.port)
@@ -118,7 +118,7 @@ class Proxy:
         self._claim.release()
 
     def _listen(self) -> tuple[PortClaim, socket.socket]:
-        """Listen on a port that nobody takes while it is refused; on another one, if somebody was faster."""
+        """Listen on a port that stays reserved while connections are refused; on another one, if that is in use."""
         while True:
             claim = claim_port()
             try:

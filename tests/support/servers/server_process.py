@@ -16,13 +16,13 @@ from typing import ClassVar, Self
 from tests.support.servers import cleanup_process
 from tests.support.servers.host import claim_port
 
-PATIENCE = 45.0  # seconds; below the tests' own timeout, so that the server's log is what a failure shows
+WAIT_TIMEOUT_SECONDS = 45.0  # seconds; below the tests' own timeout, so that the server's log is what a failure shows
 #: How many ports are tried at the first start.
 PORTS_TRIED = 5
 
 
 class ServerError(Exception):
-    """Raised when a server did not do what it was told; the end of its log is added as a note."""
+    """Raised when a server did not start or run a command; the end of its log is added as a note."""
 
 
 class ServerProcess(ABC):
@@ -65,7 +65,7 @@ class ServerProcess(ABC):
 
     @property
     def port(self) -> int:
-        """The loopback port; another one after the first start, if somebody had taken this one."""
+        """The loopback port; another one after the first start, if this one was in use."""
         return self._claim.port
 
     @property
@@ -119,7 +119,7 @@ class ServerProcess(ABC):
         self._reap()
 
     def kill(self) -> None:
-        """SIGKILL the server and its children, as a machine's bad day would."""
+        """SIGKILL the server and its children, as a crash of the machine does."""
         if self.running:
             cleanup_process.kill_with_children(self.pid)
         self._reap()
@@ -130,7 +130,7 @@ class ServerProcess(ABC):
         self.start()
 
     def freeze(self) -> None:
-        """Stop the server's processes where they are: connections stay open and nobody answers."""
+        """Stop the server's processes where they are: connections stay open and get no answer."""
         cleanup_process.freeze_with_children(self.pid)
 
     def thaw(self) -> None:
@@ -185,7 +185,7 @@ class ServerProcess(ABC):
 
     def _reap(self) -> None:
         if self._process is not None:
-            self._process.wait(PATIENCE)
+            self._process.wait(WAIT_TIMEOUT_SECONDS)
             self._process = None
             self._send_pid(0)
 
@@ -196,10 +196,10 @@ class ServerProcess(ABC):
         self._cleanup.stdin.flush()
 
 
-def wait_until(condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout_seconds: float = WAIT_TIMEOUT_SECONDS) -> None:
     """Return as soon as the condition holds; TimeoutError, saying what was awaited, when it never does."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout_seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not so within {patience:g} s: {what}")
+            raise TimeoutError(f"not so within {timeout_seconds:g} s: {what}")
         time.sleep(0.01)

@@ -51,7 +51,7 @@ def running(server_kind: type[Server]) -> Iterator[Server]:
 
 @pytest.fixture
 def server(running: Server) -> Iterator[Server]:
-    """The server with an empty table of numbers; running again after the test, whatever the test did to it."""
+    """The server with an empty table of numbers; it runs again after the test."""
     running.create_database("app")
     query(running, "CREATE TABLE numbers (number integer)")
     yield running

@@ -1,4 +1,4 @@
-"""Jobs, errors and outcomes, made with as few words as a test needs."""
+"""Builds jobs, errors and outcomes with the options that a test needs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def discarding(key: str = "key", to: int = 1, **options: Any) -> NewJob:
 
 
 def later(**delay: float) -> datetime:
-    """An instant from now, an hour unless told."""
+    """A time in the future, an hour from now by default."""
     return datetime.now(UTC) + timedelta(**(delay or {"hours": 1}))
 
 

@@ -1,4 +1,4 @@
-"""How many statements an operation makes, whatever driver carries it."""
+"""Counts the statements of an operation, with any driver."""
 
 from __future__ import annotations
 

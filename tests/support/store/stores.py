@@ -103,7 +103,7 @@ class Store(ABC):
         return self.run(find_jobs(self.sql, [job.id for job in jobs]))
 
     def status(self, *jobs: NewJob) -> list[str]:
-        """Where each of the jobs stands, all of which must exist."""
+        """The state of each of the jobs, all of which must exist."""
         records = self.find(*jobs)
         assert [record.id for record in records] == [job.id for job in jobs]
         return [record.status.value for record in records]

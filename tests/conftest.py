@@ -199,7 +199,7 @@ def fresh(database: str, servers: dict[str, Postgres | MariaDB], tmp_path: Path)
 
 @pytest.fixture
 def proxy(database: str, servers: dict[str, Postgres | MariaDB]) -> Iterator[Proxy]:
-    """A way to the server that can be cut for the processes under test alone."""
+    """A proxy to the server, which can be interrupted for the processes under test only."""
     from tests.support.servers.proxy import Proxy
 
     with Proxy(servers[database]) as proxy:
@@ -208,10 +208,10 @@ def proxy(database: str, servers: dict[str, Postgres | MariaDB]) -> Iterator[Pro
 
 @pytest.fixture
 def behind(database: str, proxy: Proxy) -> Iterator[str]:
-    """The way to the database over the proxy, for a process under test alone."""
+    """The alias of the database behind the proxy, for a process under test only."""
     from tests.support.databases.aliases import extra_database, twin_settings
 
-    # asyncpg complains of a connection that is lost and given up at once while it asks for encryption.
+    # asyncpg logs an error if a connection is lost and closed while it negotiates encryption.
     options = {"sslmode": "disable"} if database == "postgres" else {}
     settings = twin_settings(database, options=options, HOST=proxy.host, PORT=proxy.port)
     with extra_database(f"{database}_behind", settings) as alias:
@@ -236,5 +236,5 @@ def put(request: pytest.FixtureRequest) -> Put:
 
 @pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, object]]:
-    # Watching every step of a loop makes it much slower.
+    # The debug mode of an event loop makes it much slower.
     return "asyncio", {"debug": bool(request.config.getoption("--everywhere"))}

@@ -230,7 +230,7 @@ def test_two_enqueuers_with_the_same_keys_complete_while_the_transactions_of_bot
 
 @pytest.fixture
 def in_code(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Change the limit of a task in the code, without a word to the jobs that are stored."""
+    """Change the limit of a task in the code, without a change of the stored jobs."""
 
     def change(task: Any, to: int) -> None:
         changed = replace(task, concurrency=replace(task.concurrency, to=to))

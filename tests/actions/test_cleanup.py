@@ -1,4 +1,4 @@
-"""Cleanup: tasks that ended long ago are deleted, by caller, by the command and by retention."""
+"""Cleanup: tasks that ended long ago are deleted by the actions, by the command and by retention."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ DAY = timedelta(days=1)
 
 
 def finished(store: SyncStore, age: timedelta, *jobs: NewJob) -> None:
-    """Let the jobs run; they end so long ago."""
+    """Run the jobs; they finished that long ago."""
     store.settle(*map(Finished, store.claimed(*jobs)))
     ended = Job.objects.using(store.alias).filter(pk__in=[new.id for new in jobs])
     assert ended.update(finished_at=store.now() - age) == len(jobs)
 
 
 def failed(store: SyncStore, age: timedelta, *jobs: NewJob) -> None:
-    """Let the jobs fail, so long ago."""
+    """Fail the jobs; they failed that long ago."""
     fail_jobs(store, *jobs)
     ended = FailedExecution.objects.using(store.alias).filter(pk__in=[new.id for new in jobs])
     assert ended.update(failed_at=store.now() - age) == len(jobs)

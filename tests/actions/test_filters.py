@@ -1,4 +1,4 @@
-"""Retry and discard of all that answer a description."""
+"""Retry and discard of all tasks that match a filter."""
 
 from __future__ import annotations
 

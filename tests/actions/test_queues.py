@@ -1,4 +1,4 @@
-"""A queue as people look after it: size, latency, pause, resume."""
+"""A queue as operators use it: size, latency, pause, resume."""
 
 from __future__ import annotations
 

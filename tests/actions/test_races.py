@@ -1,4 +1,4 @@
-"""Races: actions against each other and against workers. Each task ends up in one place, and nothing is left behind."""
+"""Races: actions against each other and against workers. Each task ends in one state, and no row is left over."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_after_a_pause_nothing_more_is_claimed(store: SyncStore) -> None:
 
     ready, *ran = together(pause, work, work)
     assert sum(ran) == counts(store.alias).get("claimed", 0)
-    # A claim under way when the pause was committed may still end; none begins.
+    # A claim that began before the pause was committed may still end; no other begins.
     assert ready - counts(store.alias).get("ready", 0) <= 6
     assert store.claim(store.worker(), 9) == []
 
@@ -231,7 +231,7 @@ def other(database: str) -> Iterator[OpenTransaction]:
 
 
 def interrupted(flow: Flow[Any], before: str, meanwhile: Callable[[], object]) -> Flow[Any]:
-    """The flow; `meanwhile` happens right before its first statement with these words."""
+    """The flow; `meanwhile` runs right before its first statement that contains this text."""
     is_told = False
     try:
         statement = next(flow)
@@ -246,7 +246,7 @@ def interrupted(flow: Flow[Any], before: str, meanwhile: Callable[[], object]) -
 
 
 def fails_again(store: Any, one: NewJob) -> None:
-    """Retry it, run it, and let it fail once more."""
+    """Retry it, run it, and fail it once more."""
     store.retry(one)
     (claim,) = store.claim(store.worker())
     store.settle(Failed(claim, ErrorReport("builtins.KeyError", "", "")))

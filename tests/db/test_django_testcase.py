@@ -1,4 +1,4 @@
-"""Django's TestCase: what a test enqueues belongs to the test's transaction, and goes with it."""
+"""Django's TestCase: what a test enqueues belongs to the test's transaction, and is rolled back with it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 HOST = "127.0.0.1"
-#: Longer than anything that is waited for takes, also on a machine that is busy, in seconds.
+#: Seconds: longer than any wait takes, also on a busy machine.
 PATIENCE = 60.0
 #: How many ports are tried.
 PORTS_TRIED = 5
@@ -81,7 +81,7 @@ class Project:
         return self.send(csrfmiddlewaretoken=token, **fields)
 
     def send(self, **fields: str) -> str:
-        """Send nothing but this."""
+        """Send exactly this request."""
         data = urllib.parse.urlencode(fields).encode()
         with self._opener.open(self.address, data, timeout=PATIENCE) as answer:
             return str(urllib.parse.urlsplit(answer.url).path)

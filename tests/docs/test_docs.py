@@ -1,4 +1,4 @@
-"""Links, promises and code examples of the README and the documentation are correct."""
+"""Links, guarantees and code examples of the README and the documentation are correct."""
 
 from __future__ import annotations
 

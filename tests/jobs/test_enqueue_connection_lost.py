@@ -31,7 +31,7 @@ ON_SERVERS = pytest.mark.parametrize("queue", ["postgres", "mariadb"], indirect=
 ON_POSTGRES = pytest.mark.parametrize("queue", ["postgres"], indirect=True)
 TASKS = pytest.mark.parametrize("task", [tasks.anything, tasks.charge], ids=["plain", "limited"])
 
-#: An argument, to be recognised on the wire.
+#: An argument that the proxy recognises in a request.
 MARKED = "marked-argument"
 IS_MARKED = re.compile(MARKED.encode())
 
@@ -46,7 +46,7 @@ def proxy(queue: str, servers: dict[str, Postgres | MariaDB]) -> Iterator[Proxy]
 
 
 def decisive(queue: str, task: Task[..., Any]) -> re.Pattern[bytes]:
-    """What is in the request that stores the job for good."""
+    """The pattern of the request that commits the job."""
     is_single_statement = queue == "postgres" and task is tasks.anything
     return IS_MARKED if is_single_statement else COMMIT
 
@@ -144,7 +144,7 @@ def test_no_error_contains_the_password(queue: str, put: Put) -> None:
 
 # -- connections that the server ends ---------------------------------------------------------------------------------
 
-#: What keeps inserts of jobs waiting, who waits, and what ends the connection of one who does.
+#: Statements that block inserts of jobs, list the waiting connections, and end one of them.
 LOCK: dict[str, tuple[str, list[Any]]] = {
     "postgres": ("LOCK TABLE steady_queue_job IN SHARE MODE", []),
     "mariadb": ("LOCK TABLES steady_queue_job WRITE", []),

@@ -39,7 +39,7 @@ class Boom(Exception):
 # -- a server that stops ----------------------------------------------------------------------------------------------
 
 
-#: What the module sets up once is dear: its tests stay in one process.
+#: The setup of the module is expensive: its tests stay in one process.
 pytestmark = pytest.mark.xdist_group("failures")
 
 
@@ -168,7 +168,7 @@ def test_a_packet_that_the_server_refuses_is_not_stored(stoppable_server: Stoppa
 
 # -- conflicts inside the caller's transaction ------------------------------------------------------------------------
 
-#: How a connection is made to be the one that a deadlock, or a wait, is ended for.
+#: Statements that make a connection the victim of a deadlock or of a lock timeout.
 GIVES_WAY = {"postgres": "SET deadlock_timeout = '10ms'", "mariadb": "SET innodb_lock_wait_timeout = 50"}
 LOCKS_JOBS = {
     "postgres": "LOCK TABLE steady_queue_job IN SHARE MODE",

@@ -1,4 +1,4 @@
-"""Programs that enqueue and end: they leave the job, nothing open, and no process behind."""
+"""Programs that enqueue and exit: they leave the job, no open connection and no process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views, sync and async, under WSGI and under ASGI: each enqueues as its surroundings allow."""
+"""Views, sync and async, under WSGI and under ASGI: each enqueues in the way that fits its server."""
 
 from __future__ import annotations
 

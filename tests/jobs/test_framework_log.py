@@ -1,4 +1,4 @@
-"""The framework's log lines: made where a handler emits them, in its own words, and at no cost where none does."""
+"""The framework's log lines: built only if a handler emits them, with the framework's own text."""
 
 from __future__ import annotations
 

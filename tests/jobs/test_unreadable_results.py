@@ -59,7 +59,7 @@ ERROR = '{"exception_class_path": "builtins.KeyError", "message": "no", "traceba
 
 
 def spoiled(database: str, column: str, value: Any) -> TaskResult[Any]:
-    """The result of a job that has ended well, with this in one of its columns."""
+    """The result of a finished job, with this value in one of its columns."""
     result = tasks.add.enqueue(1, b=2)
     worker = Worker(database)
     worker.finish(worker.claim(), "3")

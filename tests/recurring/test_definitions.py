@@ -1,4 +1,4 @@
-"""The decorator, and everything that can be wrong with what it is given."""
+"""The decorator, and every problem that its arguments can have."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_task_with_a_queue_and_a_priority_of_its_own_keeps_them() -> None:
     other = tasks.anything.using(queue_name="mail", priority=7)
     entry = recurrence(task=other).entry()
     assert (entry.queue_name, entry.priority) == ("mail", 7)
-    # What the entry says goes before what the task says, and the task's own is not stored: it may change in the code.
+    # The options of the entry win over those of the task, which are not stored: they may change in the code.
     entry = recurrence(task=other, queue_name="default", priority=3).entry()
     assert (entry.queue_name, entry.priority) == ("default", 3)
     entry = recurrence(task=tasks.anything).entry()
@@ -69,7 +69,7 @@ def test_thousands_of_decorators_are_kept_without_being_compared_with_each_other
     kept, begun = Recurrences(), time.thread_time()
     for number in range(5_000):
         kept.add(recurrence(key=f"key {number}"))
-    # Of processor time, so that others do not count: comparing each with each takes several seconds.
+    # Processor time, so that other processes do not count: comparing all pairs takes several seconds.
     assert time.thread_time() - begun < 1
     assert len(kept._all) == 5_000
 

@@ -114,7 +114,7 @@ def never_ends() -> None:
 
 @task
 async def never_ends_async() -> None:
-    """It will not even stop when it is asked to."""
+    """It ignores its cancellation."""
     say_that_it_began()
     while True:
         with suppress(asyncio.CancelledError):
@@ -228,6 +228,6 @@ def _fork_and_terminate() -> int:
 
 @task
 def holds_the_lock(path: str) -> None:
-    """Let nothing else of the process run, from when the file exists."""
+    """Block every other thread of the process, from when the file exists."""
     blocks_until_file.func(path)
     re.match(r"(a+)+$", "a" * 64 + "b")  # takes longer than the universe has existed

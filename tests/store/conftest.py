@@ -25,7 +25,7 @@ def portal() -> Iterator[BlockingPortal]:
 
 @pytest.fixture(scope="session")
 def async_stores(portal: BlockingPortal) -> Iterator[Callable[[str], Store]]:
-    """The store of an alias over an async driver that is kept for the next test: its connections are dear."""
+    """The store of an alias over an async driver that is kept for the next test: its connections are expensive."""
     from tests.support.store.stores import async_store
 
     with ExitStack() as opened:

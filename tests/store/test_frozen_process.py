@@ -1,4 +1,4 @@
-"""A process that is frozen amid its statements keeps the others from nothing for long."""
+"""A process that is frozen between its statements does not block other processes for long."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def prune(alias: str, process_id: UUID) -> PrunedProcess | None:
-    """Take this process for dead, on another connection."""
+    """Prune this process, on another connection."""
 
     def other() -> PrunedProcess | None:
         store = SyncStore(alias)
@@ -49,7 +49,7 @@ def prune(alias: str, process_id: UUID) -> PrunedProcess | None:
 
 
 def interrupted(operation: Operation[T], after_first: Callable[[], object]) -> Operation[T]:
-    """The operation of a process that is frozen after its first statement: meanwhile others do something."""
+    """The operation of a process that is frozen after its first statement: meanwhile another connection acts."""
 
     def flow() -> Flow[T]:
         statements = operation.flow()
@@ -78,7 +78,7 @@ def test_a_process_that_is_frozen_in_its_heartbeat_is_pruned(store: Store) -> No
     assert counts(store.alias) == {"failed": 1}
 
 
-#: A process of the runtime's that is frozen while it maintains, and what it makes of that when it is thawed.
+#: A process of the runtime's that is frozen while it maintains, and what it does when it is thawed.
 MAINTAINS = """
 async def main():
     driver = open_async({alias!r}, size=1)
@@ -99,7 +99,7 @@ async def main():
 
 
 @pytest.mark.anyio
-@pytest.mark.only_on("postgres", "mariadb")  # on SQLite a frozen writer holds up everybody
+@pytest.mark.only_on("postgres", "mariadb")  # on SQLite a frozen writer blocks every other writer
 async def test_a_process_that_is_frozen_while_it_maintains_loses_its_transaction(database: str) -> None:
     async def is_maintained() -> bool:
         return await aside(maintains, database)

@@ -1,4 +1,4 @@
-"""Job ids: made by the client, rising, unlike any other."""
+"""Job ids: created by the client, rising and unique."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def test_the_victim_of_a_deadlock_is_retried_and_succeeds(store: Store) -> None:
 
     def other() -> None:
         with transaction.atomic(using=store.alias):
-            # The one that has done less, or waited longer, is the victim: it shall be ours.
+            # The transaction that has done less, or waited longer, is the victim: here the one under test.
             if connections[store.alias].vendor == "postgresql":
                 query(store.alias, "SET LOCAL deadlock_timeout = '30s'")
             store_in_here = SyncStore(store.alias)

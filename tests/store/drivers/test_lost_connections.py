@@ -109,7 +109,7 @@ def test_a_statement_that_takes_too_long_is_unavailable(store: Store) -> None:
 def store_at(
     request: pytest.FixtureRequest, database: str, portal: BlockingPortal
 ) -> Iterator[Callable[[dict[str, Any]], Store]]:
-    """A store of the same database that is reached in another way: by these settings."""
+    """A store of the same database with other settings."""
     with ExitStack() as opened:
 
         def store_by(settings: dict[str, Any]) -> Store:
@@ -137,7 +137,7 @@ def test_a_wrong_password_is_shown_as_it_is(database: str, store_at: Callable[..
     store = store_at(twin_settings(database, PASSWORD="wrong"))
     with pytest.raises(StoreError) as caught:
         store.enqueue(job())
-    # psycopg keeps the code of a refusal to itself.
+    # psycopg does not expose the code of a refused connection.
     assert type(caught.value) is (StoreBug if caught.value.code else StoreUnavailable)
     assert caught.value.applied == "no"
     assert "wrong" not in str(caught.value)
@@ -175,7 +175,7 @@ def test_a_sqlite_file_without_the_tables_is_a_bug(
 
 # -- for real: answers lost on the way --------------------------------------------------------------------------------
 
-#: By this the proxy knows the request.
+#: The text by which the proxy recognises the request.
 MARK = "the answer to this is lost"
 
 IS_MARKED = re.compile(MARK.encode())
@@ -189,7 +189,7 @@ def proxy(database: str, servers: dict[str, Postgres | MariaDB]) -> Iterator[Pro
 
 @pytest.fixture
 def far_store(database: str, proxy: Proxy, store_at: Callable[..., Store]) -> Store:
-    """A store behind the proxy, connected, that has said everything once before."""
+    """A connected store behind the proxy that has run every statement once before."""
     store = store_at(twin_settings(database, HOST=proxy.host, PORT=str(proxy.port)))
     for new in (job(), limited("before")):
         store.enqueue(new)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.support.servers import MariaDB
     from tests.support.store.stores import Store
 
-#: What the module sets up once is dear: its tests stay in one process.
+#: The setup of the module is expensive: its tests stay in one process.
 pytestmark = [pytest.mark.only_on("postgres"), pytest.mark.xdist_group("pgbouncer")]
 
 

@@ -1,4 +1,4 @@
-"""A connect to PostgreSQL that is cancelled, at whichever step: the event loop has nothing to report."""
+"""A connect to PostgreSQL that is cancelled at any step: the event loop reports no error."""
 
 from __future__ import annotations
 

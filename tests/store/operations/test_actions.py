@@ -1,4 +1,4 @@
-"""Revision: retry the failed, discard the unwanted."""
+"""Actions of the store: retry failed jobs, discard jobs."""
 
 from __future__ import annotations
 

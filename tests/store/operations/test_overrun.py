@@ -25,12 +25,12 @@ ALIVE = timedelta(minutes=5)
 
 
 def long(key: str = "key", **options: Any) -> NewJob:
-    """A limited job that lets its slot go after an hour."""
+    """A limited job that loses its slot after an hour."""
     return limited(key, **{"overrun_after": HOUR, **options})
 
 
 def age(store: Store, claim: Claim, hours: float = 2) -> None:
-    """Let a job have been claimed so long ago."""
+    """Make a claim that many seconds older."""
     from steady_queue.models import ClaimedExecution
 
     before = store.now() - timedelta(hours=hours)
@@ -109,7 +109,7 @@ def test_the_end_of_a_job_without_its_slot_frees_no_slot_of_another_job(store: S
 
 
 def overran_first(store: Store, holder: NewJob) -> list[Claim]:
-    """The claim of a job that ran before the others, and has let its slot go to one of them."""
+    """The claim of a job that ran before the others, and has lost its slot to one of them."""
     holder = holder._replace(priority=100)
     return overran(store, holder)
 
@@ -202,7 +202,7 @@ def test_the_limits_of_the_code_decide_which_jobs_start_while_a_long_job_runs(st
 
 
 def ownerless(store: Store, job: NewJob) -> None:
-    """Leave a slot behind, as only a bug could."""
+    """Leave a slot without an owner, as only a bug could."""
     store.enqueue(job)
     query(store.alias, "DELETE FROM steady_queue_readyexecution")
 

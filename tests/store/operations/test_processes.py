@@ -1,4 +1,4 @@
-"""Processes: register, beat, deregister. All times are the database's."""
+"""Processes: register, heartbeat, deregister. All times are the database's."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_a_database_has_the_migrations_of_this_package_only(empty: Store) -> Non
         assert empty.run(find_applied_migrations(empty.sql)) == ["0001_initial", "0002_second"]
 
 
-@pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could be away
+@pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could be unavailable
 def test_an_unavailable_server_is_not_mistaken_for_one_without_the_table(database: str, portal: BlockingPortal) -> None:
     settings = twin_settings(database, HOST="127.0.0.1", PORT=free_port())
     with extra_database(f"{database}_away", settings) as alias:

@@ -310,7 +310,7 @@ def test_a_nul_in_a_value_is_a_data_error(store: Store) -> None:
 
 @pytest.mark.only_on("mariadb")
 def test_a_batch_larger_than_the_server_takes_is_a_data_error_and_can_be_settled_in_parts(store: Store) -> None:
-    # A packet may have 16 MB. What is sent beyond makes the server hang up, and must not look as if it were down.
+    # A packet may have 16 MB. A larger one makes the server close the connection, which must not look like an outage.
     jobs = [job() for _ in range(5)]
     claims = store.claimed(*jobs)
     values = [str(n) * 8_000_000 for n in range(5)]

@@ -77,7 +77,7 @@ KNOWN = [("", 0), ("123456789", 0xCBF43926 % LOCK_ID_COUNT), ("key", 0x8A90ABA9 
 
 @pytest.mark.parametrize(("key", "expected"), KNOWN)
 def test_a_key_has_the_same_lock_id_in_every_version(key: str, expected: int) -> None:
-    # Two versions that work side by side must agree.
+    # Two versions that run at the same time must agree.
     assert lock_id(key) == expected
 
 

@@ -1,7 +1,7 @@
 """EXPLAIN guards: every statement of the hot paths is a lookup in an index, after any history of the tables.
 
 The plans are made once for each database, in a database of its own: fresh from the migration, filled with 50,000 jobs
-and analyzed, emptied and analyzed, and refilled behind the back of those statistics.
+and analyzed, emptied and analyzed, and refilled without new statistics.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ STEPS: dict[str, set[tuple[str, str]]] = {
 }
 
 
-#: What the module sets up once is dear: its tests stay in one process.
+#: The setup of the module is expensive: its tests stay in one process.
 pytestmark = pytest.mark.xdist_group("plans")
 
 
@@ -200,7 +200,7 @@ class Observer:
 
 
 def steps_of(store: Store, explain: Explain) -> dict[str, list[Plan]]:
-    """The plans of a worker's day, made in one transaction that is rolled back."""
+    """The plans of all operations of a worker, made in one transaction that is rolled back."""
     observer = Observer(explain)
 
     def flow() -> Flow[None]:

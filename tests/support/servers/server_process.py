@@ -46,7 +46,7 @@ class ServerProcess(ABC):
         self._cleanup: subprocess.Popen[bytes] | None = subprocess.Popen(
             [sys.executable, "-I", cleanup_process.__file__, str(self.directory)],
             stdin=subprocess.PIPE,
-            start_new_session=True,  # a terminal's Ctrl-C is for the tests, not for the one who cleans up after them
+            start_new_session=True,  # a terminal's Ctrl-C is for the tests, not for the cleanup process
         )
         if account is not None:
             shutil.chown(self.directory, account, pwd.getpwnam(account).pw_gid)
@@ -138,7 +138,7 @@ class ServerProcess(ABC):
         cleanup_process.thaw_with_children(self.pid)
 
     def destroy(self) -> None:
-        """Stop the server and remove its directory; the end of its life."""
+        """Stop the server and remove its directory for good."""
         try:
             self.stop()
         finally:

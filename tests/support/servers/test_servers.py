@@ -1,4 +1,4 @@
-"""The servers of the tests: they answer, survive being killed, and leave nothing behind."""
+"""The servers of the tests: they answer, survive being killed, and leave no process and no file."""
 
 import signal
 import socket
@@ -28,7 +28,7 @@ from tests.support.servers import (
 )
 from tests.support.servers.host import PortClaim, claim_port, programs
 
-#: What the module sets up once is dear: its tests stay in one process.
+#: The setup of the module is expensive: its tests stay in one process.
 pytestmark = pytest.mark.xdist_group("servers")
 
 Server = Postgres | MariaDB

@@ -1,4 +1,4 @@
-"""A worker's part, played by a test: claims a job and settles it."""
+"""A worker that a test runs step by step: it claims a job and settles it."""
 
 from __future__ import annotations
 

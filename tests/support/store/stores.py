@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Store(ABC):
-    """One database through one driver, with a word for each everyday operation. Any thread may call it."""
+    """One database through one driver, with a method for each common operation. Any thread may call it."""
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
@@ -113,7 +113,7 @@ class Store(ABC):
         return self.ask(f"SELECT {self.sql.now}", returns="t")[0][0]  # type: ignore[no-any-return]
 
     def ask(self, text: str, *params: Any, returns: str = "") -> list[Row]:
-        """The rows of one statement in the store's portable words."""
+        """The rows of one statement in the store's portable SQL."""
         return self.run(Operation("ask", lambda: only(self.sql.say(text, *params, returns=returns)), transaction=False))
 
 

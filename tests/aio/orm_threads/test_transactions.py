@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.servers import MariaDB
-    from tests.support.servers.server_process import ServerProcess
+    from tests.support.servers.server_process import Daemon
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "sqlite")]
 
@@ -306,9 +306,7 @@ async def test_tasks_find_working_connections_after_the_server_was_restarted(
 
 
 @pytest.fixture(params=["session", "transaction"])
-def bouncer(
-    database: str, servers: dict[str, Postgres | MariaDB], request: pytest.FixtureRequest
-) -> Iterator[ServerProcess]:
+def bouncer(database: str, servers: dict[str, Postgres | MariaDB], request: pytest.FixtureRequest) -> Iterator[Daemon]:
     """A pooler in front of the database, which the queue goes through."""
     server = servers[database]
     assert isinstance(server, Postgres)
@@ -319,7 +317,7 @@ def bouncer(
 
 
 @pytest.mark.only_on("postgres")
-async def test_tasks_find_working_connections_after_a_pooler_was_restarted(bouncer: ServerProcess) -> None:
+async def test_tasks_find_working_connections_after_a_pooler_was_restarted(bouncer: Daemon) -> None:
     async with running(worker(coroutines=100, orm_lanes=THREADS)):
         long = await _busy_threads(THREADS)
         await aside(bouncer.restart)

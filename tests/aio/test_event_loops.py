@@ -14,7 +14,7 @@ from steady_queue.events import LoopBlocked
 from tests.shop.tasks import add, fail, greet
 from tests.support.databases.tables import counts
 from tests.support.runtime import Heard, aside, ended, until, values, worker
-from tests.support.tasks import recording
+from tests.support.tasks import misbehaving, recording
 from tests.support.tasks.recording import book
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ async def test_tasks_run_block_fail_and_are_stopped_on_either_loop(
     heard = Heard()
     async with running(worker(), events=heard):
         assert await values(await add.aenqueue(1), await greet.aenqueue("Ada")) == [1, "Hello, Ada!"]
-        failed, blocked = await ended(await fail.aenqueue("boom"), await recording.blocks_the_loop.aenqueue(0.6))
+        failed, blocked = await ended(await fail.aenqueue("boom"), await misbehaving.blocks_the_loop.aenqueue(0.6))
         await recording.awaits.aenqueue("given back")
         await until(lambda: book.began == ["given back"])
     assert failed.errors

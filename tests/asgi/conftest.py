@@ -1,3 +1,15 @@
+from __future__ import annotations
+
+import pytest
+
 from tests.support.fixtures import empty_book
 
 __all__ = ["empty_book"]
+
+
+@pytest.fixture
+def _old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every database server is too old."""
+    from steady_queue.store.operations import server
+
+    monkeypatch.setattr(server, "OLDEST_VERSIONS", dict.fromkeys(server.OLDEST_VERSIONS, (1000,)))

@@ -28,7 +28,7 @@ from tests.support.fixtures import empty_book  # noqa: F401, each test finds an 
 from tests.support.logs import Pages, as_installed, chain, restored
 from tests.support.processes.scripts import run_script
 from tests.support.runtime import Heard, ended, until, values, worker
-from tests.support.tasks import recording
+from tests.support.tasks import misbehaving, recording
 from tests.support.tasks.recording import book
 
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ def words(task: Task[..., Any], result: TaskResult[Any], status: TaskResultStatu
 in_loop_and_thread = pytest.mark.parametrize(
     ("succeeds", "fails"),
     [
-        (recording.tells_locale, recording.misbehaves),
-        (recording.tells_locale_in_thread, recording.misbehaves_in_thread),
+        (recording.tells_locale, misbehaving.misbehaves),
+        (recording.tells_locale_in_thread, misbehaving.misbehaves_in_thread),
     ],
     ids=["async", "sync"],
 )
@@ -327,12 +327,12 @@ async def test_a_failure_that_the_framework_does_not_log_is_logged_by_us(databas
             task_finished.disconnect(signals.log_task_finished)
         try:
             async with running(worker(), events=heard):
-                await ended(await fail.aenqueue("boom"), await recording.misbehaves.aenqueue("NUL"))
+                await ended(await fail.aenqueue("boom"), await misbehaving.misbehaves.aenqueue("NUL"))
                 await until(lambda: len(heard.of(JobFailed)) == 2)
         finally:
             task_finished.connect(signals.log_task_finished)
     told = {event.task_path: event for event in heard.of(JobFailedUnlogged)}
-    assert set(told) == {fail.module_path, recording.misbehaves.module_path}
+    assert set(told) == {fail.module_path, misbehaving.misbehaves.module_path}
     event = told[fail.module_path]
     assert event.level == logging.ERROR
     line = event.text % vars(event)
@@ -344,7 +344,7 @@ async def test_a_failure_that_the_framework_logs_is_not_logged_again(database: s
     heard = Heard()
     logger.setLevel(logging.ERROR)
     async with running(worker(), events=heard):
-        await ended(await fail.aenqueue("boom"), await recording.misbehaves.aenqueue("NUL"))
+        await ended(await fail.aenqueue("boom"), await misbehaving.misbehaves.aenqueue("NUL"))
         await until(lambda: len(heard.of(JobFailed)) == 2)
     assert {event.level for event in heard.of(JobFailed)} == {logging.DEBUG}
     assert [level for level, _ in pages.lines] == [logging.ERROR] * 2
@@ -409,7 +409,7 @@ with contextlib.redirect_stderr(sys.stdout):
 # -- oversized exceptions ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task", [recording.misbehaves, recording.misbehaves_in_thread])
+@pytest.mark.parametrize("task", [misbehaving.misbehaves, misbehaving.misbehaves_in_thread])
 async def test_an_oversized_exception_is_logged_with_its_name_its_traceback_and_a_part_of_its_text(
     database: str, pages: Pages, task: Task[..., Any]
 ) -> None:
@@ -429,7 +429,7 @@ async def test_an_oversized_exception_is_logged_with_its_name_its_traceback_and_
 
 @pytest.mark.usefixtures("database")
 async def test_what_a_test_raises_of_an_oversized_exception_is_the_exception(pages: Pages) -> None:
-    await recording.misbehaves.aenqueue("huge")
+    await misbehaving.misbehaves.aenqueue("huge")
     with pytest.raises(ValueError) as raised:
         await arun_pending(raising=True)
     assert len(str(raised.value)) == 50_000_000

@@ -32,7 +32,7 @@ from tests.shop.tasks import charge
 from tests.support.databases.tables import count, counts, query
 from tests.support.runtime import Heard, aside, ended, error_of, until, values, worker
 from tests.support.store.stores import SyncStore
-from tests.support.tasks import recording
+from tests.support.tasks import misbehaving, recording
 from tests.support.tasks.recording import book
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ async def test_old_finished_jobs_are_cleared_and_others_kept(database: str) -> N
         old, new, failed = await ended(
             await recording.rests.aenqueue("old"),
             await recording.rests.aenqueue("new"),
-            await recording.misbehaves.aenqueue("NUL"),
+            await misbehaving.misbehaves.aenqueue("NUL"),
         )
         await aside(_age, database, old.id)
         await process.services.maintenance.turn()
@@ -215,7 +215,7 @@ async def test_failed_jobs_are_cleared_when_they_have_a_retention_and_finished_o
     monkeypatch.setattr(steady_queue, "clear_finished_jobs_after", None)
     heard = Heard()
     async with running(worker(), events=heard) as process:
-        done, _ = await ended(await recording.rests.aenqueue("old"), await recording.misbehaves.aenqueue("NUL"))
+        done, _ = await ended(await recording.rests.aenqueue("old"), await misbehaving.misbehaves.aenqueue("NUL"))
         await aside(_age, database, done.id)
         await process.services.maintenance.turn()
         assert await aside(count, database, "job") == 2

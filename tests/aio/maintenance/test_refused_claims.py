@@ -1,24 +1,19 @@
-"""A row that the database refuses to change holds up no other: neither its neighbours nor the other steps of a turn."""
+"""A claim that the database refuses to change keeps no other claim and no other step of maintenance from being done."""
 
 from __future__ import annotations
 
-import json
-import math
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
 
 import steady_queue
 from steady_queue.aio import running
-from steady_queue.aio.maintenance import steps
 from steady_queue.aio.maintenance.splitting import ClaimSplitter
-from steady_queue.checks.health import check_health
 from steady_queue.db.aliases import open_async
 from steady_queue.events import (
     ClaimsReconciled,
-    DatabaseLost,
     JobSetAside,
     JobsFailed,
     MaintenanceStepFailed,
@@ -36,9 +31,9 @@ from steady_queue.store.outcome import report
 from tests.shop.tasks import charge
 from tests.support.databases.refuse_changes import refusing
 from tests.support.databases.tables import count, counts, query, row
-from tests.support.maintenance import IDLE, LONG_AGO, PRUNED, REFUSED, errors_of, silent, turn
+from tests.support.maintenance import IDLE, PRUNED, REFUSED, errors_of, silent, turn
 from tests.support.runtime import Heard, aside, enqueued, until, values, worker
-from tests.support.store.jobs import job, limited
+from tests.support.store.jobs import job
 from tests.support.store.stores import SyncStore
 from tests.support.tasks import recording
 from tests.support.tasks.recording import book
@@ -53,9 +48,6 @@ pytestmark = [
 ]
 
 MOST = 2_147_483_647
-
-
-# -- bad claims -------------------------------------------------------------------------------------------------------
 
 
 async def test_a_dead_process_is_pruned_although_attempts_of_a_task_cannot_be_counted_any_further(
@@ -282,196 +274,3 @@ async def test_a_process_that_beats_again_keeps_what_was_not_taken_yet(database:
         assert counts(database) == {"claimed": 2}
 
     await aside(check)
-
-
-# -- each step by itself ----------------------------------------------------------------------------------------------
-
-
-class World:
-    """Something to do for each step of a turn."""
-
-    def __init__(self) -> None:
-        self.dead = job(lane=Lane.THREAD, queue_name="dead")
-        self.orphan = job(lane=Lane.THREAD, queue_name="orphan")
-        self.ownerless = limited("ownerless")
-        self.overrun = limited("overrun", overrun_after=1, queue_name="overrun")
-        self.blocked = [limited("blocked"), limited("blocked")]
-        self.finished = job(queue_name="finished")
-        self.failed = job(queue_name="failed")
-
-    def make(self, alias: str) -> None:
-        from steady_queue.models import FailedExecution, Job
-
-        store = SyncStore(alias)
-        store.enqueue(self.dead, self.orphan, self.ownerless, self.overrun, *self.blocked, self.finished, self.failed)
-        silent_id = store.worker("silent")
-        assert store.claim(silent_id, lane=Lane.THREAD, queues=["dead"])
-        query(alias, f"UPDATE steady_queue_process SET last_heartbeat_at = '{LONG_AGO}'")
-        gone_id = store.worker("gone")
-        assert store.claim(gone_id, lane=Lane.THREAD, queues=["orphan"])
-        store.ask("DELETE FROM steady_queue_process WHERE id = ?", gone_id)
-        assert store.claim(store.worker("live"), queues=["overrun"])
-        for lost in (self.ownerless, self.blocked[0]):
-            store.ask("DELETE FROM steady_queue_readyexecution WHERE job_id = ?", lost.id)
-            store.ask("DELETE FROM steady_queue_job WHERE id = ?", lost.id)
-        store.ask("DELETE FROM steady_queue_semaphore WHERE job_id = ?", self.blocked[0].id)
-        for ended_ in (self.finished, self.failed):
-            store.ask("DELETE FROM steady_queue_readyexecution WHERE job_id = ?", ended_.id)
-        long_ago = store.now() - timedelta(days=9)
-        Job._base_manager.using(alias).filter(pk=self.finished.id).update(finished_at=long_ago)
-        FailedExecution._base_manager.using(alias).create(
-            job_id=self.failed.id, failed_at=long_ago, exception_class="", message=""
-        )
-
-    def left(self, alias: str) -> set[str]:
-        """The steps that have something to do still."""
-        waits = {
-            "pruning": row(alias, "claimedexecution", self.dead.id),
-            "failing orphans": row(alias, "claimedexecution", self.orphan.id),
-            "freeing ownerless slots": row(alias, "semaphore", self.ownerless.id),
-            "freeing overrun slots": row(alias, "semaphore", self.overrun.id),
-            "promoting blocked tasks": row(alias, "blockedexecution", self.blocked[1].id),
-            "clearing finished tasks": row(alias, "job", self.finished.id, "id"),
-            "clearing failed tasks": row(alias, "job", self.failed.id, "id"),
-        }
-        return {name for name, found in waits.items() if found is not None}
-
-    def whose(self, step: str) -> tuple[Literal["DELETE"], str, NewJob]:
-        """What is refused so that a step can do nothing at all."""
-        return {
-            "pruning": ("DELETE", "claimedexecution", self.dead),
-            "failing orphans": ("DELETE", "claimedexecution", self.orphan),
-            "freeing ownerless slots": ("DELETE", "semaphore", self.ownerless),
-            "freeing overrun slots": ("DELETE", "semaphore", self.overrun),
-            "promoting blocked tasks": ("DELETE", "blockedexecution", self.blocked[1]),
-            "clearing finished tasks": ("DELETE", "job", self.finished),
-            "clearing failed tasks": ("DELETE", "job", self.failed),
-        }[step]  # type: ignore[return-value]
-
-
-STEPS = [
-    "pruning",
-    "failing orphans",
-    "freeing ownerless slots",
-    "freeing overrun slots",
-    "promoting blocked tasks",
-    "clearing finished tasks",
-    "clearing failed tasks",
-]
-
-
-@pytest.fixture
-def _short_spans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steady_queue, "default_concurrency_control_period", timedelta(microseconds=1))
-    monkeypatch.setattr(steady_queue, "clear_finished_jobs_after", timedelta(days=1))
-    monkeypatch.setattr(steady_queue, "clear_failed_jobs_after", timedelta(days=1))
-
-
-@pytest.mark.usefixtures("_short_spans")
-@pytest.mark.parametrize("step", STEPS)
-async def test_a_step_that_fails_is_shown_as_what_it_is_and_keeps_no_other_from_being_done(
-    database: str, step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard, world = Heard(), World()
-    await aside(world.make, database)
-    change, table, refused = world.whose(step)
-    async with running(IDLE, events=heard) as process:
-        async with refusing(database, change, table, refused.id):
-            await turn(process)
-            assert await aside(world.left, database) == {step}
-            await turn(process)
-            (failure,) = heard.of(MaintenanceStepFailed)
-            assert (failure.step, failure.times) == (step, 1)
-            assert "refused by a test" in failure.error
-            # Another process sees it, by the rows alone.
-            lines = [line for line in (await aside(check_health)).lines if "maintenance" in line]
-            assert len(lines) == 1
-            assert f"{process.name}: maintenance: {step} has failed 2 times since 20" in lines[0]
-            assert "refused by a test" in lines[0]
-            monkeypatch.setattr(steps, "REPEAT_SECONDS", 0)
-            await turn(process)
-            assert [event.times for event in heard.of(MaintenanceStepFailed)] == [1, 3]
-        await turn(process)
-        assert await aside(world.left, database) == set()
-        (recovery,) = heard.of(MaintenanceStepRecovered)
-        assert (recovery.step, recovery.times) == (step, 3)
-        assert not [line for line in (await aside(check_health)).lines if "maintenance" in line]
-    assert heard.of(DatabaseLost) == []
-
-
-@pytest.mark.usefixtures("_short_spans")
-async def test_a_step_that_takes_too_long_is_no_lost_database_while_others_are_answered(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard = Heard()
-    async with running(IDLE, events=heard) as process:
-        with monkeypatch.context() as patch:
-            patch.setattr(steps, "STEP_TIMEOUT_SECONDS", 0)
-            await turn(process)
-        failed = heard.of(MaintenanceStepFailed)
-        assert {"reconciling claims", "looking for work", *STEPS} <= {event.step for event in failed}
-        assert all("no answer within" in event.error for event in failed)
-        await turn(process)
-        # What is looked for once a minute is not due yet.
-        now_and_then = "looking for tasks that no process serves"
-        recovered = {event.step for event in heard.of(MaintenanceStepRecovered)}
-        assert recovered == {event.step for event in failed} - {now_and_then}
-    assert heard.of(DatabaseLost) == []
-
-
-async def test_a_step_that_is_skipped_has_not_recovered(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = Heard()
-    (bad,) = await enqueued(recording.works, range(1))
-    await aside(silent, database)
-    async with running(IDLE, events=heard) as process:
-        async with refusing(database, "DELETE", "claimedexecution", UUID(bad.id)):
-            await turn(process)
-            assert [event.step for event in heard.of(MaintenanceStepFailed)] == ["pruning"]
-            with monkeypatch.context() as patch:
-                # As after a late heartbeat: this process may prune no others for a while.
-                patch.setattr(process.services.heartbeat, "_steady_since", math.inf)
-                await process.services.maintenance.turn()
-            assert heard.of(MaintenanceStepRecovered) == []
-            assert [line for line in (await aside(check_health)).lines if "maintenance: pruning has failed" in line]
-        await turn(process)
-        assert [event.step for event in heard.of(MaintenanceStepRecovered)] == ["pruning"]
-
-
-async def test_a_failing_step_changes_no_judgement_of_health(database: str) -> None:
-    async with running(worker()) as process:
-        await until(lambda: process.services.heartbeat._has_written_poll)
-
-        async def fails() -> None:
-            raise RuntimeError("on\npurpose")
-
-        await process.services.maintenance._steps.run("a step", fails)
-        found = await aside(check_health)
-        assert found.healthy
-        assert found.lines[-1].endswith(": builtins.RuntimeError: on purpose")
-        row_ = await aside(row, database, "process", process.id, "id")
-        assert json.loads(row_["metadata"])["actors"][0]["kind"] == "worker"  # type: ignore[index]
-
-
-@pytest.mark.parametrize("metadata", ['{"maintenance": null}', '{"maintenance": [1]}', '{"maintenance": {"x": 1}}'])
-async def test_what_another_wrote_about_maintenance_harms_no_probe(database: str, metadata: str) -> None:
-    async with running(worker()) as process:
-        await until(lambda: process.services.heartbeat._has_written_poll)
-        await aside(query, database, "UPDATE steady_queue_process SET metadata = %s", metadata)
-        assert len((await aside(check_health)).lines) == 1
-
-
-async def test_a_number_that_no_time_can_be_made_of_keeps_maintenance_from_nothing(database: str) -> None:
-    result = await recording.works.aenqueue("orphan")
-    heard = Heard()
-
-    def prepare() -> None:
-        store = SyncStore(database)
-        assert store.claim(store.worker("gone"), lane=Lane.THREAD)
-        query(database, "DELETE FROM steady_queue_process")
-        store.claimed(limited(overrun_after=2**63 - 1))
-
-    await aside(prepare)
-    async with running(IDLE, events=heard) as process:
-        await turn(process)
-    assert await errors_of(result) == ["steady_queue.processes.ProcessMissingError"]
-    assert heard.of(MaintenanceStepFailed) == []

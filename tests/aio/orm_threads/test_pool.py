@@ -16,144 +16,22 @@ from django.db import connections, transaction
 from steady_queue import arguments
 from steady_queue.aio import running
 from steady_queue.aio.orm_threads.default_executor import DefaultExecutor
-from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.aio.scheduler.other_backends import OtherBackends
 from steady_queue.errors import TransactionLeftOpen
 from steady_queue.events import OrmCallsWaiting, RecurringFailed, TransactionRolledBack
 from steady_queue.jobs.compat import task_finished, task_started
-from tests.aio.orm_threads.test_transactions import SERVERS, end_connections, short_wait, written
-from tests.shop.models import Customer
-from tests.support.databases.connections import open_connections
-from tests.support.runtime import Heard, aside, ended, until, values, worker
+from tests.aio.orm_threads.helpers import SERVERS, begin, end_connections, fill, orm_threads, short_wait, written
+from tests.support.runtime import Heard, ended, until, values, worker
 from tests.support.tasks import orm
 from tests.support.tasks.orm import backend_id, execute
 from tests.support.tasks.recording import book, rests
-from tests.support.threads import held
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "sqlite")]
 
 POSTGRES = pytest.mark.only_on("postgres")
-
-
-@asynccontextmanager
-async def orm_threads(count: int, heard: Heard | None = None) -> AsyncIterator[OrmThreads]:
-    pool = OrmThreads(count, events=heard or Heard())
-    await pool.open()
-    try:
-        yield pool
-    finally:
-        pool.shutdown()
-
-
-def begin(pool: OrmThreads, body: Callable[[], Awaitable[Any]], name: str = "task") -> asyncio.Task[Any]:
-    """The body as a task with a session of its own."""
-    session, context = pool.begin(lambda: name)
-
-    async def run() -> Any:
-        try:
-            return await body()
-        finally:
-            await session.release_thread()
-            pool.end(session)
-
-    return asyncio.get_running_loop().create_task(run(), context=context)
-
-
-def fill(alias: str, *names: str) -> None:
-    Customer.objects.using(alias).bulk_create([Customer(name=name) for name in names])
-
-
-# -- cursors ----------------------------------------------------------------------------------------------------------
-
-
-@POSTGRES
-async def test_the_loop_does_not_wait_for_a_query_when_an_iteration_is_left_early(database: str) -> None:
-    await aside(fill, database, "one", "two", "three")
-    began = asyncio.Event()
-
-    async def leaves_early() -> None:
-        async for _ in Customer.objects.using(database).aiterator(chunk_size=1):
-            break
-        began.set()
-        # The iteration is closed while this waits for a lock that only the loop can have released.
-        await sync_to_async(execute)("SELECT pg_advisory_xact_lock(5)")
-
-    for _ in range(5):
-        began.clear()
-        async with orm_threads(1) as pool:
-            lock = held(database, ("SELECT pg_advisory_xact_lock(5)", ()))
-            await asyncio.to_thread(lock.__enter__)
-            leaving = begin(pool, leaves_early)
-            await began.wait()
-            for _ in range(20):
-                await asyncio.sleep(0.001)
-            await asyncio.to_thread(lock.__exit__, None, None, None)
-            await leaving
-
-
-@SERVERS
-async def test_a_cursor_that_a_task_keeps_holds_its_thread(database: str) -> None:
-    """Otherwise what it executes would join the transaction of another task."""
-    kept, done = asyncio.Event(), asyncio.Event()
-
-    async def keeps() -> None:
-        cursor = await sync_to_async(lambda: connections[database].cursor())()
-        kept.set()
-        await done.wait()
-        await sync_to_async(cursor.execute)("INSERT INTO shop_customer (name) VALUES ('kept')")
-        await sync_to_async(cursor.close)()
-
-    async def rolls_back() -> None:
-        with suppress(LookupError):
-            async with orm.async_atomic():
-                done.set()
-                await orm.write("lost")
-                raise LookupError
-
-    async with orm_threads(2) as pool:
-        keeping = begin(pool, keeps)
-        await kept.wait()
-        others = [begin(pool, rolls_back) for _ in range(3)]
-        await asyncio.gather(keeping, *others)
-    assert await written(database) == {"kept"}
-
-
-async def test_a_cursor_that_was_closed_or_dropped_holds_nothing(database: str) -> None:
-    async def uses_cursors() -> None:
-        def use() -> Any:
-            with connections[database].cursor() as cursor:
-                cursor.execute("SELECT 1")
-            connections[database].cursor().execute("SELECT 1")
-            return cursor
-
-        kept = await sync_to_async(use)()
-        assert not pool.threads[0].holder
-        del kept
-
-    async with orm_threads(1) as pool:
-        await begin(pool, uses_cursors)
-
-
-@SERVERS
-async def test_copies_of_a_connection_are_the_business_of_their_task(database: str) -> None:
-    before = await aside(open_connections, database)
-
-    async def copies() -> None:
-        def copy() -> None:
-            for _ in range(10):
-                other = connections[database].copy()
-                other.ensure_connection()
-                other.close()
-
-        await sync_to_async(copy)()
-
-    async with orm_threads(1) as pool:
-        await begin(pool, copies)
-        assert await aside(open_connections, database) <= before + 1
-        assert len(pool.threads[0].connections._connections) == len(list(connections))
 
 
 # -- waiting ----------------------------------------------------------------------------------------------------------

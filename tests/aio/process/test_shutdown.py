@@ -16,7 +16,7 @@ from steady_queue.events import JobReleased, ProcessStopped, ProcessStopping
 from steady_queue.jobs.compat import TaskResultStatus, task_finished
 from tests.support.databases.tables import count, counts, query
 from tests.support.runtime import Heard, aside, ended, enqueued, error_of, until, values, worker
-from tests.support.tasks import recording
+from tests.support.tasks import misbehaving, recording
 from tests.support.tasks.recording import book
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ async def test_a_limited_async_task_that_is_given_back_keeps_its_slot(database: 
 async def test_tasks_that_do_not_stop_hold_nobody_up_and_fail(database: str, hurried: None) -> None:
     """A coroutine that swallows its cancellation, threads, and threads behind coroutines and behind their children."""
     stubborn = (
-        recording.swallows_cancellation,
+        misbehaving.swallows_cancellation,
         recording.blocks,
         recording.alone_in_thread,
         recording.awaits_thread,

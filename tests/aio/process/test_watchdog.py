@@ -14,7 +14,7 @@ from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST, Watchdog
 from steady_queue.aio.timing import SystemClock
 from steady_queue.events import Events, LoopBlocked
 from tests.support.runtime import PATIENCE, Heard, ended, until, worker
-from tests.support.tasks import recording
+from tests.support.tasks import misbehaving
 
 pytestmark = pytest.mark.anyio
 
@@ -29,10 +29,10 @@ def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_task_that_blocks_the_loop_is_reported_with_its_name_and_line(database: str, watchful: None) -> None:
     heard = Heard()
     async with running(worker(), events=heard) as process:
-        (result,) = await ended(await recording.blocks_the_loop.aenqueue(0.8))
+        (result,) = await ended(await misbehaving.blocks_the_loop.aenqueue(0.8))
         assert process.services.watchdog.blocked_count >= 1
     event, *_ = [event for event in heard.of(LoopBlocked) if result.id in event.task]
-    assert event.task == f"tests.support.tasks.recording.blocks_the_loop ({result.id})"
+    assert event.task == f"tests.support.tasks.misbehaving.blocks_the_loop ({result.id})"
     assert "recording.py:" in event.where
     assert "blocks_the_loop: time.sleep(" in event.where
     assert event.seconds >= 0.2
@@ -41,7 +41,7 @@ async def test_a_task_that_blocks_the_loop_is_reported_with_its_name_and_line(da
 async def test_a_task_that_blocks_its_own_thread_is_not_reported(database: str, watchful: None) -> None:
     heard = Heard()
     async with running(worker(), events=heard):
-        (result,) = await ended(await recording.blocks_its_thread.aenqueue(0.5))
+        (result,) = await ended(await misbehaving.blocks_its_thread.aenqueue(0.5))
     assert not [event for event in heard.of(LoopBlocked) if result.id in event.task]
 
 

@@ -1,9 +1,7 @@
-"""What entries of recurring tasks survive: edits, bad rows, other backends that hang, newer versions, odd settings."""
+"""What entries of recurring tasks survive: edits, bad rows, newer versions, odd settings."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +16,16 @@ from steady_queue import aschedule_recurring_task, schedule_recurring_task
 from steady_queue.aio import running
 from steady_queue.aio.context import Context
 from steady_queue.aio.outage import Outage
-from steady_queue.aio.process import deadlines
 from steady_queue.aio.scheduler import other_backends as handing
 from steady_queue.aio.scheduler import scheduler
 from steady_queue.aio.scheduler.scheduler import Scheduler
 from steady_queue.aio.timing import SystemClock
-from steady_queue.configuration import Options
 from steady_queue.db.aliases import open_async
-from steady_queue.events import RecurringDisabled, RecurringFailed, RecurringUnavailable, RuntimeFault
-from steady_queue.jobs.compat import task_backends, task_enqueued
+from steady_queue.events import RecurringDisabled, RecurringUnavailable, RuntimeFault
+from steady_queue.jobs.compat import task_enqueued
 from steady_queue.models import Job, RecurringTask
 from steady_queue.recurring.definitions import Recurrence, Recurrences
-from tests.aio.scheduler.test_ticks import elsewhere, has_ticks, ticks
+from tests.aio.scheduler.helpers import ONLY_SCHEDULER, has_ticks, ticks
 from tests.shop import tasks as shop
 from tests.support.databases.tables import count, query
 from tests.support.runtime import Heard, aside, until
@@ -38,16 +34,9 @@ from tests.support.tasks import recording
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskResult
 
-__all__ = ["elsewhere"]
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_look_interval")]
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
-ONLY_SCHEDULER = Options(workers=[], dispatchers=[])
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.2)
 
 
 def change(alias: str, key: str, **values: Any) -> None:
@@ -202,101 +191,6 @@ async def test_records_that_cannot_be_cleared_are_told_of_and_what_recurs_goes_o
         await has_ticks(database, "tick", 2)
     (fault,) = heard.of(RuntimeFault)
     assert "the beginning of time" in fault.error
-
-
-# -- other backends ---------------------------------------------------------------------------------------------------
-
-
-class Broker:
-    """What the other backend does with a task: it waits until it is let go."""
-
-    def __init__(self, kind: str) -> None:
-        self.asked = 0
-        self.taken = 0
-        self._kind = kind
-        self._go = threading.Event()
-
-    async def aenqueue(self, *args: Any, **kwargs: Any) -> None:
-        self.asked += 1
-        if self._kind == "sync":
-            await sync_to_async(self._go.wait, thread_sensitive=True)()
-        else:
-            await until(self._go.is_set, patience=60)
-        self.taken += 1
-
-    def let_go(self) -> None:
-        self._go.set()
-
-
-@pytest.fixture(params=["async", "sync"])
-def broker(request: pytest.FixtureRequest, elsewhere: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = Broker(request.param)
-    monkeypatch.setattr(task_backends["elsewhere"], "aenqueue", made.aenqueue)
-    yield made
-    made.let_go()
-
-
-async def test_a_backend_that_hangs_costs_others_no_tick(
-    database: str, elsewhere: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(handing, "ENQUEUE_TIMEOUT_SECONDS", 3_600.0)
-    for number in range(handing.CONCURRENCY + 2):
-        await aschedule_recurring_task(elsewhere, key=f"foreign {number}", every=SECOND, args=("Ada",))
-    await aschedule_recurring_task(recording.rests, key="own", every=SECOND, args=("own",))
-    async with running(ONLY_SCHEDULER):
-        await until(lambda: broker.asked >= handing.CONCURRENCY)
-        fired = len(await aside(ticks, database, "own"))
-        await has_ticks(database, "own", fired + 3)
-        assert broker.taken == 0
-        assert broker.asked == handing.CONCURRENCY
-        broker.let_go()
-        await until(lambda: broker.taken > handing.CONCURRENCY)
-    times = await aside(ticks, database, "own")
-    assert times == [times[0] + n * SECOND for n in range(len(times))]
-
-
-@pytest.mark.only_on("sqlite")
-async def test_a_stop_waits_for_what_has_been_recorded_and_is_on_its_way(
-    database: str, elsewhere: Any, broker: Broker
-) -> None:
-    heard = Heard()
-    for number in range(handing.CONCURRENCY + 2):
-        await aschedule_recurring_task(elsewhere, key=f"foreign {number}", schedule="* * * * * *", args=("Ada",))
-    async with running(ONLY_SCHEDULER, events=heard) as process:
-        await until(lambda: broker.asked >= handing.CONCURRENCY)
-        process.stop()
-        asyncio.get_running_loop().call_later(0.3, broker.let_go)
-    assert broker.taken == await aside(count, database, "recurringexecution") >= handing.CONCURRENCY + 2
-    assert heard.of(RecurringFailed) == []
-
-
-@pytest.mark.only_on("sqlite")
-async def test_what_a_backend_has_not_taken_when_the_time_of_a_stop_is_over_is_told(
-    database: str, elsewhere: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard = Heard()
-    monkeypatch.setattr(deadlines, "FLUSH_SECONDS", 0.2)
-    await aschedule_recurring_task(elsewhere, key="foreign", every=SECOND, args=("Ada",))
-    async with running(ONLY_SCHEDULER, events=heard):
-        await until(lambda: broker.asked >= 1)
-    told = heard.of(RecurringFailed)
-    assert len(told) == await aside(count, database, "recurringexecution")
-    assert all("stopped before" in event.error for event in told)
-
-
-@pytest.mark.only_on("sqlite")
-async def test_ticks_that_nobody_could_hand_over_in_time_are_told_and_not_recorded(
-    database: str, elsewhere: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard = Heard()
-    monkeypatch.setattr(handing, "MAX_WAITING", 3)
-    await aschedule_recurring_task(elsewhere, key="foreign", every=SECOND, args=("Ada",))
-    async with running(ONLY_SCHEDULER, events=heard):
-        await until(lambda: len(heard.of(RecurringFailed)) >= 1)
-        assert "too many tasks wait" in heard.of(RecurringFailed)[0].error
-        assert await aside(count, database, "recurringexecution") == 3
-        broker.let_go()
-        await has_ticks(database, "foreign", 4)
 
 
 # -- signals, options, transactions -----------------------------------------------------------------------------------

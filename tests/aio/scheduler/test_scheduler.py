@@ -31,6 +31,7 @@ from steady_queue.errors import ConfigurationError, UnknownRecurringTask
 from steady_queue.events import RecurringDisabled
 from steady_queue.models import RecurringExecution, RecurringTask
 from steady_queue.recurring.definitions import Recurrence, Recurrences
+from tests.aio.scheduler.helpers import ONLY_SCHEDULER
 from tests.shop import tasks as shop
 from tests.support.databases.tables import count, query
 from tests.support.processes.commands import command, prints
@@ -38,14 +39,12 @@ from tests.support.runtime import Heard, aside, until
 from tests.support.tasks import recording
 from tests.support.tasks.recording import book
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "sqlite")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usefixtures("short_look_interval"),
+    pytest.mark.usually_on("postgres", "mariadb", "sqlite"),
+]
 SECOND = timedelta(seconds=1)
-ONLY_SCHEDULER = Options(workers=[], dispatchers=[])
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.2)
 
 
 @pytest.fixture

@@ -13,14 +13,14 @@ from django.test import override_settings
 import steady_queue
 from steady_queue import actions, arguments, aschedule_recurring_task, schedule_recurring_task, task
 from steady_queue.aio import running
-from steady_queue.aio.scheduler import scheduler
 from steady_queue.concurrency import limits_concurrency
 from steady_queue.configuration import Options
 from steady_queue.events import RecurringDiscarded, RecurringEnqueued, RecurringFailed
-from steady_queue.jobs.compat import FRAMEWORK, task_backends
+from steady_queue.jobs.compat import task_backends
 from steady_queue.jobs.registry import registry
 from steady_queue.models import Job, RecurringExecution, RecurringTask
 from steady_queue.store.ids import new_job_id
+from tests.aio.scheduler.helpers import ONLY_SCHEDULER, has_ticks, ticks
 from tests.shop import tasks as shop
 from tests.support.databases.tables import count, query
 from tests.support.runtime import Heard, aside, until
@@ -28,26 +28,10 @@ from tests.support.tasks import recording
 from tests.support.tasks.recording import book
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from steady_queue.aio import Process
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_look_interval")]
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
-ONLY_SCHEDULER = Options(workers=[], dispatchers=[])
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.2)
-
-
-def ticks(alias: str, key: str) -> list[datetime]:
-    return [row.run_at for row in RecurringExecution.objects.using(alias).filter(task_key=key).order_by("run_at")]
-
-
-async def has_ticks(alias: str, key: str, least: int) -> None:
-    await until(lambda: aside(lambda: len(ticks(alias, key)) >= least), f"{key} does not fire")
 
 
 # -- with what --------------------------------------------------------------------------------------------------------
@@ -222,26 +206,11 @@ async def test_a_clock_that_steps_forward_and_back_doubles_no_tick_and_lets_loos
 # -- what cannot be enqueued ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A task of a backend that is not Steady Queue's, and keeps what it is given."""
-    from django.conf import settings
-
-    backend = {"BACKEND": f"{FRAMEWORK}.backends.dummy.DummyBackend", "QUEUES": []}
-    with override_settings(TASKS={**settings.TASKS, "elsewhere": backend}):
-
-        def foreign(name: str) -> None: ...
-
-        foreign.__module__, foreign.__qualname__ = recording.__name__, "foreign"
-        made = task(backend="elsewhere")(foreign)
-        monkeypatch.setattr(recording, "foreign", made, raising=False)
-        monkeypatch.setattr(registry, "_known", {})
-        yield made
-
-
-async def test_a_task_of_another_backend_is_enqueued_there_once_for_each_tick(database: str, elsewhere: Any) -> None:
-    kept: Any = task_backends["elsewhere"]
-    await aschedule_recurring_task(elsewhere, key="foreign", every=SECOND, args=("Ada",))
+async def test_a_task_of_another_backend_is_enqueued_there_once_for_each_tick(
+    database: str, other_backend_task: Any
+) -> None:
+    kept: Any = task_backends["other"]
+    await aschedule_recurring_task(other_backend_task, key="foreign", every=SECOND, args=("Ada",))
     async with running(ONLY_SCHEDULER), running(ONLY_SCHEDULER):
         await has_ticks(database, "foreign", 3)
     assert len(kept.results) == len(await aside(ticks, database, "foreign"))
@@ -250,15 +219,15 @@ async def test_a_task_of_another_backend_is_enqueued_there_once_for_each_tick(da
 
 
 async def test_a_backend_that_fails_is_told_of_and_the_others_fire(
-    database: str, elsewhere: Any, monkeypatch: pytest.MonkeyPatch
+    database: str, other_backend_task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = Heard()
 
     async def broken(*args: Any, **kwargs: Any) -> None:
         raise OSError("the broker is away")
 
-    monkeypatch.setattr(task_backends["elsewhere"], "aenqueue", broken)
-    await aschedule_recurring_task(elsewhere, key="foreign", every=SECOND, args=("Ada",))
+    monkeypatch.setattr(task_backends["other"], "aenqueue", broken)
+    await aschedule_recurring_task(other_backend_task, key="foreign", every=SECOND, args=("Ada",))
     await aschedule_recurring_task(shop.anything, key="fine", every=SECOND)
     async with running(ONLY_SCHEDULER, events=heard):
         await has_ticks(database, "fine", 3)

@@ -1,0 +1,39 @@
+"""What the tests of supervisors share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.databases.tables import counts, query
+from tests.support.processes.process_rows import rows
+from tests.support.runtime import aside, until
+
+on_servers = pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could go
+
+AWAY = "the database is unavailable"
+EXIT_ERROR = "steady_queue.processes.ProcessExitError"
+#: What a stop may take beyond the time that tasks have, on a busy machine and without a database, in seconds.
+MARGIN = 12.0
+
+
+async def registered(alias: str, number: int) -> set[int]:
+    """The process ids of the supervisor and its children, when so many are registered."""
+    found: set[int] = set()
+
+    async def there() -> bool:
+        found.clear()
+        found.update(row.pid for row in await aside(rows, alias))
+        return len(found) == number
+
+    await until(there, f"{number} processes are not registered")
+    return found
+
+
+async def is_over(alias: str) -> bool:
+    return not await aside(counts, alias)
+
+
+def attempts(alias: str) -> list[tuple[Any, ...]]:
+    return query(alias, "SELECT DISTINCT attempts FROM steady_queue_job")

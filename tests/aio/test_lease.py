@@ -1,0 +1,38 @@
+"""The lease of a process, which it renews with each heartbeat."""
+
+from __future__ import annotations
+
+import pytest
+
+from steady_queue.aio.lease import Lease
+from tests.support.clock import Hand
+
+
+def test_trust_ends_before_others_may_take_the_process_for_dead() -> None:
+    clock = Hand()
+    trust = Lease(alive_seconds=100, clock=clock)
+    clock.at += 89
+    assert trust.is_held
+    clock.at += 2
+    assert not trust.is_held
+
+
+def test_trust_counts_from_when_a_heartbeat_was_sent() -> None:
+    clock = Hand()
+    trust = Lease(alive_seconds=100, clock=clock)
+    sent = clock.at + 50
+    clock.at += 95
+    trust.renew(sent)
+    assert trust.is_held
+    assert trust.seconds_since_heartbeat == pytest.approx(45)
+    clock.at = sent + 91
+    assert not trust.is_held
+
+
+def test_an_old_heartbeat_does_not_shorten_trust() -> None:
+    clock = Hand()
+    trust = Lease(alive_seconds=100, clock=clock)
+    trust.renew(clock.at + 10)
+    until = trust.expires_at
+    trust.renew(clock.at - 500)
+    assert trust.expires_at == until

@@ -1,0 +1,88 @@
+"""A web server's side of the ASGI lifespan, and applications to wrap."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from tests.support.databases.tables import query
+from tests.support.runtime import PATIENCE, aside
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+COMPLETE = {"type": "lifespan.startup.complete"}
+STOPPED = {"type": "lifespan.shutdown.complete"}
+
+
+class Lifespan:
+    """A server's side of it."""
+
+    def __init__(self, application: Any) -> None:
+        self.scope: dict[str, Any] = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
+        self._asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.task = asyncio.create_task(application(self.scope, self._asked.get, self._answers.put))
+
+    async def startup(self) -> dict[str, Any]:
+        return await self._ask("startup")
+
+    async def shutdown(self) -> dict[str, Any]:
+        answer = await self._ask("shutdown")
+        await asyncio.wait_for(self.task, PATIENCE)
+        return answer
+
+    async def _ask(self, phase: str) -> dict[str, Any]:
+        self._asked.put_nowait({"type": f"lifespan.{phase}"})
+        return await asyncio.wait_for(self._answers.get(), PATIENCE)
+
+
+@asynccontextmanager
+async def lifespan_of(application: Any) -> AsyncIterator[Lifespan]:
+    lifespan = Lifespan(application)
+    try:
+        yield lifespan
+    finally:
+        lifespan.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await lifespan.task
+
+
+@asynccontextmanager
+async def started(application: Any) -> AsyncIterator[Lifespan]:
+    async with lifespan_of(application) as lifespan:
+        assert await lifespan.startup() == COMPLETE
+        yield lifespan
+
+
+class Application:
+    """A wrapped application that has a lifespan of its own, and writes down what it is told."""
+
+    def __init__(self, **messages: str) -> None:
+        self.heard: list[str] = []
+        self.calls: list[tuple[Any, ...]] = []
+        self._messages = messages
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            self.calls.append((scope, receive, send))
+            return
+        scope["state"]["of"] = "the application"
+        for phase in ("startup", "shutdown"):
+            assert await receive() == {"type": f"lifespan.{phase}"}
+            self.heard.append(phase)
+            if phase in self._messages:
+                await send({"type": f"lifespan.{phase}.failed", "message": self._messages[phase]})
+                return
+            await send({"type": f"lifespan.{phase}.complete"})
+
+
+async def unheard(*message: Any) -> None:
+    raise AssertionError("nobody may be asked or told")
+
+
+async def bury(alias: str) -> None:
+    """Remove the rows of processes that have died."""
+    await aside(query, alias, "DELETE FROM steady_queue_process")

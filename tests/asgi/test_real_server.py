@@ -1,0 +1,156 @@
+"""The ASGI wrapper in a real uvicorn: shutdown, exit statuses, several web workers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from steady_queue.aio import running
+from tests.asgi.helpers import bury
+from tests.support.databases.tables import count, counts, query
+from tests.support.processes.web_servers import serving
+from tests.support.runtime import PATIENCE, aside, until, worker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.processes.web_servers import Server
+    from tests.support.servers.proxy import Proxy
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
+
+
+REQUESTS = 200
+#: How many requests are under way at once.
+CLIENTS = 20
+
+
+class Web:
+    """The application of tests.asgi.web_application in a server, and what it has written down."""
+
+    def __init__(self, directory: Path) -> None:
+        self.file = directory / "done"
+        self.gate = directory / "gate"
+
+    def serving(self, alias: str, *arguments: str, **more: Any) -> Any:
+        more.setdefault("application", "tests.asgi.web_application:application")
+        return serving(*arguments, STEADY_QUEUE_WEB_DATABASE=alias, STEADY_QUEUE_WEB_FILE=str(self.file), **more)
+
+    def done(self, what: str) -> list[int]:
+        """The numbers of the tasks of which this was written down."""
+        lines = self.file.read_text().splitlines() if self.file.exists() else []
+        return [int(line.split()[1]) for line in lines if line.startswith(f"{what} ")]
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Web:
+    return Web(tmp_path)
+
+
+async def ask(server: Server, paths: list[str]) -> Counter[int]:
+    """Request all of them, several at once; returns how many answers had which status."""
+    left = iter(paths)
+    statuses: Counter[int] = Counter()
+
+    async def client() -> None:
+        for path in left:
+            status, _ = await server.get(path)
+            statuses[status] += 1
+
+    await asyncio.gather(*(client() for _ in range(CLIENTS)))
+    return statuses
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_200_requests_are_served_while_tasks_run_and_a_stop_drains_them(
+    database: str, web: Web, workers: int
+) -> None:
+    async with web.serving(database, workers=workers) as server:
+        assert await ask(server, ["/enqueue/awaits/1000", "/enqueue/blocks/1001"]) == {200: 2}
+        await until(lambda: sorted(web.done("began")) == [1000, 1001])
+        assert await ask(server, [f"/enqueue/step/{number}" for number in range(REQUESTS)]) == {200: REQUESTS}
+        assert not {1000, 1001} & set(web.done("ran"))
+        server.terminate()
+        await server.prints("Shutting down", times=workers)
+        web.gate.touch()
+        assert await server.ended() in (0, -signal.SIGTERM), server.printed
+    # The parent of several workers complains about a socket of its own.
+    for bad in ("ERROR", "Error", "Traceback", *(["Warning"] if workers == 1 else [])):
+        assert bad not in server.printed, server.printed
+    assert await aside(count, database, "process") == 0
+    # What had not begun was given back. Nothing was cancelled, failed or left behind.
+    assert set(await aside(counts, database)) <= {"ready"}
+    assert {1000, 1001} <= set(web.done("ran"))
+    await run_what_is_left(database, web)
+    assert sorted(web.done("ran")) == [*range(REQUESTS), 1000, 1001]
+    assert await aside(query, database, "SELECT attempts, count(*) FROM steady_queue_job GROUP BY attempts") == [
+        (1, REQUESTS + 2)
+    ]
+
+
+async def run_what_is_left(alias: str, web: Web) -> None:
+    """Another server takes what was given back."""
+    async with web.serving(alias) as server:
+
+        async def is_over() -> bool:
+            return not await aside(counts, alias)
+
+        await until(is_over)
+        server.terminate()
+        await server.ended()
+
+
+@pytest.mark.only_on("sqlite")
+async def test_a_real_server_without_lifespan_is_told_that_no_tasks_run(database: str, web: Web) -> None:
+    async with web.serving(database, "--lifespan=off") as server:
+        assert await ask(server, ["/enqueue/step/1", "/hello"]) == {200: 2}
+        await server.prints("TASKS DO NOT RUN IN THIS PROCESS")
+        server.terminate()
+        await server.ended()
+    assert server.printed.count("TASKS DO NOT RUN IN THIS PROCESS") == 1
+    assert await aside(counts, database) == {"ready": 1}
+
+
+async def test_a_real_server_whose_queue_dies_answers_its_requests_and_exits_with_75(database: str, web: Web) -> None:
+    async with web.serving(database, STEADY_QUEUE_WEB_BREAKS="yes") as server:
+        assert await server.get("/break") == (200, "broken")
+        assert await server.ended() == 75, server.printed
+    assert "THE QUEUE HAS DIED" in server.printed
+    assert "a fault of ours" in server.printed
+    await bury(database)
+
+
+@pytest.mark.only_on("sqlite")
+async def test_a_web_worker_whose_queue_has_died_is_replaced_by_its_parent(database: str, web: Web) -> None:
+    # Its parent may have asked it just before whether it is alive, and replaces it when no answer came in time.
+    within = 15
+    async with web.serving(database, workers=2, answer_within_seconds=within, STEADY_QUEUE_WEB_BREAKS="yes") as server:
+        assert await server.get("/break") == (200, "broken")
+        await server.prints("Application startup complete.", times=3, patience=within + PATIENCE)
+        server.terminate()
+        await server.ended()
+    await bury(database)
+
+
+@pytest.mark.only_on("postgres", "mariadb")
+async def test_a_real_server_exits_with_75_when_trust_is_lost_while_a_thread_runs(
+    database: str, web: Web, proxy: Proxy
+) -> None:
+    elsewhere = {f"STEADY_QUEUE_TEST_{database.upper()}_PORT": str(proxy.port), "STEADY_QUEUE_WEB_ALIVE": "4"}
+    async with web.serving(database, **elsewhere) as server:
+        assert await ask(server, ["/enqueue/blocks/1"]) == {200: 1}
+        await until(lambda: web.done("began") == [1])
+        proxy.go()
+        assert await server.ended() == 75, server.printed
+    assert "a task runs that cannot be stopped" in server.printed
+    async with running(worker(threads=0)):  # at its start it buries the dead of its own machine
+
+        async def has_failed() -> bool:
+            return await aside(counts, database) == {"failed": 1}
+
+        await until(has_failed)

@@ -1,0 +1,17 @@
+"""Hooks of a test, and what they were called with."""
+
+from __future__ import annotations
+
+from steady_queue import hooks
+
+KINDS = ["worker", "dispatcher", "scheduler"]
+
+
+def noted(*names: str) -> list[tuple[str, hooks.Actor]]:
+    """What hooks of these kinds and moments are told, and when."""
+    told: list[tuple[str, hooks.Actor]] = []
+    for kind in KINDS:
+        for name in names:
+            moment = getattr(hooks.by_kind[kind], name)  # type: ignore[index]
+            moment(lambda actor, what=moment.name: told.append((what, actor)))
+    return told

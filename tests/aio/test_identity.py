@@ -13,7 +13,7 @@ from steady_queue.aio.identity import describe, is_gone, start_time
 from steady_queue.store.operations.prune import RegisteredProcess
 from tests.shop.tasks import add
 from tests.support.processes.process_rows import rows
-from tests.support.runtime import aside, values, worker
+from tests.support.runtime import in_thread, values, worker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres")]
 
@@ -52,4 +52,4 @@ async def test_a_process_works_whatever_its_machine_is_called(
         result = await add.aenqueue(1)
         assert await values(result) == [1]
         assert result.worker_ids == [process.name]
-        assert [row.hostname for row in await aside(rows, database)] == [name[:200]]
+        assert [row.hostname for row in await in_thread(rows, database)] == [name[:200]]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from steady_queue.aio.lease import Lease
-from tests.support.clock import Hand
+from tests.support.clock import ManualClock
 
 
 def test_trust_ends_before_others_may_take_the_process_for_dead() -> None:
-    clock = Hand()
+    clock = ManualClock()
     trust = Lease(alive_seconds=100, clock=clock)
     clock.at += 89
     assert trust.is_held
@@ -18,7 +18,7 @@ def test_trust_ends_before_others_may_take_the_process_for_dead() -> None:
 
 
 def test_trust_counts_from_when_a_heartbeat_was_sent() -> None:
-    clock = Hand()
+    clock = ManualClock()
     trust = Lease(alive_seconds=100, clock=clock)
     sent = clock.at + 50
     clock.at += 95
@@ -30,7 +30,7 @@ def test_trust_counts_from_when_a_heartbeat_was_sent() -> None:
 
 
 def test_an_old_heartbeat_does_not_shorten_trust() -> None:
-    clock = Hand()
+    clock = ManualClock()
     trust = Lease(alive_seconds=100, clock=clock)
     trust.renew(clock.at + 10)
     until = trust.expires_at

@@ -20,10 +20,10 @@ from steady_queue.events import (
     LeaseLost,
     ProcessRegisteredAgain,
 )
-from tests.support.runtime import Heard, until, values, worker
+from tests.support.runtime import EmittedEvents, until, values, worker
 from tests.support.servers.proxy import COMMIT
 from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import Task
@@ -42,34 +42,34 @@ pytestmark = [
 async def test_a_settle_whose_answer_is_lost_is_repeated_and_the_task_is_not(
     database: str, behind: str, proxy: Proxy, task: Task[..., Any]
 ) -> None:
-    heard = Heard()
-    async with running(worker(), alias=behind, events=heard):
+    emitted = EmittedEvents()
+    async with running(worker(), alias=behind, events=emitted):
         result = await task.aenqueue("once")
-        await until(lambda: book.began == ["once"])
+        await until(lambda: task_record.began == ["once"])
         lose_the_end_of(proxy, UUID(result.id), in_transaction=database == "mariadb" or task is not recording.awaits)
-        book.gate.set()
+        task_record.gate.set()
         assert await values(result) == ["once"]
-        await until(lambda: bool(heard.of(DatabaseRecovered)))
+        await until(lambda: bool(emitted.of(DatabaseRecovered)))
     assert proxy.has_lost.is_set()
-    assert book.runs["once"] == 1
-    assert not heard.of(JobFenced)
+    assert task_record.runs["once"] == 1
+    assert not emitted.of(JobFenced)
 
 
 async def test_jobs_whose_claim_was_answered_into_the_void_are_given_back_and_run_once(
     database: str, behind: str, proxy: Proxy
 ) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
     results = [await task.aenqueue(number) for number in range(3) for task in (recording.rests, recording.works)]
     if database == "postgres":  # one statement, which tells the process and, as arrays, what is wanted
         me = uuid4()
         proxy.lose_answer(re.compile(re.escape(me.bytes) + rb"\x00{3}.\x00{3}\x01", re.DOTALL))
     else:
         proxy.lose_answer(COMMIT, after=re.compile(b"INSERT INTO steady_queue_claimedexecution"))
-    async with running(worker(), alias=behind, events=heard, process_id=me if database == "postgres" else None):
+    async with running(worker(), alias=behind, events=emitted, process_id=me if database == "postgres" else None):
         assert await values(*results) == [0, 0, 1, 1, 2, 2]
     assert proxy.has_lost.is_set()
-    assert [event.count for event in heard.of(ClaimsReconciled)] == [6]
-    assert set(book.runs.values()) == {2}
+    assert [event.count for event in emitted.of(ClaimsReconciled)] == [6]
+    assert set(task_record.runs.values()) == {2}
 
 
 async def test_connections_that_never_answer_again_are_replaced(
@@ -77,30 +77,30 @@ async def test_connections_that_never_answer_again_are_replaced(
 ) -> None:
     """As behind a balancer that has lost its backend: nothing is closed, and nothing comes back."""
     monkeypatch.setattr(connections, "LONGEST_OPERATION_SECONDS", 1.0)
-    heard = Heard()
-    async with running(worker(), alias=behind, events=heard):
+    emitted = EmittedEvents()
+    async with running(worker(), alias=behind, events=emitted):
         assert await values(await recording.rests.aenqueue("before")) == ["before"]
         proxy.mute()
         assert await values(await recording.rests.aenqueue("after")) == ["after"]
-    assert any("no answer within" in event.error for event in heard.of(DatabaseLost))
+    assert any("no answer within" in event.error for event in emitted.of(DatabaseLost))
 
 
 async def test_one_heartbeat_that_is_lost_costs_nothing(
     database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.2))
-    heard, id_ = Heard(), uuid4()
+    emitted, id_ = EmittedEvents(), uuid4()
     result = await recording.awaits.aenqueue("runs on")
     proxy.lose_answer(naming(id_), after=re.compile(b"SET last_heartbeat_at"))
-    async with running(worker(), alias=behind, events=heard, process_id=id_) as process:
-        await until(lambda: book.began == ["runs on"])
-        await until(lambda: any(event.service == "heartbeat" for event in heard.of(DatabaseRecovered)))
+    async with running(worker(), alias=behind, events=emitted, process_id=id_) as process:
+        await until(lambda: task_record.began == ["runs on"])
+        await until(lambda: any(event.service == "heartbeat" for event in emitted.of(DatabaseRecovered)))
         before = process.services.lease.expires_at
         await until(lambda: process.services.lease.expires_at > before)
-        book.gate.set()
+        task_record.gate.set()
         assert await values(result) == ["runs on"]
-    assert not heard.of(LeaseLost)
-    assert not heard.of(ProcessRegisteredAgain)
+    assert not emitted.of(LeaseLost)
+    assert not emitted.of(ProcessRegisteredAgain)
 
 
 def lose_the_end_of(proxy: Proxy, id_: UUID, *, in_transaction: bool) -> None:

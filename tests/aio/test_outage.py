@@ -26,10 +26,10 @@ from steady_queue.processes import ProcessMissingError
 from steady_queue.store.operations.prune import fail_orphans
 from steady_queue.store.outcome import report
 from tests.support.databases.tables import count, counts, query
-from tests.support.runtime import Heard, aside, ended, error_of, until, values, worker
+from tests.support.runtime import EmittedEvents, error_of, in_thread, until, values, wait_for_results, worker
 from tests.support.store.stores import SyncStore
 from tests.support.tasks import misbehaving, recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -50,7 +50,7 @@ JOBS = 2_000
 
 
 async def is_over(alias: str) -> bool:
-    return not await aside(counts, alias)
+    return not await in_thread(counts, alias)
 
 
 @asynccontextmanager
@@ -64,65 +64,65 @@ async def outage(server: Postgres | MariaDB) -> AsyncIterator[None]:
 
 
 async def test_a_restart_amid_2000_running_tasks_costs_none_and_repeats_none(database: str, servers: Servers) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
     # Half of them end one after another, before and during the restart; the others when it is over.
     await aenqueue_all([recording.sleeps.bind(number / 1000, number) for number in range(JOBS // 2)])
-    await aenqueue_all([recording.awaits_without_looking.bind(number) for number in range(JOBS // 2, JOBS)])
-    async with running(worker(coroutines=JOBS), events=heard) as process:
-        await until(lambda: len(book.runs) == JOBS)
+    await aenqueue_all([recording.awaits_event.bind(number) for number in range(JOBS // 2, JOBS)])
+    async with running(worker(coroutines=JOBS), events=emitted) as process:
+        await until(lambda: len(task_record.runs) == JOBS)
         await asyncio.to_thread(servers[database].restart)
-        assert book.now["async"] >= JOBS // 2
-        book.bell.set()
+        assert task_record.running["async"] >= JOBS // 2
+        task_record.wake_event.set()
         await until(lambda: is_over(database))
-        owners = await aside(query, database, "SELECT DISTINCT worker_ids, attempts FROM steady_queue_job")
+        owners = await in_thread(query, database, "SELECT DISTINCT worker_ids, attempts FROM steady_queue_job")
         assert owners == [(process.name, 1)]
         await until(lambda: not process.outage.is_on)
-    assert set(book.runs.values()) == {1}
-    assert heard.of(DatabaseLost)
-    assert {event.service for event in heard.of(DatabaseRecovered)} >= {
-        event.service for event in heard.of(DatabaseLost)
+    assert set(task_record.runs.values()) == {1}
+    assert emitted.of(DatabaseLost)
+    assert {event.service for event in emitted.of(DatabaseRecovered)} >= {
+        event.service for event in emitted.of(DatabaseLost)
     }
-    assert await aside(count, database, "process") == 0
+    assert await in_thread(count, database, "process") == 0
 
 
 async def test_a_restart_amid_claims_and_settles_costs_no_job_and_repeats_none(database: str, servers: Servers) -> None:
     calls = [(recording.rests if number % 3 else recording.works).bind(number) for number in range(300)]
     await aenqueue_all(calls)
     async with running(worker(coroutines=4, threads=2)) as process:
-        await until(lambda: len(book.runs) >= 20)
+        await until(lambda: len(task_record.runs) >= 20)
         await asyncio.to_thread(servers[database].restart)
         await until(lambda: is_over(database))
-        owners = await aside(query, database, "SELECT DISTINCT worker_ids, attempts FROM steady_queue_job")
+        owners = await in_thread(query, database, "SELECT DISTINCT worker_ids, attempts FROM steady_queue_job")
         assert owners == [(process.name, 1)]
-    assert len(book.runs) == 300
-    assert set(book.runs.values()) == {1}
+    assert len(task_record.runs) == 300
+    assert set(task_record.runs.values()) == {1}
 
 
 async def test_what_ends_while_the_server_is_down_is_settled_when_it_is_back(database: str, servers: Servers) -> None:
     await aenqueue_all([task.bind(number) for number in range(3) for task in (recording.awaits, recording.blocks)])
     async with running(worker()) as process:
-        await until(lambda: sum(book.now.values()) == 6)
+        await until(lambda: sum(task_record.running.values()) == 6)
         async with outage(servers[database]):
-            book.gate.set()
-            await until(lambda: not sum(book.now.values()))
+            task_record.gate.set()
+            await until(lambda: not sum(task_record.running.values()))
             await until(lambda: process.outage.is_on)
         await until(lambda: is_over(database))
-    assert set(book.runs.values()) == {2}
+    assert set(task_record.runs.values()) == {2}
 
 
 async def test_a_process_that_starts_while_the_server_is_down_waits_for_it(database: str, servers: Servers) -> None:
     await recording.rests.aenqueue("waits")
-    heard = Heard()
+    emitted = EmittedEvents()
     await asyncio.to_thread(servers[database].stop)
 
     async def come_back() -> None:
-        await until(lambda: bool(heard.of(DatabaseLost)))
+        await until(lambda: bool(emitted.of(DatabaseLost)))
         await asyncio.to_thread(servers[database].start)
 
     coming = asyncio.create_task(come_back())
     try:
-        async with running(worker(), events=heard):
-            await until(lambda: book.began == ["waits"])
+        async with running(worker(), events=emitted):
+            await until(lambda: task_record.began == ["waits"])
     finally:
         await coming
 
@@ -132,19 +132,19 @@ async def test_a_stop_while_the_server_is_down_ends_soon_and_leaves_the_rest_to_
 ) -> None:
     monkeypatch.setattr(deadlines, "FLUSH_SECONDS", 0.5)
     result = await recording.blocks.aenqueue("settled by nobody")
-    heard = Heard()
-    async with AsyncExitStack() as down, running(worker(), events=heard):
-        await until(lambda: sum(book.now.values()) == 1)
+    emitted = EmittedEvents()
+    async with AsyncExitStack() as down, running(worker(), events=emitted):
+        await until(lambda: sum(task_record.running.values()) == 1)
         await down.enter_async_context(outage(servers[database]))
-        book.gate.set()
-    assert [event.count for event in heard.of(OutcomesNotWritten)] == [1]
-    assert await aside(counts, database) == {"claimed": 1}
-    await aside(query, database, "DELETE FROM steady_queue_process")
+        task_record.gate.set()
+    assert [event.count for event in emitted.of(OutcomesNotWritten)] == [1]
+    assert await in_thread(counts, database) == {"claimed": 1}
+    await in_thread(query, database, "DELETE FROM steady_queue_process")
     async with running(worker()) as process:
         await process.services.maintenance.turn()
-        await ended(result)
+        await wait_for_results(result)
     assert error_of(result) == "steady_queue.processes.ProcessMissingError"
-    assert book.runs["settled by nobody"] == 1
+    assert task_record.runs["settled by nobody"] == 1
 
 
 # -- past the time after which others take the process for dead -------------------------------------------------------
@@ -171,48 +171,48 @@ async def test_after_an_outage_past_the_threshold_async_tasks_go_on_in_the_same_
     database: str, behind: str, proxy: Proxy, impatient: None
 ) -> None:
     """Those that ended are settled; the others were stopped, are given back and start again, with the cause told."""
-    heard = Heard()
+    emitted = EmittedEvents()
     left: list[int] = []
-    async with running(worker(), alias=behind, events=heard, leave=left.append) as process:
+    async with running(worker(), alias=behind, events=emitted, leave=left.append) as process:
         finished, stopped = (
             await recording.awaits_other.aenqueue("finished"),
             await recording.awaits.aenqueue("stopped"),
         )
-        await until(lambda: len(book.began) == 2)
+        await until(lambda: len(task_record.began) == 2)
         with gone(proxy):
-            book.other_gate.set()
-            await until(lambda: not sum(book.now.values()))
-            assert heard.of(LeaseLost)
-        await until(lambda: book.runs["stopped"] >= 2)
-        book.gate.set()
+            task_record.other_gate.set()
+            await until(lambda: not sum(task_record.running.values()))
+            assert emitted.of(LeaseLost)
+        await until(lambda: task_record.runs["stopped"] >= 2)
+        task_record.gate.set()
         assert await values(finished, stopped) == ["finished", "stopped"]
         assert finished.worker_ids == stopped.worker_ids == [process.name]
         assert process.services.lease.is_held
-    assert book.runs["finished"] == 1
+    assert task_record.runs["finished"] == 1
     assert not left
-    assert not heard.of(JobFenced)
-    assert {event.threads for event in heard.of(LeaseLost)} == {0}
-    releases = heard.of(JobReleased)
-    assert len(releases) == book.runs["stopped"] - 1
+    assert not emitted.of(JobFenced)
+    assert {event.threads for event in emitted.of(LeaseLost)} == {0}
+    releases = emitted.of(JobReleased)
+    assert len(releases) == task_record.runs["stopped"] - 1
     assert {(str(event.job_id), "heartbeat" in event.reason) for event in releases} == {(stopped.id, True)}
 
 
 async def test_a_process_buried_during_an_outage_registers_anew_and_changes_nothing_of_what_was_taken(
     database: str, behind: str, proxy: Proxy, impatient: None
 ) -> None:
-    heard = Heard()
-    async with running(worker(), alias=behind, events=heard):
+    emitted = EmittedEvents()
+    async with running(worker(), alias=behind, events=emitted):
         result = await recording.awaits.aenqueue("taken")
-        await until(lambda: book.began == ["taken"])
+        await until(lambda: task_record.began == ["taken"])
         with gone(proxy):
-            await until(lambda: not sum(book.now.values()))
-            await aside(take_everything, database)
-        await until(lambda: bool(heard.of(JobFenced)) and bool(heard.of(ProcessRegisteredAgain)))
+            await until(lambda: not sum(task_record.running.values()))
+            await in_thread(take_everything, database)
+        await until(lambda: bool(emitted.of(JobFenced)) and bool(emitted.of(ProcessRegisteredAgain)))
         assert await values(await recording.rests.aenqueue("next")) == ["next"]
         await result.arefresh()
-    assert not heard.of(JobReleased)
+    assert not emitted.of(JobReleased)
     assert error_of(result) == "steady_queue.processes.ProcessMissingError"
-    assert book.runs["taken"] == 1
+    assert task_record.runs["taken"] == 1
 
 
 def take_everything(alias: str) -> None:
@@ -237,28 +237,28 @@ async def test_a_process_whose_task_cannot_be_stopped_leaves_when_trust_is_lost(
             process = running(worker(queues=[queue]), alias=behind, leave=left[queue].add)
             await processes.enter_async_context(process)
             await task.using(queue_name=queue).aenqueue(queue)
-        await until(lambda: len(book.began) == 3)
+        await until(lambda: len(task_record.began) == 3)
         with gone(proxy):
             await until(lambda: all(left.values()))
-        book.gate.set()
-        await until(lambda: not sum(book.now.values()))
+        task_record.gate.set()
+        await until(lambda: not sum(task_record.running.values()))
     assert left == {queue: {75} for queue in stubborn}
 
 
 async def test_a_server_that_does_not_answer_is_not_trusted_longer_than_one_that_is_gone(
     database: str, servers: Servers, impatient: None
 ) -> None:
-    heard = Heard()
-    async with running(worker(), events=heard) as process:
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted) as process:
         await recording.awaits.aenqueue("stopped")
-        await until(lambda: book.began == ["stopped"])
+        await until(lambda: task_record.began == ["stopped"])
         servers[database].freeze()
         try:
-            await until(lambda: bool(heard.of(LeaseLost)))
-            lost = heard.of(LeaseLost)[0].seconds
+            await until(lambda: bool(emitted.of(LeaseLost)))
+            lost = emitted.of(LeaseLost)[0].seconds
         finally:
             servers[database].thaw()
-        await until(lambda: book.runs["stopped"] >= 2)
-        book.gate.set()
+        await until(lambda: task_record.runs["stopped"] >= 2)
+        task_record.gate.set()
         await until(lambda: is_over(database))
     assert lost >= process.services.lease.duration_seconds

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.fixtures import empty_book
+from tests.support.fixtures import empty_task_record
 
-__all__ = ["empty_book"]
+__all__ = ["empty_task_record"]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from tests.support.databases.tables import query
-from tests.support.runtime import PATIENCE, aside
+from tests.support.runtime import WAIT_TIMEOUT_SECONDS, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,12 +31,12 @@ class Lifespan:
 
     async def shutdown(self) -> dict[str, Any]:
         answer = await self._ask("shutdown")
-        await asyncio.wait_for(self.task, PATIENCE)
+        await asyncio.wait_for(self.task, WAIT_TIMEOUT_SECONDS)
         return answer
 
     async def _ask(self, phase: str) -> dict[str, Any]:
         self._asked.put_nowait({"type": f"lifespan.{phase}"})
-        return await asyncio.wait_for(self._answers.get(), PATIENCE)
+        return await asyncio.wait_for(self._answers.get(), WAIT_TIMEOUT_SECONDS)
 
 
 @asynccontextmanager
@@ -61,7 +61,7 @@ class Application:
     """A wrapped application that has a lifespan of its own, and writes down what it is told."""
 
     def __init__(self, **messages: str) -> None:
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self.calls: list[tuple[Any, ...]] = []
         self._messages = messages
 
@@ -72,17 +72,17 @@ class Application:
         scope["state"]["of"] = "the application"
         for phase in ("startup", "shutdown"):
             assert await receive() == {"type": f"lifespan.{phase}"}
-            self.heard.append(phase)
+            self.received.append(phase)
             if phase in self._messages:
                 await send({"type": f"lifespan.{phase}.failed", "message": self._messages[phase]})
                 return
             await send({"type": f"lifespan.{phase}.complete"})
 
 
-async def unheard(*message: Any) -> None:
+async def must_not_be_called(*message: Any) -> None:
     raise AssertionError("nobody may be asked or told")
 
 
-async def bury(alias: str) -> None:
+async def delete_process_rows(alias: str) -> None:
     """Remove the rows of processes that have died."""
-    await aside(query, alias, "DELETE FROM steady_queue_process")
+    await in_thread(query, alias, "DELETE FROM steady_queue_process")

@@ -14,13 +14,13 @@ from django.test import override_settings
 from steady_queue.asgi import SteadyQueue
 from steady_queue.configuration import Options, Worker
 from steady_queue.errors import ConfigurationError
-from tests.asgi.helpers import COMPLETE, STOPPED, Application, lifespan_of, started, unheard
+from tests.asgi.helpers import COMPLETE, STOPPED, Application, lifespan_of, must_not_be_called, started
 from tests.shop.tasks import add
 from tests.support.databases.tables import count
 from tests.support.processes.scripts import run_script
-from tests.support.runtime import PATIENCE, Heard, aside, until, values, worker
+from tests.support.runtime import WAIT_TIMEOUT_SECONDS, EmittedEvents, in_thread, until, values, worker
 from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
 
@@ -36,38 +36,38 @@ async def test_the_startup_starts_the_queue_and_the_shutdown_drains_it(database:
         assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
         assert await values(await add.aenqueue(1, 2)) == [3]
         results = [await task.aenqueue("last") for task in (recording.awaits, recording.blocks)]
-        await until(lambda: len(book.began) == 2)
+        await until(lambda: len(task_record.began) == 2)
         shutdown = asyncio.create_task(lifespan.shutdown())
         assert application.process is not None
         await until(application.process.deadlines.requested.is_set)
-        book.gate.set()
+        task_record.gate.set()
         assert await shutdown == STOPPED
     assert await values(*results) == ["last", "last"]
-    assert await aside(count, database, "process") == 0
+    assert await in_thread(count, database, "process") == 0
 
 
 async def test_a_cancelled_lifespan_drains_the_queue_as_well(database: str) -> None:
     application = SteadyQueue(get_asgi_application())
     async with started(application) as lifespan:
         result = await recording.awaits.aenqueue("last")
-        await until(lambda: len(book.began) == 1)
+        await until(lambda: len(task_record.began) == 1)
         lifespan.task.cancel()
         assert application.process is not None
         await until(application.process.deadlines.requested.is_set)
-        book.gate.set()
+        task_record.gate.set()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(lifespan.task, PATIENCE)
+            await asyncio.wait_for(lifespan.task, WAIT_TIMEOUT_SECONDS)
     assert await values(result) == ["last"]
-    assert await aside(count, database, "process") == 0
+    assert await in_thread(count, database, "process") == 0
 
 
 async def test_an_application_with_a_lifespan_starts_before_the_queue_and_stops_after_it(database: str) -> None:
-    inner, heard = Application(), Heard()
-    heard.add(lambda event: inner.heard.append(type(event).__name__))
-    async with started(SteadyQueue(inner, events=heard)) as lifespan:
+    inner, emitted = Application(), EmittedEvents()
+    emitted.add(lambda event: inner.received.append(type(event).__name__))
+    async with started(SteadyQueue(inner, events=emitted)) as lifespan:
         assert lifespan.scope["state"] == {"of": "the application"}
         assert await lifespan.shutdown() == STOPPED
-    told = [name for name in inner.heard if name in ("startup", "ProcessStarted", "ProcessStopped", "shutdown")]
+    told = [name for name in inner.received if name in ("startup", "ProcessStarted", "ProcessStopped", "shutdown")]
     assert told == ["startup", "ProcessStarted", "ProcessStopped", "shutdown"]
 
 
@@ -101,7 +101,7 @@ async def test_requests_pass_through_untouched_and_a_server_without_lifespan_is_
 ) -> None:
     inner = Application()
     application = SteadyQueue(inner)
-    calls = [({"type": kind}, asyncio.Event().wait, unheard) for kind in ("http", "websocket", "http")]
+    calls = [({"type": kind}, asyncio.Event().wait, must_not_be_called) for kind in ("http", "websocket", "http")]
     for scope, receive, send in calls:
         await application(scope, receive, send)
     for given, passed in zip(calls, inner.calls, strict=True):
@@ -123,7 +123,7 @@ async def test_wrong_options_fail_the_startup_with_every_problem(database: str) 
     assert answer["type"] == "lifespan.startup.failed"
     assert "coroutines must be" in answer["message"]
     assert "orm_lanes must be" in answer["message"]
-    assert inner.heard == ["startup", "shutdown"]
+    assert inner.received == ["startup", "shutdown"]
 
 
 @pytest.mark.usefixtures("_old")

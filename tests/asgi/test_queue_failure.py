@@ -15,12 +15,12 @@ from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.asgi import SteadyQueue
 from steady_queue.errors import SteadyQueueError
 from steady_queue.events import LeaseLost
-from tests.asgi.helpers import STOPPED, Application, bury, started, unheard
+from tests.asgi.helpers import STOPPED, Application, delete_process_rows, must_not_be_called, started
 from tests.shop.tasks import add
 from tests.support.databases.tables import count
-from tests.support.runtime import Heard, aside, until, values, worker
+from tests.support.runtime import EmittedEvents, in_thread, until, values, worker
 from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ async def test_a_server_serves_while_its_database_is_away_and_runs_tasks_when_it
         proxy.come_back()
         assert await values(result) == [1]
         assert await lifespan.shutdown() == STOPPED
-    assert await aside(count, database, "process") == 0
+    assert await in_thread(count, database, "process") == 0
 
 
 @pytest.mark.only_on("postgres", "mariadb")
@@ -100,15 +100,15 @@ async def test_a_function_is_told_of_the_queues_death_and_the_server_goes_on(
     async with started(application) as lifespan:
         break_it()
         await until(lambda: bool(errors))
-        await application({"type": "http"}, unheard, unheard)
+        await application({"type": "http"}, must_not_be_called, must_not_be_called)
         assert (await lifespan.shutdown())["type"] == "lifespan.shutdown.failed"
     (error,) = errors
     assert isinstance(error, LookupError)
     assert "THE QUEUE HAS DIED" in caplog.text
     assert "on_death has failed" in caplog.text
     assert len(inner.calls) == 1
-    assert inner.heard == ["startup", "shutdown"]
-    await bury(database)
+    assert inner.received == ["startup", "shutdown"]
+    await delete_process_rows(database)
 
 
 async def test_a_queues_death_that_is_ignored_is_logged_and_the_server_goes_on(
@@ -119,11 +119,11 @@ async def test_a_queues_death_that_is_ignored_is_logged_and_the_server_goes_on(
     async with started(application) as lifespan:
         break_it()
         await until(lambda: "THE QUEUE HAS DIED" in caplog.text)
-        await application({"type": "http"}, unheard, unheard)
+        await application({"type": "http"}, must_not_be_called, must_not_be_called)
         assert not lifespan.task.done()
         assert (await lifespan.shutdown())["type"] == "lifespan.shutdown.failed"
     assert len(inner.calls) == 1
-    await bury(database)
+    await delete_process_rows(database)
 
 
 @pytest.mark.only_on("postgres", "mariadb")
@@ -134,16 +134,16 @@ async def test_a_loss_of_trust_is_told_once_and_the_queue_goes_on_if_it_is_let(
     monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(seconds=3))
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.3))
     errors: list[Exception] = []
-    heard = Heard()
-    application = SteadyQueue(get_asgi_application(), worker(), alias=behind, events=heard, on_death=errors.append)
+    emitted = EmittedEvents()
+    application = SteadyQueue(get_asgi_application(), worker(), alias=behind, events=emitted, on_death=errors.append)
     async with started(application) as lifespan:
         blocked = await recording.blocks.aenqueue("blocked")
-        await until(lambda: len(book.began) == 1)
+        await until(lambda: len(task_record.began) == 1)
         proxy.go()
         # The runtime asks again and again to be ended.
-        await until(lambda: len(heard.of(LeaseLost)) >= 3)
+        await until(lambda: len(emitted.of(LeaseLost)) >= 3)
         proxy.come_back()
-        book.gate.set()
+        task_record.gate.set()
         assert await values(await add.aenqueue(1), blocked) == [1, "blocked"]
         assert await lifespan.shutdown() == STOPPED
     (error,) = errors

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from steady_queue.aio import running
-from tests.asgi.helpers import bury
+from tests.asgi.helpers import delete_process_rows
 from tests.support.databases.tables import count, counts, query
 from tests.support.processes.web_servers import serving
-from tests.support.runtime import PATIENCE, aside, until, worker
+from tests.support.runtime import WAIT_TIMEOUT_SECONDS, in_thread, until, worker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,13 +82,13 @@ async def test_200_requests_are_served_while_tasks_run_and_a_stop_drains_them(
     # The parent of several workers complains about a socket of its own.
     for bad in ("ERROR", "Error", "Traceback", *(["Warning"] if workers == 1 else [])):
         assert bad not in server.printed, server.printed
-    assert await aside(count, database, "process") == 0
+    assert await in_thread(count, database, "process") == 0
     # What had not begun was given back. Nothing was cancelled, failed or left behind.
-    assert set(await aside(counts, database)) <= {"ready"}
+    assert set(await in_thread(counts, database)) <= {"ready"}
     assert {1000, 1001} <= set(web.done("ran"))
     await run_what_is_left(database, web)
     assert sorted(web.done("ran")) == [*range(REQUESTS), 1000, 1001]
-    assert await aside(query, database, "SELECT attempts, count(*) FROM steady_queue_job GROUP BY attempts") == [
+    assert await in_thread(query, database, "SELECT attempts, count(*) FROM steady_queue_job GROUP BY attempts") == [
         (1, REQUESTS + 2)
     ]
 
@@ -98,7 +98,7 @@ async def run_what_is_left(alias: str, web: Web) -> None:
     async with web.serving(alias) as server:
 
         async def is_over() -> bool:
-            return not await aside(counts, alias)
+            return not await in_thread(counts, alias)
 
         await until(is_over)
         server.terminate()
@@ -113,7 +113,7 @@ async def test_a_real_server_without_lifespan_is_told_that_no_tasks_run(database
         server.terminate()
         await server.ended()
     assert server.printed.count("TASKS DO NOT RUN IN THIS PROCESS") == 1
-    assert await aside(counts, database) == {"ready": 1}
+    assert await in_thread(counts, database) == {"ready": 1}
 
 
 async def test_a_real_server_whose_queue_dies_answers_its_requests_and_exits_with_75(database: str, web: Web) -> None:
@@ -122,7 +122,7 @@ async def test_a_real_server_whose_queue_dies_answers_its_requests_and_exits_wit
         assert await server.ended() == 75, server.printed
     assert "THE QUEUE HAS DIED" in server.printed
     assert "a fault of ours" in server.printed
-    await bury(database)
+    await delete_process_rows(database)
 
 
 @pytest.mark.only_on("sqlite")
@@ -131,10 +131,10 @@ async def test_a_web_worker_whose_queue_has_died_is_replaced_by_its_parent(datab
     within = 15
     async with web.serving(database, workers=2, answer_within_seconds=within, STEADY_QUEUE_WEB_BREAKS="yes") as server:
         assert await server.get("/break") == (200, "broken")
-        await server.prints("Application startup complete.", times=3, patience=within + PATIENCE)
+        await server.prints("Application startup complete.", times=3, timeout_seconds=within + WAIT_TIMEOUT_SECONDS)
         server.terminate()
         await server.ended()
-    await bury(database)
+    await delete_process_rows(database)
 
 
 @pytest.mark.only_on("postgres", "mariadb")
@@ -151,6 +151,6 @@ async def test_a_real_server_exits_with_75_when_trust_is_lost_while_a_thread_run
     async with running(worker(threads=0)):  # at its start it buries the dead of its own machine
 
         async def has_failed() -> bool:
-            return await aside(counts, database) == {"failed": 1}
+            return await in_thread(counts, database) == {"failed": 1}
 
         await until(has_failed)

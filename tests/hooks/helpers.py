@@ -7,7 +7,7 @@ from steady_queue import hooks
 KINDS = ["worker", "dispatcher", "scheduler"]
 
 
-def noted(*names: str) -> list[tuple[str, hooks.Actor]]:
+def record_hook_calls(*names: str) -> list[tuple[str, hooks.Actor]]:
     """What hooks of these kinds and moments are told, and when."""
     told: list[tuple[str, hooks.Actor]] = []
     for kind in KINDS:

@@ -16,18 +16,18 @@ from steady_queue.aio import running
 from steady_queue.asgi import SteadyQueue
 from steady_queue.configuration import Dispatcher, Options, Worker
 from steady_queue.events import JobsClaimed, ProcessStarted, ProcessStopped, RuntimeFault
-from tests.hooks.helpers import KINDS, noted
+from tests.hooks.helpers import KINDS, record_hook_calls
 from tests.shop.models import Customer
 from tests.support.databases.tables import count
-from tests.support.runtime import Heard, aside, until, values, worker
+from tests.support.runtime import EmittedEvents, in_thread, until, values, worker
 from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_each_actor_has_its_three_moments_once_and_is_described(database: str) -> None:
-    told = noted("on_start", "on_stop", "on_exit")
+    told = record_hook_calls("on_start", "on_stop", "on_exit")
     options = Options(workers=[Worker(queues=["mail", "default"], threads=4)], dispatchers=[Dispatcher(batch_size=7)])
     async with running(options) as process:
         assert [what for what, _ in told] == [f"{kind}.on_start" for kind in KINDS]
@@ -42,7 +42,7 @@ async def test_each_actor_has_its_three_moments_once_and_is_described(database: 
 
 
 async def test_two_workers_of_one_process_start_with_a_call_each(database: str) -> None:
-    told = noted("on_start")
+    told = record_hook_calls("on_start")
     options = Options(workers=[Worker(queues=["a"]), Worker(queues=["b"])], only_work=True)
     async with running(options):
         pass
@@ -58,20 +58,20 @@ async def test_nothing_is_claimed_before_the_start_hooks_have_returned_and_the_l
         go_on.wait()
 
     result = await recording.rests.aenqueue("warm")
-    heard = Heard()
+    emitted = EmittedEvents()
     async with asyncio.TaskGroup() as group:
         ended = asyncio.Event()
 
         async def run() -> None:
-            async with running(worker(), events=heard):
+            async with running(worker(), events=emitted):
                 await ended.wait()
 
         group.create_task(run())
         await until(begun.is_set)
-        assert await aside(count, database, "process") == 1
-        assert not heard.of(JobsClaimed)
-        assert not heard.of(ProcessStarted)
-        assert book.began == []
+        assert await in_thread(count, database, "process") == 1
+        assert not emitted.of(JobsClaimed)
+        assert not emitted.of(ProcessStarted)
+        assert task_record.began == []
         go_on.set()
         assert await values(result) == ["warm"]
         ended.set()
@@ -132,15 +132,15 @@ async def test_a_hook_that_raises_is_reported_and_the_others_are_called(
     for hook in (bad, as_bad):
         getattr(hooks.worker, moment)(hook)
 
-    told = noted(moment)
-    heard = Heard()
-    async with running(worker(), events=heard):
+    told = record_hook_calls(moment)
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted):
         assert await values(await recording.rests.aenqueue("fine")) == ["fine"]
     assert len(told) == 3
-    faults = heard.of(RuntimeFault)
+    faults = emitted.of(RuntimeFault)
     assert [type(fault.exception) for fault in faults] == [error, error]
     assert all(f"worker.{moment}" in fault.where and "bad" in fault.where for fault in faults)
-    assert len(heard.of(ProcessStopped)) == 1
+    assert len(emitted.of(ProcessStopped)) == 1
 
 
 @pytest.mark.parametrize("moment", ["on_start", "on_stop", "on_exit"])
@@ -149,11 +149,11 @@ async def test_a_sync_hook_that_lets_a_stop_iteration_out_is_reported(database: 
     def bad(actor: hooks.Actor) -> None:
         next(iter(()))
 
-    told = noted(moment)
-    heard = Heard()
-    async with running(worker(), events=heard):
+    told = record_hook_calls(moment)
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted):
         pass
-    (fault,) = heard.of(RuntimeFault)
+    (fault,) = emitted.of(RuntimeFault)
     assert isinstance(fault.exception, StopIteration)
     assert len(told) == 3
 
@@ -169,11 +169,11 @@ async def test_an_async_hook_that_cancels_its_own_task_is_reported_and_the_other
         task.cancel()
         await asyncio.sleep(0)
 
-    told = noted(moment)
-    heard = Heard()
-    async with running(worker(), events=heard):
+    told = record_hook_calls(moment)
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted):
         assert await values(await recording.rests.aenqueue("fine")) == ["fine"]
-    (fault,) = heard.of(RuntimeFault)
+    (fault,) = emitted.of(RuntimeFault)
     assert "cancelled its own task" in str(fault.exception)
     assert len(told) == 3
 
@@ -187,15 +187,15 @@ async def test_a_hook_that_cannot_be_shown_is_called_and_reported(database: str)
             raise LookupError("no name")
 
     hooks.worker.on_start(Shy())
-    heard = Heard()
-    async with running(worker(), events=heard):
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted):
         pass
-    (fault,) = heard.of(RuntimeFault)
+    (fault,) = emitted.of(RuntimeFault)
     assert "Shy that cannot be shown" in fault.where
 
 
 async def test_a_process_that_never_started_calls_nobody(database: str) -> None:
-    told = noted("on_start", "on_stop", "on_exit")
+    told = record_hook_calls("on_start", "on_stop", "on_exit")
     process = steady_queue.aio.embedding.prepare(worker())
     process.stop()
     await process.run()
@@ -203,7 +203,7 @@ async def test_a_process_that_never_started_calls_nobody(database: str) -> None:
 
 
 async def test_the_hooks_of_a_web_server_are_called_by_its_lifespan(database: str) -> None:
-    told = noted("on_start", "on_exit")
+    told = record_hook_calls("on_start", "on_exit")
     sent: list[str] = []
     asked: asyncio.Queue[dict[str, str]] = asyncio.Queue()
     asked.put_nowait({"type": "lifespan.startup"})

@@ -14,11 +14,11 @@ from steady_queue import hooks
 from steady_queue.aio import running
 from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.events import ProcessRegisteredAgain, ProcessStopped, RuntimeFault
-from tests.hooks.helpers import KINDS, noted
+from tests.hooks.helpers import KINDS, record_hook_calls
 from tests.support.databases.tables import count
-from tests.support.runtime import Heard, aside, until, values, worker
+from tests.support.runtime import EmittedEvents, in_thread, until, values, worker
 from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 pytestmark = pytest.mark.anyio
 
@@ -28,16 +28,21 @@ async def test_stop_hooks_are_called_while_tasks_run_and_exit_hooks_when_all_is_
 
     @hooks.worker.on_stop
     def finish(actor: hooks.Actor) -> None:
-        seen.append(("stop", sum(book.now.values())))
-        book.gate.set()
+        seen.append(("stop", sum(task_record.running.values())))
+        task_record.gate.set()
 
     @hooks.worker.on_exit
     def over(actor: hooks.Actor) -> None:
-        seen.append(("exit", (sum(book.now.values()), count(database, "process"), count(database, "claimedexecution"))))
+        seen.append(
+            (
+                "exit",
+                (sum(task_record.running.values()), count(database, "process"), count(database, "claimedexecution")),
+            )
+        )
 
     async with running(worker()):
         result = await recording.awaits.aenqueue("long")
-        await until(lambda: book.began == ["long"])
+        await until(lambda: task_record.began == ["long"])
     assert seen == [("stop", 1), ("exit", (0, 0, 0))]
     assert await values(result) == ["long"]
 
@@ -60,12 +65,12 @@ async def test_while_exit_hooks_take_their_time_the_process_does_not_register_ag
         later = beats + 3
         await until(lambda: beats >= later)
 
-    heard = Heard()
-    async with running(worker(), events=heard):
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted):
         pass
-    assert not heard.of(ProcessRegisteredAgain)
-    assert not heard.of(RuntimeFault)
-    assert await aside(count, database, "process") == 0
+    assert not emitted.of(ProcessRegisteredAgain)
+    assert not emitted.of(RuntimeFault)
+    assert await in_thread(count, database, "process") == 0
 
 
 @pytest.mark.parametrize("moment", ["on_start", "on_stop", "on_exit"])
@@ -95,8 +100,8 @@ async def test_a_hook_that_never_returns_does_not_prevent_a_stop(
 
     hook = {"sync": sync, "async": waits, "stubborn": stubborn}[way]
     getattr(hooks.worker, moment)(hook)
-    heard = Heard()
-    process = steady_queue.aio.embedding.prepare(worker(), events=heard)
+    emitted = EmittedEvents()
+    process = steady_queue.aio.embedding.prepare(worker(), events=emitted)
     running_ = asyncio.create_task(process.run())
     await until((begun if moment == "on_start" else process.ready).is_set)
     process.stop()
@@ -104,10 +109,10 @@ async def test_a_hook_that_never_returns_does_not_prevent_a_stop(
     await running_
     go_on.set()
     assert begun.is_set()
-    assert len(heard.of(ProcessStopped)) == 1
-    assert await aside(count, database, "process") == 0
+    assert len(emitted.of(ProcessStopped)) == 1
+    assert await in_thread(count, database, "process") == 0
     if moment != "on_start":
-        (fault,) = heard.of(RuntimeFault)
+        (fault,) = emitted.of(RuntimeFault)
         assert isinstance(fault.exception, TimeoutError)
         assert f"worker.{moment}" in fault.where
 
@@ -136,7 +141,7 @@ async def test_after_a_quit_quick_stop_hooks_are_called_whatever_time_there_was(
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=seconds))
     monkeypatch.setattr("steady_queue.aio.process.deadlines.STOP_HOOKS_SECONDS", 30.0)  # however busy the machine is
     monkeypatch.setattr("steady_queue.aio.process.deadlines.EXIT_HOOKS_NOW_SECONDS", 30.0)
-    told = noted("on_stop", "on_exit")
+    told = record_hook_calls("on_stop", "on_exit")
     async with running(worker()) as process:
         process.quit()
     assert [what for what, _ in told] == [f"{kind}.{moment}" for moment in ("on_stop", "on_exit") for kind in KINDS]
@@ -160,8 +165,8 @@ async def test_a_quit_while_one_hook_runs_counts_for_the_next_as_well(
     async def second(actor: hooks.Actor) -> None:
         await asyncio.Event().wait()
 
-    heard = Heard()
-    process = steady_queue.aio.embedding.prepare(worker(), events=heard)
+    emitted = EmittedEvents()
+    process = steady_queue.aio.embedding.prepare(worker(), events=emitted)
     runs = asyncio.create_task(process.run())
     await until(process.ready.is_set)
     process.stop()
@@ -169,4 +174,4 @@ async def test_a_quit_while_one_hook_runs_counts_for_the_next_as_well(
     process.quit()
     quitting.set()
     await runs
-    assert [type(fault.exception) for fault in heard.of(RuntimeFault)] == [TimeoutError]
+    assert [type(fault.exception) for fault in emitted.of(RuntimeFault)] == [TimeoutError]

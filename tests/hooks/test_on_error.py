@@ -12,7 +12,7 @@ from steady_queue import events, hooks
 from steady_queue.aio import running
 from steady_queue.aio.maintenance.maintenance import Maintenance
 from tests.shop import tasks as shop
-from tests.support.runtime import ended, until, values, worker
+from tests.support.runtime import until, values, wait_for_results, worker
 from tests.support.tasks import recording
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ async def test_a_task_that_fails_is_no_error_of_the_runtime_and_reaches_the_log_
 ) -> None:
     told = collected()
     async with running(worker()):
-        await ended(await shop.fail.aenqueue("on purpose"))
+        await wait_for_results(await shop.fail.aenqueue("on purpose"))
     assert told == []
     assert _failures(caplog)
 
@@ -102,7 +102,7 @@ async def test_without_any_hook_a_failed_task_reaches_the_log_with_its_traceback
     database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(worker()):
-        await ended(await shop.fail.aenqueue("on purpose"))
+        await wait_for_results(await shop.fail.aenqueue("on purpose"))
     (record,) = _failures(caplog)
     assert record.exc_info is not None
     assert isinstance(record.exc_info[1], ValueError)

@@ -24,7 +24,7 @@ from steady_queue.signals import (
     queue_paused,
     queue_resumed,
 )
-from tests.support.runtime import Heard, values, worker
+from tests.support.runtime import EmittedEvents, values, worker
 from tests.support.tasks import recording
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ async def test_a_process_that_fails_tells_its_error_when_it_has_stopped(
 
 async def _sign_off_all(alias: str) -> None:
     from tests.support.databases.tables import query
-    from tests.support.runtime import aside
+    from tests.support.runtime import in_thread
 
-    await aside(query, alias, "DELETE FROM steady_queue_process")
+    await in_thread(query, alias, "DELETE FROM steady_queue_process")
 
 
 @pytest.mark.anyio
@@ -109,17 +109,17 @@ async def test_receivers_that_raise_are_reported_and_async_ones_are_awaited(data
         raise LookupError("on purpose")
 
     got: list[str] = []
-    heard = Heard()
+    emitted = EmittedEvents()
     process_started.connect(broken)
     process_started.connect(receive)
     try:
-        async with running(worker(), events=heard):
+        async with running(worker(), events=emitted):
             assert await values(await recording.rests.aenqueue("fine")) == ["fine"]
     finally:
         process_started.disconnect(broken)
         process_started.disconnect(receive)
     assert got == ["worker", "dispatcher", "scheduler"]
-    assert [str(fault.exception) for fault in heard.of(RuntimeFault)] == ["on purpose"] * 3
+    assert [str(fault.exception) for fault in emitted.of(RuntimeFault)] == ["on purpose"] * 3
 
 
 def facts(sent: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, str, bool]]:
@@ -133,14 +133,14 @@ EXPECTED = [("paused", "mail", True), ("paused", "mail", False), ("resumed", "ma
 def test_a_queue_that_is_paused_or_resumed_is_told_with_whether_that_is_new(
     database: str, sent: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    heard: list[events.Event] = []
-    events.subscribe(heard.append, only=[QueuePaused, QueueResumed])
+    emitted: list[events.Event] = []
+    events.subscribe(emitted.append, only=[QueuePaused, QueueResumed])
     actions.pause("mail")
     Queue("mail").pause()
     Queue("mail").resume()
     actions.resume("mail")
     assert facts(sent) == EXPECTED
-    assert [vars(event) for event in heard] == [
+    assert [vars(event) for event in emitted] == [
         {"queue_name": queue, "changed": changed} for _, queue, changed in EXPECTED
     ]
 
@@ -185,12 +185,12 @@ def test_a_receiver_that_raises_harms_nobody(database: str, sent: list[tuple[str
     def broken(**fields: Any) -> None:
         raise LookupError("on purpose")
 
-    heard: list[events.Event] = []
-    events.subscribe(heard.append, only=[RuntimeFault])
+    emitted: list[events.Event] = []
+    events.subscribe(emitted.append, only=[RuntimeFault])
     queue_paused.connect(broken)
     try:
         assert actions.pause("mail")
     finally:
         queue_paused.disconnect(broken)
     assert facts(sent) == [("paused", "mail", True)]
-    assert len(heard) == 1
+    assert len(emitted) == 1

@@ -24,12 +24,12 @@ from steady_queue.jobs.framework_log import would_emit
 from steady_queue.management.log_output import JsonLines
 from steady_queue.testing import arun_pending
 from tests.shop.tasks import add, fail, greet
-from tests.support.fixtures import empty_book  # noqa: F401, each test finds an empty book
-from tests.support.logs import Pages, as_installed, chain, restored
+from tests.support.fixtures import empty_task_record  # noqa: F401, each test finds an empty book
+from tests.support.logs import RecordsHandler, as_installed, chain, restored
 from tests.support.processes.scripts import run_script
-from tests.support.runtime import Heard, ended, until, values, worker
+from tests.support.runtime import EmittedEvents, until, values, wait_for_results, worker
 from tests.support.tasks import misbehaving, recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,8 +52,8 @@ from steady_queue import aenqueue_all
 from steady_queue.aio import running
 from steady_queue.jobs.compat import FRAMEWORK, TaskResult, task_enqueued, task_finished, task_started
 from steady_queue.events import JobsSettled
-from tests.support.tasks.recording import tells_context, tells_context_in_thread
-from tests.support.runtime import Heard, until, worker
+from tests.support.tasks.recording import returns_context, returns_context_in_thread
+from tests.support.runtime import EmittedEvents, until, worker
 
 made = Counter()
 counter = threading.Lock()
@@ -73,15 +73,15 @@ logging.setLogRecordFactory(counting("records", logging.getLogRecordFactory(), l
 
 async def run(*calls):
     made.clear()
-    heard = Heard()
-    async with running(worker(), events=heard):
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted):
         await aenqueue_all(calls)
-        await until(lambda: sum(event.count for event in heard.of(JobsSettled)) == len(calls))
+        await until(lambda: sum(event.count for event in emitted.of(JobsSettled)) == len(calls))
     return dict(made)
 
 async def main():
     calls = [*(add.bind(number) for number in range(5)), *(greet.bind("Ada") for _ in range(5))]
-    takers = [tells_context.bind(1), tells_context_in_thread.bind(2)]
+    takers = [returns_context.bind(1), returns_context_in_thread.bind(2)]
     asked = [await run(*calls), await run(*takers)]
     logging.getLogger(FRAMEWORK).addHandler(logging.NullHandler())
     asked.append(await run(*calls))
@@ -116,14 +116,14 @@ async def test_as_installed_receivers_of_the_user_get_what_they_always_got(datab
             signal.connect(receive)
         try:
             async with running(worker()):
-                await ended(await put.aenqueue(1) if put is add else await put.aenqueue("Ada"))
+                await wait_for_results(await put.aenqueue(1) if put is add else await put.aenqueue("Ada"))
         finally:
             for signal in (task_started, task_finished):
                 signal.disconnect(receive)
     assert received == [(task_started, TaskResultStatus.RUNNING), (task_finished, TaskResultStatus.SUCCESSFUL)]
 
 
-@pytest.mark.parametrize("task", [recording.tells_context, recording.tells_context_in_thread])
+@pytest.mark.parametrize("task", [recording.returns_context, recording.returns_context_in_thread])
 async def test_as_installed_a_task_gets_its_context(database: str, task: Task[..., Any]) -> None:
     with as_installed(FRAMEWORK):
         async with running(worker()):
@@ -135,9 +135,9 @@ async def test_as_installed_a_task_gets_its_context(database: str, task: Task[..
 
 
 @pytest.fixture
-def pages() -> Iterator[Pages]:
+def pages() -> Iterator[RecordsHandler]:
     """A handler of the framework's logger, and no other."""
-    pages = Pages()
+    pages = RecordsHandler()
     with as_installed(FRAMEWORK):
         logger.setLevel(logging.INFO)
         logger.addHandler(pages)
@@ -151,8 +151,8 @@ def words(task: Task[..., Any], result: TaskResult[Any], status: TaskResultStatu
 in_loop_and_thread = pytest.mark.parametrize(
     ("succeeds", "fails"),
     [
-        (recording.tells_locale, misbehaving.misbehaves),
-        (recording.tells_locale_in_thread, misbehaving.misbehaves_in_thread),
+        (recording.returns_locale, misbehaving.misbehaves),
+        (recording.returns_locale_in_thread, misbehaving.misbehaves_in_thread),
     ],
     ids=["async", "sync"],
 )
@@ -160,11 +160,11 @@ in_loop_and_thread = pytest.mark.parametrize(
 
 @in_loop_and_thread
 async def test_a_handler_gets_the_words_of_the_framework(
-    database: str, pages: Pages, succeeds: Task[..., Any], fails: Task[..., Any]
+    database: str, pages: RecordsHandler, succeeds: Task[..., Any], fails: Task[..., Any]
 ) -> None:
     async with running(worker()):
-        (well,) = await ended(await succeeds.aenqueue())
-        (badly,) = await ended(await fails.aenqueue("NUL"))
+        (well,) = await wait_for_results(await succeeds.aenqueue())
+        (badly,) = await wait_for_results(await fails.aenqueue("NUL"))
     assert pages.lines == [
         (logging.INFO, words(succeeds, well, TaskResultStatus.RUNNING)),
         (logging.INFO, words(succeeds, well, TaskResultStatus.SUCCESSFUL)),
@@ -182,18 +182,18 @@ async def test_a_configuration_that_changes_while_a_task_runs_is_noticed_by_its_
     with as_installed(FRAMEWORK):
         async with running(worker()):
             result = await recording.awaits.aenqueue("task")
-            await until(lambda: book.began == ["task"])
-            handlers = {"pages": {"()": Pages}}
+            await until(lambda: task_record.began == ["task"])
+            handlers = {"pages": {"()": RecordsHandler}}
             loggers = {FRAMEWORK: {"handlers": ["pages"], "level": "INFO"}}
             config = {"version": 1, "disable_existing_loggers": False, "handlers": handlers, "loggers": loggers}
             logging.config.dictConfig(config)
             (pages,) = logger.handlers
-            assert isinstance(pages, Pages)
-            book.gate.set()
-            await ended(result)
+            assert isinstance(pages, RecordsHandler)
+            task_record.gate.set()
+            await wait_for_results(result)
             first = pages.lines
             logger.removeHandler(pages)
-            await ended(await add.aenqueue(1))
+            await wait_for_results(await add.aenqueue(1))
     assert first == [(logging.INFO, words(recording.awaits, result, TaskResultStatus.SUCCESSFUL))]
     assert pages.lines == first
 
@@ -318,7 +318,7 @@ def test_a_tool_that_takes_records_from_loggers_gets_them(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("how", ["no handler emits it", "the framework's receiver is disconnected"])
 async def test_a_failure_that_the_framework_does_not_log_is_logged_by_us(database: str, how: str) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
     with as_installed(FRAMEWORK):
         if how == "no handler emits it":
             logger.addHandler(logging.NullHandler())
@@ -326,12 +326,12 @@ async def test_a_failure_that_the_framework_does_not_log_is_logged_by_us(databas
         else:
             task_finished.disconnect(signals.log_task_finished)
         try:
-            async with running(worker(), events=heard):
-                await ended(await fail.aenqueue("boom"), await misbehaving.misbehaves.aenqueue("NUL"))
-                await until(lambda: len(heard.of(JobFailed)) == 2)
+            async with running(worker(), events=emitted):
+                await wait_for_results(await fail.aenqueue("boom"), await misbehaving.misbehaves.aenqueue("NUL"))
+                await until(lambda: len(emitted.of(JobFailed)) == 2)
         finally:
             task_finished.connect(signals.log_task_finished)
-    told = {event.task_path: event for event in heard.of(JobFailedUnlogged)}
+    told = {event.task_path: event for event in emitted.of(JobFailedUnlogged)}
     assert set(told) == {fail.module_path, misbehaving.misbehaves.module_path}
     event = told[fail.module_path]
     assert event.level == logging.ERROR
@@ -340,18 +340,18 @@ async def test_a_failure_that_the_framework_does_not_log_is_logged_by_us(databas
     assert line.endswith("ValueError: boom\n")
 
 
-async def test_a_failure_that_the_framework_logs_is_not_logged_again(database: str, pages: Pages) -> None:
-    heard = Heard()
+async def test_a_failure_that_the_framework_logs_is_not_logged_again(database: str, pages: RecordsHandler) -> None:
+    emitted = EmittedEvents()
     logger.setLevel(logging.ERROR)
-    async with running(worker(), events=heard):
-        await ended(await fail.aenqueue("boom"), await misbehaving.misbehaves.aenqueue("NUL"))
-        await until(lambda: len(heard.of(JobFailed)) == 2)
-    assert {event.level for event in heard.of(JobFailed)} == {logging.DEBUG}
+    async with running(worker(), events=emitted):
+        await wait_for_results(await fail.aenqueue("boom"), await misbehaving.misbehaves.aenqueue("NUL"))
+        await until(lambda: len(emitted.of(JobFailed)) == 2)
+    assert {event.level for event in emitted.of(JobFailed)} == {logging.DEBUG}
     assert [level for level, _ in pages.lines] == [logging.ERROR] * 2
 
 
 async def test_a_failure_is_logged_once_where_a_tool_wraps_receivers(
-    database: str, pages: Pages, monkeypatch: pytest.MonkeyPatch
+    database: str, pages: RecordsHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live = Signal._live_receivers
 
@@ -362,11 +362,11 @@ async def test_a_failure_is_logged_once_where_a_tool_wraps_receivers(
         )
 
     monkeypatch.setattr(Signal, "_live_receivers", wrapped)
-    heard = Heard()
-    async with running(worker(), events=heard):
-        await ended(await fail.aenqueue("boom"))
-        await until(lambda: len(heard.of(JobFailed)) == 1)
-    assert not heard.of(JobFailedUnlogged)
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted):
+        await wait_for_results(await fail.aenqueue("boom"))
+        await until(lambda: len(emitted.of(JobFailed)) == 1)
+    assert not emitted.of(JobFailedUnlogged)
     assert [level for level, _ in pages.lines].count(logging.ERROR) == 1
 
 
@@ -411,11 +411,11 @@ with contextlib.redirect_stderr(sys.stdout):
 
 @pytest.mark.parametrize("task", [misbehaving.misbehaves, misbehaving.misbehaves_in_thread])
 async def test_an_oversized_exception_is_logged_with_its_name_its_traceback_and_a_part_of_its_text(
-    database: str, pages: Pages, task: Task[..., Any]
+    database: str, pages: RecordsHandler, task: Task[..., Any]
 ) -> None:
     async with running(worker()):
-        await ended(await task.aenqueue("huge"))
-        await ended(await task.aenqueue("NUL"))
+        await wait_for_results(await task.aenqueue("huge"))
+        await wait_for_results(await task.aenqueue("NUL"))
     huge, usual = (record.exc_info for record in pages.records if record.exc_info)
     assert huge is not None
     assert usual is not None
@@ -428,7 +428,7 @@ async def test_an_oversized_exception_is_logged_with_its_name_its_traceback_and_
 
 
 @pytest.mark.usefixtures("database")
-async def test_what_a_test_raises_of_an_oversized_exception_is_the_exception(pages: Pages) -> None:
+async def test_what_a_test_raises_of_an_oversized_exception_is_the_exception(pages: RecordsHandler) -> None:
     await misbehaving.misbehaves.aenqueue("huge")
     with pytest.raises(ValueError) as raised:
         await arun_pending(raising=True)
@@ -442,7 +442,7 @@ def test_an_oversized_exception_of_a_subscriber_is_cut_in_every_format() -> None
 
     ours = logging.getLogger("steady_queue")
     for formatter in (logging.Formatter(), JsonLines()):
-        pages = Pages()
+        pages = RecordsHandler()
         pages.setFormatter(formatter)
         with as_installed("steady_queue"):
             ours.addHandler(pages)

@@ -17,10 +17,10 @@ from steady_queue.configuration import Options, Worker
 from tests.shop.tasks import add
 from tests.support.databases.aliases import queue_in
 from tests.support.databases.tables import count, counts
-from tests.support.processes.commands import prints, stopped
+from tests.support.processes.commands import stop_command, wait_for_output
 from tests.support.processes.projects import Project, program
 from tests.support.processes.scripts import REPOSITORY, run_script
-from tests.support.runtime import PATIENCE, aside, values
+from tests.support.runtime import WAIT_TIMEOUT_SECONDS, in_thread, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +40,9 @@ async def test_it_starts_with_python_m_django(default: str) -> None:
     words = ("-m", "django", "steady_queue", "--settings", "tests.settings", "--only-work")
     with program(*words) as process:
         assert await values(await add.aenqueue(1)) == [1]
-        printed = await stopped(process)
+        printed = await stop_command(process)
     assert "died" not in printed
-    assert await aside(count, default, "process") == 0
+    assert await in_thread(count, default, "process") == 0
 
 
 async def test_it_starts_by_a_relative_path_from_another_directory(database: str, tmp_path: Path) -> None:
@@ -52,25 +52,25 @@ async def test_it_starts_by_a_relative_path_from_another_directory(database: str
     words = ("../code/manage.py", "steady_queue", "--only-work")
     with program(*words, cwd=tmp_path / "elsewhere") as process:
         await project.enqueue("wash")
-        await prints(process, "washed by version 1")
-        assert "died" not in await stopped(process)
+        await wait_for_output(process, "washed by version 1")
+        assert "died" not in await stop_command(process)
 
 
 async def test_it_starts_by_a_manage_py_that_makes_up_its_own_arguments(database: str, tmp_path: Path) -> None:
     project = Project(tmp_path, database, argv="['me', 'steady_queue', '--queues', 'default', '--only-work']")
     with program("manage.py", "nothing", "--of", "this", cwd=tmp_path) as process:
-        await prints(process, "worker      default: ")
+        await wait_for_output(process, "worker      default: ")
         await project.enqueue("wash")
-        await prints(process, "washed by version 1")
-        assert "died" not in await stopped(process)
+        await wait_for_output(process, "washed by version 1")
+        assert "died" not in await stop_command(process)
 
 
 async def test_code_may_call_it_and_goes_on_when_it_has_returned(database: str) -> None:
     results = [await add.aenqueue(number) for number in range(3)]
-    printed = await aside(run_script_on, database, CALLS)
+    printed = await in_thread(run_script_on, database, CALLS)
     assert printed.splitlines() == ["drained", "drained in a thread", "stopped by a signal", "as before"]
     assert await values(*results) == [0, 1, 2]
-    assert await aside(count, database, "process") == 0
+    assert await in_thread(count, database, "process") == 0
 
 
 CALLS = """
@@ -113,14 +113,14 @@ async def test_what_who_started_it_ignores_does_not_stop_it_but_quit_does(databa
     project = Project(tmp_path, database)
     with program("-c", IGNORES, "manage.py", "steady_queue", "--only-work", cwd=tmp_path) as process:
         await project.enqueue("wash")
-        await prints(process, "washed by version 1")
+        await wait_for_output(process, "washed by version 1")
         for number in (signal.SIGHUP, signal.SIGINT):
             process.send_signal(number)
         await project.enqueue("repair")
-        await prints(process, "began")
-        printed = await stopped(process, signal.SIGQUIT)
+        await wait_for_output(process, "began")
+        printed = await stop_command(process, signal.SIGQUIT)
     assert "ended: it exited with status 0" in printed  # not killed: it has obeyed as well
-    assert await aside(counts, database) == {"ready": 1}
+    assert await in_thread(counts, database) == {"ready": 1}
 
 
 IGNORES = """
@@ -139,8 +139,8 @@ async def test_settings_may_change_the_directory_and_the_path(database: str, tmp
     environ = {"DJANGO_SETTINGS_MODULE": "garage.settings"}
     with program(*words, "steady_queue", "--only-work", cwd=tmp_path, environ=environ) as process:
         await project.enqueue("wash")
-        await prints(process, "washed by version 1")
-        assert "died" not in await stopped(process)
+        await wait_for_output(process, "washed by version 1")
+        assert "died" not in await stop_command(process)
 
 
 async def test_a_process_takes_orders_that_no_variable_could_hold(
@@ -154,7 +154,7 @@ async def test_a_process_takes_orders_that_no_variable_could_hold(
     if hasattr(os, "memfd_create"):  # a container may have no directory to write to
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     started = child.Child.start(given, 0.0)
-    status = await aside(started.popen.wait, PATIENCE)
+    status = await in_thread(started.popen.wait, WAIT_TIMEOUT_SECONDS)
     assert started.close(status).summary == "exited with status 0"
 
 
@@ -174,7 +174,7 @@ async def test_nothing_needs_an_open_output(database: str, words: list[str]) -> 
         f"os.execv(sys.executable, [sys.executable, '-c', {ON.format(alias=database)!r}, *{[*words, '--drain']!r}])"
     )
     with program("-c", code) as process:
-        await aside(process.wait, PATIENCE)
+        await in_thread(process.wait, WAIT_TIMEOUT_SECONDS)
     assert process.returncode == 0
     if "check" not in words:
         assert await values(result) == [1]

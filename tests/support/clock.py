@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 
-class Hand:
+class ManualClock:
     """A clock whose hand the test moves."""
 
     def __init__(self) -> None:

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def empty_book() -> Iterator[None]:
+def empty_task_record() -> Iterator[None]:
     """Every test finds an empty book, and leaves no task behind a closed gate."""
-    from tests.support.tasks.recording import book  # not before Django is set up
+    from tests.support.tasks.recording import task_record  # not before Django is set up
 
-    book.clear()
+    task_record.clear()
     yield
-    book.clear()
+    task_record.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -44,7 +44,7 @@ def as_installed(*names: str) -> Iterator[None]:
         yield
 
 
-class Pages(logging.Handler):
+class RecordsHandler(logging.Handler):
     """A handler that keeps records, and what they look like as text."""
 
     def __init__(self, level: int = logging.NOTSET) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Longer than any step of a test, shorter than its timeout: a thread that waits in vain ends with an error.
-PATIENCE = 30.0
+WAIT_TIMEOUT_SECONDS = 30.0
 
 
 def together(*actions: Callable[[], T]) -> list[T]:
@@ -24,7 +24,7 @@ def together(*actions: Callable[[], T]) -> list[T]:
     start = threading.Barrier(len(actions))
 
     def begin(action: Callable[[], T]) -> T:
-        start.wait(PATIENCE)
+        start.wait(WAIT_TIMEOUT_SECONDS)
         return action()
 
     with ThreadPoolExecutor(len(actions)) as threads:
@@ -40,12 +40,12 @@ def closing(function: Callable[..., T], *args: Any) -> T:
 
 
 @contextmanager
-def aside(action: Callable[[], T]) -> Iterator[Future[T]]:
+def while_in_thread(action: Callable[[], T]) -> Iterator[Future[T]]:
     """The action in another thread, while the block runs; it must have ended by itself soon after."""
     with ThreadPoolExecutor(1) as thread:
         future = thread.submit(closing, action)
         yield future
-        future.result(PATIENCE)
+        future.result(WAIT_TIMEOUT_SECONDS)
 
 
 @contextmanager
@@ -60,13 +60,13 @@ def held(alias: str, *statements: tuple[str, Sequence[Any]]) -> Iterator[None]:
                 for text, params in statements:
                     cursor.execute(text, params)
                 holding.set()
-                assert done.wait(PATIENCE)
+                assert done.wait(WAIT_TIMEOUT_SECONDS)
                 transaction.set_rollback(True, using=alias)
         finally:
             holding.set()
 
-    with aside(hold) as holder:
-        assert holding.wait(PATIENCE)
+    with while_in_thread(hold) as holder:
+        assert holding.wait(WAIT_TIMEOUT_SECONDS)
         try:
             if holder.done():
                 holder.result()

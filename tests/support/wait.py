@@ -14,20 +14,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Longer than anything that is waited for takes, shorter than a test's timeout, in seconds.
-PATIENCE = 25.0
+WAIT_TIMEOUT_SECONDS = 25.0
 
 
-async def until(condition: Callable[[], bool | Awaitable[bool]], what: str = "", patience: float = PATIENCE) -> None:
+async def until(
+    condition: Callable[[], bool | Awaitable[bool]], what: str = "", timeout_seconds: float = WAIT_TIMEOUT_SECONDS
+) -> None:
     """Return when the condition holds; fail when it does not in time."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout_seconds
     while True:
         holds = condition()
         if holds if isinstance(holds, bool) else await holds:
             return
-        assert time.monotonic() < deadline, f"waited {patience:.0f} s in vain: {what or condition}"
+        assert time.monotonic() < deadline, f"waited {timeout_seconds:.0f} s in vain: {what or condition}"
         await asyncio.sleep(0.01)
 
 
-async def aside(function: Callable[..., T], *args: Any) -> T:
+async def in_thread(function: Callable[..., T], *args: Any) -> T:
     """The result of sync code that uses Django's connections, from a thread that leaves none of them open."""
     return await asyncio.to_thread(closing, function, *args)

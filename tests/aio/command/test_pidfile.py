@@ -14,9 +14,9 @@ import steady_queue
 from steady_queue.aio.command.pidfile import hold_pidfile
 from steady_queue.errors import ConfigurationError
 from tests.support.databases.tables import count
-from tests.support.processes.commands import command, printed_by, prints, stopped
+from tests.support.processes.commands import command, read_output, stop_command, wait_for_output
 from tests.support.processes.scripts import REPOSITORY
-from tests.support.runtime import aside
+from tests.support.runtime import in_thread
 from tests.support.threads import together
 
 LONG_AGO = 1_000_000_000.0
@@ -33,15 +33,15 @@ def setting(path: Path) -> str:
 async def test_a_second_is_refused_while_the_first_runs(database: str, tmp_path: Path, arguments: list[str]) -> None:
     file = tmp_path / "run" / "queue.pid"
     with command(database, *arguments, setup=setting(file)) as process:
-        await prints(process, "started")
+        await wait_for_output(process, "started")
         assert file.read_text() == f"{process.pid}\n"
         with command(database, "--async", setup=setting(file)) as second:
-            printed = await printed_by(second, code=1)
+            printed = await read_output(second, code=1)
         assert f"CommandError: already running as process {process.pid}, by the pidfile {file}" in printed
         assert file.read_text() == f"{process.pid}\n"
-        await stopped(process)
+        await stop_command(process)
     assert not file.exists()
-    assert await aside(count, database, "process") == 0
+    assert await in_thread(count, database, "process") == 0
 
 
 @pytest.mark.anyio
@@ -55,12 +55,12 @@ async def test_of_two_that_start_at_once_one_runs_and_takes_over_what_a_dead_one
         command(database, "--async", setup=setting(file)) as one,
         command(database, "--async", setup=setting(file)) as two,
     ):
-        loser = await aside(first_to_end, one, two)
+        loser = await in_thread(first_to_end, one, two)
         winner = two if loser is one else one
-        assert "already running as process" in await printed_by(loser, code=1)
-        await prints(winner, "started on")
+        assert "already running as process" in await read_output(loser, code=1)
+        await wait_for_output(winner, "started on")
         assert file.read_text() == f"{winner.pid}\n"
-        await stopped(winner)
+        await stop_command(winner)
     assert not file.exists()
 
 
@@ -220,7 +220,7 @@ async def test_the_command_does_not_start_with_a_link_for_a_pidfile(database: st
     target.write_text("precious")
     file.symlink_to(target)
     with command(database, "--async", setup=setting(file)) as process:
-        printed = await printed_by(process, code=1)
+        printed = await read_output(process, code=1)
     assert f"CommandError: the pidfile {file} is a symbolic link" in printed
     assert target.read_text() == "precious"
 

@@ -22,8 +22,8 @@ from steady_queue.events import (
 from steady_queue.store.job import Lane
 from tests.support.databases.refuse_changes import refusing
 from tests.support.databases.tables import query, row
-from tests.support.maintenance import IDLE, LONG_AGO, errors_of, silent, turn
-from tests.support.runtime import Heard, aside, enqueued, until, worker
+from tests.support.maintenance import IDLE, LONG_AGO, errors_of, register_stale_process, run_maintenance_turn
+from tests.support.runtime import EmittedEvents, enqueue_each, in_thread, until, worker
 from tests.support.store.jobs import job, limited
 from tests.support.store.stores import SyncStore
 from tests.support.tasks import recording
@@ -123,69 +123,69 @@ def _short_spans(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_step_that_fails_is_shown_as_what_it_is_and_keeps_no_other_from_being_done(
     database: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard, world = Heard(), World()
-    await aside(world.make, database)
+    emitted, world = EmittedEvents(), World()
+    await in_thread(world.make, database)
     change, table, refused = world.whose(step)
-    async with running(IDLE, events=heard) as process:
+    async with running(IDLE, events=emitted) as process:
         async with refusing(database, change, table, refused.id):
-            await turn(process)
-            assert await aside(world.left, database) == {step}
-            await turn(process)
-            (failure,) = heard.of(MaintenanceStepFailed)
+            await run_maintenance_turn(process)
+            assert await in_thread(world.left, database) == {step}
+            await run_maintenance_turn(process)
+            (failure,) = emitted.of(MaintenanceStepFailed)
             assert (failure.step, failure.times) == (step, 1)
             assert "refused by a test" in failure.error
             # Another process sees it, by the rows alone.
-            lines = [line for line in (await aside(check_health)).lines if "maintenance" in line]
+            lines = [line for line in (await in_thread(check_health)).lines if "maintenance" in line]
             assert len(lines) == 1
             assert f"{process.name}: maintenance: {step} has failed 2 times since 20" in lines[0]
             assert "refused by a test" in lines[0]
             monkeypatch.setattr(steps, "REPEAT_SECONDS", 0)
-            await turn(process)
-            assert [event.times for event in heard.of(MaintenanceStepFailed)] == [1, 3]
-        await turn(process)
-        assert await aside(world.left, database) == set()
-        (recovery,) = heard.of(MaintenanceStepRecovered)
+            await run_maintenance_turn(process)
+            assert [event.times for event in emitted.of(MaintenanceStepFailed)] == [1, 3]
+        await run_maintenance_turn(process)
+        assert await in_thread(world.left, database) == set()
+        (recovery,) = emitted.of(MaintenanceStepRecovered)
         assert (recovery.step, recovery.times) == (step, 3)
-        assert not [line for line in (await aside(check_health)).lines if "maintenance" in line]
-    assert heard.of(DatabaseLost) == []
+        assert not [line for line in (await in_thread(check_health)).lines if "maintenance" in line]
+    assert emitted.of(DatabaseLost) == []
 
 
 @pytest.mark.usefixtures("_short_spans")
 async def test_a_step_that_takes_too_long_is_no_lost_database_while_others_are_answered(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = Heard()
-    async with running(IDLE, events=heard) as process:
+    emitted = EmittedEvents()
+    async with running(IDLE, events=emitted) as process:
         with monkeypatch.context() as patch:
             patch.setattr(steps, "STEP_TIMEOUT_SECONDS", 0)
-            await turn(process)
-        failed = heard.of(MaintenanceStepFailed)
+            await run_maintenance_turn(process)
+        failed = emitted.of(MaintenanceStepFailed)
         assert {"reconciling claims", "looking for work", *STEPS} <= {event.step for event in failed}
         assert all("no answer within" in event.error for event in failed)
-        await turn(process)
+        await run_maintenance_turn(process)
         # What is looked for once a minute is not due yet.
         now_and_then = "looking for tasks that no process serves"
-        recovered = {event.step for event in heard.of(MaintenanceStepRecovered)}
+        recovered = {event.step for event in emitted.of(MaintenanceStepRecovered)}
         assert recovered == {event.step for event in failed} - {now_and_then}
-    assert heard.of(DatabaseLost) == []
+    assert emitted.of(DatabaseLost) == []
 
 
 async def test_a_step_that_is_skipped_has_not_recovered(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = Heard()
-    (bad,) = await enqueued(recording.works, range(1))
-    await aside(silent, database)
-    async with running(IDLE, events=heard) as process:
+    emitted = EmittedEvents()
+    (bad,) = await enqueue_each(recording.works, range(1))
+    await in_thread(register_stale_process, database)
+    async with running(IDLE, events=emitted) as process:
         async with refusing(database, "DELETE", "claimedexecution", UUID(bad.id)):
-            await turn(process)
-            assert [event.step for event in heard.of(MaintenanceStepFailed)] == ["pruning"]
+            await run_maintenance_turn(process)
+            assert [event.step for event in emitted.of(MaintenanceStepFailed)] == ["pruning"]
             with monkeypatch.context() as patch:
                 # As after a late heartbeat: this process may prune no others for a while.
                 patch.setattr(process.services.heartbeat, "_steady_since", math.inf)
                 await process.services.maintenance.turn()
-            assert heard.of(MaintenanceStepRecovered) == []
-            assert [line for line in (await aside(check_health)).lines if "maintenance: pruning has failed" in line]
-        await turn(process)
-        assert [event.step for event in heard.of(MaintenanceStepRecovered)] == ["pruning"]
+            assert emitted.of(MaintenanceStepRecovered) == []
+            assert [line for line in (await in_thread(check_health)).lines if "maintenance: pruning has failed" in line]
+        await run_maintenance_turn(process)
+        assert [event.step for event in emitted.of(MaintenanceStepRecovered)] == ["pruning"]
 
 
 async def test_a_failing_step_changes_no_judgement_of_health(database: str) -> None:
@@ -196,10 +196,10 @@ async def test_a_failing_step_changes_no_judgement_of_health(database: str) -> N
             raise RuntimeError("on\npurpose")
 
         await process.services.maintenance._steps.run("a step", fails)
-        found = await aside(check_health)
+        found = await in_thread(check_health)
         assert found.healthy
         assert found.lines[-1].endswith(": builtins.RuntimeError: on purpose")
-        row_ = await aside(row, database, "process", process.id, "id")
+        row_ = await in_thread(row, database, "process", process.id, "id")
         assert json.loads(row_["metadata"])["actors"][0]["kind"] == "worker"  # type: ignore[index]
 
 
@@ -207,13 +207,13 @@ async def test_a_failing_step_changes_no_judgement_of_health(database: str) -> N
 async def test_what_another_wrote_about_maintenance_harms_no_probe(database: str, metadata: str) -> None:
     async with running(worker()) as process:
         await until(lambda: process.services.heartbeat._has_written_poll)
-        await aside(query, database, "UPDATE steady_queue_process SET metadata = %s", metadata)
-        assert len((await aside(check_health)).lines) == 1
+        await in_thread(query, database, "UPDATE steady_queue_process SET metadata = %s", metadata)
+        assert len((await in_thread(check_health)).lines) == 1
 
 
 async def test_a_number_that_no_time_can_be_made_of_keeps_maintenance_from_nothing(database: str) -> None:
     result = await recording.works.aenqueue("orphan")
-    heard = Heard()
+    emitted = EmittedEvents()
 
     def prepare() -> None:
         store = SyncStore(database)
@@ -221,8 +221,8 @@ async def test_a_number_that_no_time_can_be_made_of_keeps_maintenance_from_nothi
         query(database, "DELETE FROM steady_queue_process")
         store.claimed(limited(overrun_after=2**63 - 1))
 
-    await aside(prepare)
-    async with running(IDLE, events=heard) as process:
-        await turn(process)
+    await in_thread(prepare)
+    async with running(IDLE, events=emitted) as process:
+        await run_maintenance_turn(process)
     assert await errors_of(result) == ["steady_queue.processes.ProcessMissingError"]
-    assert heard.of(MaintenanceStepFailed) == []
+    assert emitted.of(MaintenanceStepFailed) == []

@@ -14,7 +14,7 @@ import steady_queue
 from steady_queue.aio.orm_threads.pool import OrmThreads
 from tests.shop.models import Customer
 from tests.support.databases.tables import query
-from tests.support.runtime import Heard, aside
+from tests.support.runtime import EmittedEvents, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -31,12 +31,12 @@ def _names(alias: str) -> set[str]:
     return set(Customer.objects.using(alias).values_list("name", flat=True))
 
 
-async def written(alias: str) -> set[str]:
-    return await aside(_names, alias)
+async def customer_names(alias: str) -> set[str]:
+    return await in_thread(_names, alias)
 
 
 @contextmanager
-def short_wait(milliseconds: int = 300) -> Iterator[None]:
+def short_orm_timeout(milliseconds: int = 300) -> Iterator[None]:
     before = steady_queue.orm_thread_timeout
     steady_queue.orm_thread_timeout = timedelta(milliseconds=milliseconds)
     try:
@@ -70,8 +70,8 @@ def end_connections(alias: str, ids: list[Any]) -> None:
 
 
 @asynccontextmanager
-async def orm_threads(count: int, heard: Heard | None = None) -> AsyncIterator[OrmThreads]:
-    pool = OrmThreads(count, events=heard or Heard())
+async def orm_threads(count: int, emitted: EmittedEvents | None = None) -> AsyncIterator[OrmThreads]:
+    pool = OrmThreads(count, events=emitted or EmittedEvents())
     await pool.open()
     try:
         yield pool
@@ -79,7 +79,7 @@ async def orm_threads(count: int, heard: Heard | None = None) -> AsyncIterator[O
         pool.shutdown()
 
 
-def begin(pool: OrmThreads, body: Callable[[], Awaitable[Any]], name: str = "task") -> asyncio.Task[Any]:
+def start_task(pool: OrmThreads, body: Callable[[], Awaitable[Any]], name: str = "task") -> asyncio.Task[Any]:
     """The body as a task with a session of its own."""
     session, context = pool.begin(lambda: name)
 
@@ -93,5 +93,5 @@ def begin(pool: OrmThreads, body: Callable[[], Awaitable[Any]], name: str = "tas
     return asyncio.get_running_loop().create_task(run(), context=context)
 
 
-def fill(alias: str, *names: str) -> None:
+def create_customers(alias: str, *names: str) -> None:
     Customer.objects.using(alias).bulk_create([Customer(name=name) for name in names])

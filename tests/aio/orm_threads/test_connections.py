@@ -8,13 +8,13 @@ import pytest
 from django.db import connections
 
 from steady_queue.aio import running
-from tests.aio.orm_threads.helpers import SERVERS, THREADS, end_connections, settings_changed, written
+from tests.aio.orm_threads.helpers import SERVERS, THREADS, customer_names, end_connections, settings_changed
 from tests.support.databases.aliases import extra_database, pointed_at, twin_settings
-from tests.support.runtime import aside, ended, enqueued, error_of, until, values, worker
+from tests.support.runtime import enqueue_each, error_of, in_thread, until, values, wait_for_results, worker
 from tests.support.servers import PgBouncer
 from tests.support.servers.postgres import Postgres
 from tests.support.tasks import orm
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,14 +27,14 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "
 
 async def _busy_threads(number: int) -> list[Any]:
     """Results of long tasks, one on each thread, whose connections are open."""
-    results = await enqueued(orm.lives_long, [f"long {at}" for at in range(number)])
-    await until(lambda: book.now["long"] == number)
+    results = await enqueue_each(orm.lives_long, [f"long {at}" for at in range(number)])
+    await until(lambda: task_record.running["long"] == number)
     return results
 
 
 async def _ids() -> list[Any]:
     """What the server calls the connections of the ORM threads: each knows its own."""
-    results = [await orm.tells_backend.aenqueue() for _ in range(4 * THREADS)]
+    results = [await orm.returns_backend_id.aenqueue() for _ in range(4 * THREADS)]
     return sorted(set(await values(*results)))
 
 
@@ -44,14 +44,14 @@ async def test_connections_that_the_server_ends_are_replaced_while_tasks_live_on
         long = await _busy_threads(THREADS)
         ids = await _ids()
         assert len(ids) == THREADS
-        await aside(end_connections, database, ids)
+        await in_thread(end_connections, database, ids)
         names = [f"after {number}" for number in range(100)]
-        await values(*await enqueued(orm.writes, names))
-        book.gate.set()
+        await values(*await enqueue_each(orm.writes, names))
+        task_record.gate.set()
         pairs = await values(*long)
     assert {before for before, _ in pairs} == set(ids)
     assert not {after for _, after in pairs} & set(ids)
-    assert await written(database) == set(names)
+    assert await customer_names(database) == set(names)
 
 
 @SERVERS
@@ -62,10 +62,10 @@ async def test_a_call_that_breaks_its_connection_costs_no_neighbour_anything(dat
         long = await _busy_threads(2)
         for _ in range(3):
             broken = [await misbehaving.breaks_connection_async.aenqueue() for _ in range(4)]
-            await ended(*broken)
+            await wait_for_results(*broken)
             assert {error_of(one) for one in broken} == {"django.db.utils.OperationalError"}
-            await values(*await enqueued(orm.writes, [f"after {number}" for number in range(10)]))
-        book.gate.set()
+            await values(*await enqueue_each(orm.writes, [f"after {number}" for number in range(10)]))
+        task_record.gate.set()
         await values(*long)
 
 
@@ -75,9 +75,9 @@ async def test_tasks_find_working_connections_after_the_server_was_restarted(
 ) -> None:
     async with running(worker(coroutines=100, orm_lanes=THREADS)):
         long = await _busy_threads(THREADS)
-        await aside(servers[database].restart)
-        await values(*await enqueued(orm.writes, [f"after {number}" for number in range(50)]))
-        book.gate.set()
+        await in_thread(servers[database].restart)
+        await values(*await enqueue_each(orm.writes, [f"after {number}" for number in range(50)]))
+        task_record.gate.set()
         await values(*long)
 
 
@@ -96,9 +96,9 @@ def bouncer(database: str, servers: dict[str, Postgres | MariaDB], request: pyte
 async def test_tasks_find_working_connections_after_a_pooler_was_restarted(bouncer: Daemon) -> None:
     async with running(worker(coroutines=100, orm_lanes=THREADS)):
         long = await _busy_threads(THREADS)
-        await aside(bouncer.restart)
-        await values(*await enqueued(orm.writes, [f"after {number}" for number in range(50)]))
-        book.gate.set()
+        await in_thread(bouncer.restart)
+        await values(*await enqueue_each(orm.writes, [f"after {number}" for number in range(50)]))
+        task_record.gate.set()
         await values(*long)
 
 
@@ -116,9 +116,9 @@ def own_pool(database: str) -> Iterator[str]:
 async def test_connections_of_djangos_own_pool_are_replaced_too(database: str, own_pool: str) -> None:
     async with running(worker(coroutines=100, orm_lanes=4)):
         long = await _busy_threads(4)
-        await aside(end_connections, database, await _ids())
-        await values(*await enqueued(orm.writes, [f"after {number}" for number in range(20)]))
-        book.gate.set()
+        await in_thread(end_connections, database, await _ids())
+        await values(*await enqueue_each(orm.writes, [f"after {number}" for number in range(20)]))
+        task_record.gate.set()
         await values(*long)
 
 
@@ -127,7 +127,7 @@ async def test_a_connection_that_is_too_old_is_replaced_between_the_calls_of_a_t
     with settings_changed(database, CONN_MAX_AGE=0.001):
         async with running(worker(coroutines=1, orm_lanes=1)):
             long = await _busy_threads(1)
-            book.gate.set()
+            task_record.gate.set()
             ((before, after),) = await values(*long)
     assert before != after
 
@@ -136,6 +136,6 @@ async def test_a_connection_that_is_too_old_is_replaced_between_the_calls_of_a_t
 async def test_a_connection_is_kept_between_calls_as_long_as_its_task_lives(database: str) -> None:
     async with running(worker(coroutines=1, orm_lanes=1)):
         long = await _busy_threads(1)
-        book.gate.set()
+        task_record.gate.set()
         ((before, after),) = await values(*long)
     assert before == after

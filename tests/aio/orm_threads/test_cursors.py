@@ -11,13 +11,20 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from steady_queue.aio import running
-from tests.aio.orm_threads.helpers import SERVERS, begin, fill, orm_threads, settings_changed, written
+from tests.aio.orm_threads.helpers import (
+    SERVERS,
+    create_customers,
+    customer_names,
+    orm_threads,
+    settings_changed,
+    start_task,
+)
 from tests.shop.models import Customer
 from tests.support.databases.connections import open_connections
-from tests.support.runtime import aside, enqueued, until, values, worker
+from tests.support.runtime import enqueue_each, in_thread, until, values, worker
 from tests.support.tasks import orm
 from tests.support.tasks.orm import execute
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 from tests.support.threads import held
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "sqlite")]
@@ -30,11 +37,11 @@ async def test_an_iteration_keeps_its_connection_while_neighbours_work_and_age_c
     with settings_changed(database, CONN_MAX_AGE=0.001):
         async with running(worker(coroutines=20, orm_lanes=2)):
             iterating = await orm.iterates.aenqueue("iterates")
-            await until(lambda: book.now["holds"] == 1)
-            await values(*await enqueued(orm.writes, [f"neighbour {number}" for number in range(20)]))
-            first, second = await orm.tells_backend.aenqueue(), await orm.tells_backend.aenqueue()
+            await until(lambda: task_record.running["holds"] == 1)
+            await values(*await enqueue_each(orm.writes, [f"neighbour {number}" for number in range(20)]))
+            first, second = await orm.returns_backend_id.aenqueue(), await orm.returns_backend_id.aenqueue()
             assert len(set(await values(first, second))) == 2
-            book.gate.set()
+            task_record.gate.set()
             (found,) = await values(iterating)
     assert found[:5] == rows
 
@@ -43,22 +50,22 @@ async def test_neighbours_wait_for_an_iteration_that_has_the_only_thread(databas
     await Customer.objects.using(database).abulk_create([Customer(name="one"), Customer(name="two")])
     async with running(worker(coroutines=20, orm_lanes=1)):
         iterating = await orm.iterates.aenqueue("iterates")
-        await until(lambda: book.now["holds"] == 1)
-        neighbours = await enqueued(orm.writes, ["three", "four"])
-        await until(lambda: book.now["writes"] == 2)
-        book.gate.set()
+        await until(lambda: task_record.running["holds"] == 1)
+        neighbours = await enqueue_each(orm.writes, ["three", "four"])
+        await until(lambda: task_record.running["writes"] == 2)
+        task_record.gate.set()
         assert await values(iterating) == [["one", "two"]]
         await values(*neighbours)
-    assert await written(database) == {"one", "two", "three", "four"}
+    assert await customer_names(database) == {"one", "two", "three", "four"}
 
 
 async def test_an_iteration_that_is_left_early_frees_its_thread_while_its_task_lives(database: str) -> None:
     await Customer.objects.using(database).abulk_create([Customer(name="one"), Customer(name="two")])
     async with running(worker(coroutines=20, orm_lanes=1)):
         living = await orm.stops_iterating.aenqueue("stops")
-        await until(lambda: book.now["stopped"] == 1)
+        await until(lambda: task_record.running["stopped"] == 1)
         await values(await orm.writes.aenqueue("three"))
-        book.gate.set()
+        task_record.gate.set()
         await values(living)
 
 
@@ -67,7 +74,7 @@ POSTGRES = pytest.mark.only_on("postgres")
 
 @POSTGRES
 async def test_the_loop_does_not_wait_for_a_query_when_an_iteration_is_left_early(database: str) -> None:
-    await aside(fill, database, "one", "two", "three")
+    await in_thread(create_customers, database, "one", "two", "three")
     began = asyncio.Event()
 
     async def leaves_early() -> None:
@@ -82,7 +89,7 @@ async def test_the_loop_does_not_wait_for_a_query_when_an_iteration_is_left_earl
         async with orm_threads(1) as pool:
             lock = held(database, ("SELECT pg_advisory_xact_lock(5)", ()))
             await asyncio.to_thread(lock.__enter__)
-            leaving = begin(pool, leaves_early)
+            leaving = start_task(pool, leaves_early)
             await began.wait()
             for _ in range(20):
                 await asyncio.sleep(0.001)
@@ -110,11 +117,11 @@ async def test_a_cursor_that_a_task_keeps_holds_its_thread(database: str) -> Non
                 raise LookupError
 
     async with orm_threads(2) as pool:
-        keeping = begin(pool, keeps)
+        keeping = start_task(pool, keeps)
         await kept.wait()
-        others = [begin(pool, rolls_back) for _ in range(3)]
+        others = [start_task(pool, rolls_back) for _ in range(3)]
         await asyncio.gather(keeping, *others)
-    assert await written(database) == {"kept"}
+    assert await customer_names(database) == {"kept"}
 
 
 async def test_a_cursor_that_was_closed_or_dropped_holds_nothing(database: str) -> None:
@@ -130,12 +137,12 @@ async def test_a_cursor_that_was_closed_or_dropped_holds_nothing(database: str) 
         del kept
 
     async with orm_threads(1) as pool:
-        await begin(pool, uses_cursors)
+        await start_task(pool, uses_cursors)
 
 
 @SERVERS
 async def test_copies_of_a_connection_are_the_business_of_their_task(database: str) -> None:
-    before = await aside(open_connections, database)
+    before = await in_thread(open_connections, database)
 
     async def copies() -> None:
         def copy() -> None:
@@ -147,6 +154,6 @@ async def test_copies_of_a_connection_are_the_business_of_their_task(database: s
         await sync_to_async(copy)()
 
     async with orm_threads(1) as pool:
-        await begin(pool, copies)
-        assert await aside(open_connections, database) <= before + 1
+        await start_task(pool, copies)
+        assert await in_thread(open_connections, database) <= before + 1
         assert len(pool.threads[0].connections._connections) == len(list(connections))

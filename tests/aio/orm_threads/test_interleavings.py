@@ -24,7 +24,7 @@ from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.events import Events
 from tests.shop.models import Customer
 from tests.support.databases.tables import query
-from tests.support.runtime import aside, until
+from tests.support.runtime import in_thread, until
 from tests.support.tasks.orm import backend_id
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Play:
         self.players: list[Player] = []
 
     async def run(self, order: list[int]) -> None:
-        await aside(self._prepare)
+        await in_thread(self._prepare)
         await self.pool.open()
         try:
             for number, script in enumerate(self._scripts):
@@ -196,7 +196,7 @@ class Play:
         finally:
             self.pool.shutdown()
         kept = set[str]().union(*[player.committed for player in self.players])
-        assert await aside(self._found) == kept | {f"{self.prefix} row {number}" for number in range(ROWS)}
+        assert await in_thread(self._found) == kept | {f"{self.prefix} row {number}" for number in range(ROWS)}
 
     async def _permit(self, player: Player) -> None:
         """Let a player take its next step, and wait until it has, or must wait for others."""
@@ -211,7 +211,7 @@ class Play:
         for player in self.players:
             if player.session.is_holder and player.backend == of.backend:
                 player.is_cut_off = True
-        await aside(_end_connection, self.alias, of.backend)
+        await in_thread(_end_connection, self.alias, of.backend)
 
     def _prepare(self) -> None:
         rows = [Customer(name=f"{self.prefix} row {number}") for number in range(ROWS)]

@@ -20,11 +20,19 @@ from steady_queue.aio.scheduler.other_backends import OtherBackends
 from steady_queue.errors import TransactionLeftOpen
 from steady_queue.events import OrmCallsWaiting, RecurringFailed, TransactionRolledBack
 from steady_queue.jobs.compat import task_finished, task_started
-from tests.aio.orm_threads.helpers import SERVERS, begin, end_connections, fill, orm_threads, short_wait, written
-from tests.support.runtime import Heard, ended, until, values, worker
+from tests.aio.orm_threads.helpers import (
+    SERVERS,
+    create_customers,
+    customer_names,
+    end_connections,
+    orm_threads,
+    short_orm_timeout,
+    start_task,
+)
+from tests.support.runtime import EmittedEvents, until, values, wait_for_results, worker
 from tests.support.tasks import orm
 from tests.support.tasks.orm import backend_id, execute
-from tests.support.tasks.recording import book, rests
+from tests.support.tasks.recording import rests, task_record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -56,9 +64,9 @@ async def test_waiting_tasks_are_spread_over_the_threads_that_become_free(databa
         return threading.get_ident()
 
     async with orm_threads(4) as pool:
-        holders = [begin(pool, holds) for _ in range(4)]
+        holders = [start_task(pool, holds) for _ in range(4)]
         await until(lambda: holding == 4)
-        waiting = [begin(pool, waits) for _ in range(40)]
+        waiting = [start_task(pool, waits) for _ in range(40)]
         await until(lambda: len(pool.waiting) == 40)
         free.set()
         await asyncio.gather(*holders, *waiting)
@@ -75,16 +83,16 @@ async def test_a_call_that_is_queued_when_the_threads_end_is_answered(database: 
         await sync_to_async(go.wait)(30)
 
     async with orm_threads(1) as pool:
-        holder = begin(pool, holds)
+        holder = start_task(pool, holds)
         await inside.wait()
-        neighbour = begin(pool, lambda: orm.write("never"))
+        neighbour = start_task(pool, lambda: orm.write("never"))
         await until(lambda: pool.threads[0]._calls.qsize() == 1)
         pool.shutdown()
         go.set()
         with pytest.raises(RuntimeError, match="has stopped"):
             await neighbour
         await holder
-    assert not await written(database)
+    assert not await customer_names(database)
 
 
 # -- other threads, hooks, receivers, ticks ---------------------------------------------------------------------------
@@ -106,13 +114,13 @@ async def one_other_thread() -> AsyncIterator[None]:
 async def test_a_transaction_that_is_left_open_in_another_thread_is_rolled_back_and_told(database: str) -> None:
     def leaves_open() -> None:
         transaction.set_autocommit(False, using=database)
-        fill(database, "lost")
+        create_customers(database, "lost")
 
     async with one_other_thread():
         with pytest.raises(TransactionLeftOpen):
             await asyncio.to_thread(leaves_open)
-        await asyncio.to_thread(fill, database, "kept")
-    assert await written(database) == {"kept"}
+        await asyncio.to_thread(create_customers, database, "kept")
+    assert await customer_names(database) == {"kept"}
 
 
 @SERVERS
@@ -127,16 +135,16 @@ async def test_connections_of_other_threads_are_replaced_too(database: str) -> N
 @pytest.mark.parametrize("task", [orm.leaves_open, orm.leaves_open_in_thread], ids=["async", "sync"])
 async def test_what_a_receiver_writes_is_not_rolled_back_with_the_task(database: str, task: Any) -> None:
     def writes(**kwargs: object) -> None:
-        fill(database, "receiver")
+        create_customers(database, "receiver")
 
-    book.gate.set()
+    task_record.gate.set()
     task_finished.connect(writes)
     try:
         async with running(worker(coroutines=2, threads=1, orm_lanes=1)):
-            await ended(await task.aenqueue(*(["x", "atomic"] if task is orm.leaves_open else ["atomic"])))
+            await wait_for_results(await task.aenqueue(*(["x", "atomic"] if task is orm.leaves_open else ["atomic"])))
     finally:
         task_finished.disconnect(writes)
-    assert await written(database) == {"receiver"}
+    assert await customer_names(database) == {"receiver"}
 
 
 @SERVERS
@@ -144,12 +152,12 @@ async def test_a_transaction_that_a_receiver_leaves_open_is_told(database: str) 
     def leaves_open(**kwargs: object) -> None:
         transaction.set_autocommit(False, using=database)
 
-    heard = Heard()
+    emitted = EmittedEvents()
     task_finished.connect(leaves_open)
     try:
-        async with running(worker(coroutines=2, orm_lanes=1), events=heard):
+        async with running(worker(coroutines=2, orm_lanes=1), events=emitted):
             await values(await rests.aenqueue("x"))
-            await until(lambda: bool(heard.of(TransactionRolledBack)))
+            await until(lambda: bool(emitted.of(TransactionRolledBack)))
     finally:
         task_finished.disconnect(leaves_open)
 
@@ -161,11 +169,11 @@ async def test_receivers_that_find_all_threads_held_change_no_outcome(database: 
     def receives(signal: object, **kwargs: object) -> None:
         received.append(signal)
 
-    heard = Heard()
-    with short_wait():
-        async with running(worker(coroutines=2, orm_lanes=1), events=heard):
+    emitted = EmittedEvents()
+    with short_orm_timeout():
+        async with running(worker(coroutines=2, orm_lanes=1), events=emitted):
             holder = await orm.uses_atomic.aenqueue("holder", commits=True)
-            await until(lambda: book.now["holds"] == 1)
+            await until(lambda: task_record.running["holds"] == 1)
             for signal in (task_started, task_finished):
                 signal.connect(receives)
             try:
@@ -173,10 +181,10 @@ async def test_receivers_that_find_all_threads_held_change_no_outcome(database: 
             finally:
                 for signal in (task_started, task_finished):
                     signal.disconnect(receives)
-            book.gate.set()
+            task_record.gate.set()
             await values(holder)
     assert received == [task_started, task_finished]
-    assert not [event for event in heard.of(OrmCallsWaiting) if "rests" not in event.task]
+    assert not [event for event in emitted.of(OrmCallsWaiting) if "rests" not in event.task]
 
 
 @SERVERS
@@ -193,8 +201,8 @@ async def test_a_tick_of_another_backend_that_leaves_a_transaction_open_costs_no
         return SimpleNamespace(task=task, entry=SimpleNamespace(new=SimpleNamespace(arguments=stored, task_key="key")))
 
     stored = arguments.dumps([], {})
-    heard = Heard()
-    elsewhere = OtherBackends(events=heard)
+    emitted = EmittedEvents()
+    elsewhere = OtherBackends(events=emitted)
     hand = asyncio.create_task(elsewhere.run())
     for task in (LeavesOpen(), Writes()):
         elsewhere.put(planned(task))
@@ -202,9 +210,9 @@ async def test_a_tick_of_another_backend_that_leaves_a_transaction_open_costs_no
     hand.cancel()
     with suppress(asyncio.CancelledError):
         await hand
-    (failed,) = heard.of(RecurringFailed)
+    (failed,) = emitted.of(RecurringFailed)
     assert isinstance(failed.exception, TransactionLeftOpen)
-    assert await written(database) == {"tick"}
+    assert await customer_names(database) == {"tick"}
 
 
 @POSTGRES
@@ -216,6 +224,6 @@ async def test_a_holder_whose_connection_dies_leaves_a_working_one(database: str
         assert not pool.threads[0].holder
 
     async with orm_threads(1) as pool:
-        await begin(pool, loses_connection)
-        await begin(pool, lambda: orm.write("after"))
-    assert await written(database) == {"after"}
+        await start_task(pool, loses_connection)
+        await start_task(pool, lambda: orm.write("after"))
+    assert await customer_names(database) == {"after"}

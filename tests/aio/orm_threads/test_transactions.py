@@ -10,10 +10,10 @@ import pytest
 import steady_queue
 from steady_queue.aio import running
 from steady_queue.events import OrmCallsWaiting, TransactionRolledBack
-from tests.aio.orm_threads.helpers import SERVERS, THREADS, short_wait, written
-from tests.support.runtime import Heard, ended, enqueued, error_of, until, values, worker
+from tests.aio.orm_threads.helpers import SERVERS, THREADS, customer_names, short_orm_timeout
+from tests.support.runtime import EmittedEvents, enqueue_each, error_of, until, values, wait_for_results, worker
 from tests.support.tasks import orm
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "sqlite")]
 
@@ -29,14 +29,14 @@ def _ways(database: str) -> list[str]:
 async def test_what_neighbours_of_an_open_transaction_write_is_kept(database: str) -> None:
     async with running(worker(coroutines=100, orm_lanes=THREADS)):
         holders = [await orm.leaves_open.aenqueue(f"holder {way}", way) for way in _ways(database)]
-        await until(lambda: book.now["holds"] == len(holders))
+        await until(lambda: task_record.running["holds"] == len(holders))
         neighbours = [f"neighbour {number}" for number in range(80)]
-        await values(*await enqueued(orm.writes, neighbours))
-        book.gate.set()
-        await ended(*holders)
+        await values(*await enqueue_each(orm.writes, neighbours))
+        task_record.gate.set()
+        await wait_for_results(*holders)
     assert {error_of(holder) for holder in holders} == {LEFT_OPEN}
     assert "on the database" in holders[0].errors[0].traceback
-    assert await written(database) == set(neighbours)
+    assert await customer_names(database) == set(neighbours)
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["commits", "rolls back"])
@@ -45,33 +45,33 @@ async def test_neighbours_wait_while_every_thread_is_held_and_lose_nothing(datab
     async with running(worker(coroutines=200, orm_lanes=THREADS)):
         names = [f"holder {number}" for number in range(THREADS)]
         holders = [await orm.uses_atomic.aenqueue(name, commits=commits) for name in names]
-        await until(lambda: book.now["holds"] == THREADS)
+        await until(lambda: task_record.running["holds"] == THREADS)
         neighbours = [f"neighbour {number}" for number in range(120)]
-        results = await enqueued(orm.writes, neighbours)
-        await until(lambda: book.now["writes"] == len(neighbours))
-        assert not await written(database)
-        book.gate.set()
+        results = await enqueue_each(orm.writes, neighbours)
+        await until(lambda: task_record.running["writes"] == len(neighbours))
+        assert not await customer_names(database)
+        task_record.gate.set()
         await values(*holders, *results)
     kept = {kind for name in names for kind in (name, f"{name} again")} if commits else set()
-    assert await written(database) == kept | set(neighbours)
+    assert await customer_names(database) == kept | set(neighbours)
 
 
 async def test_a_thread_goes_on_after_a_task_that_left_a_transaction_open(database: str) -> None:
-    book.gate.set()
+    task_record.gate.set()
     async with running(worker(coroutines=1, orm_lanes=1)):
         for way in _ways(database):
-            (left,) = await ended(await orm.leaves_open.aenqueue("lost", way))
+            (left,) = await wait_for_results(await orm.leaves_open.aenqueue("lost", way))
             assert error_of(left) == LEFT_OPEN
             await values(await orm.writes.aenqueue(f"after {way}"))
-    assert await written(database) == {f"after {way}" for way in _ways(database)}
+    assert await customer_names(database) == {f"after {way}" for way in _ways(database)}
 
 
 async def test_a_task_that_raises_inside_a_transaction_fails_with_its_own_error(database: str) -> None:
     async with running(worker(coroutines=10, orm_lanes=1)):
-        (raised,) = await ended(await orm.raises_in_transaction.aenqueue("lost"))
+        (raised,) = await wait_for_results(await orm.raises_in_transaction.aenqueue("lost"))
         assert error_of(raised) == "builtins.LookupError"
         await values(await orm.writes.aenqueue("after"))
-    assert await written(database) == {"after"}
+    assert await customer_names(database) == {"after"}
 
 
 async def test_a_task_that_is_stopped_inside_a_transaction_leaves_nothing_of_it(
@@ -80,64 +80,64 @@ async def test_a_task_that_is_stopped_inside_a_transaction_leaves_nothing_of_it(
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(0))
     result = await orm.is_stopped_in_transaction.aenqueue("stopped")
     async with running(worker(coroutines=1, orm_lanes=1)):
-        await until(lambda: book.now["holds"] == 1)
+        await until(lambda: task_record.running["holds"] == 1)
     async with running(worker(coroutines=1, orm_lanes=1)):
         await values(result)
-    assert not await written(database)
+    assert not await customer_names(database)
 
 
 @pytest.mark.parametrize("how", ["atomic", "autocommit off"])
 async def test_a_sync_task_that_leaves_a_transaction_open_fails(database: str, how: str) -> None:
     async with running(worker(threads=1)):
-        (left,) = await ended(await orm.leaves_open_in_thread.aenqueue(how))
+        (left,) = await wait_for_results(await orm.leaves_open_in_thread.aenqueue(how))
         assert error_of(left) == LEFT_OPEN
-    assert not await written(database)
+    assert not await customer_names(database)
 
 
 async def test_child_tasks_of_a_holder_use_its_transaction(database: str) -> None:
     async with running(worker(coroutines=4, orm_lanes=2)):
         await values(await orm.gathers.aenqueue("child"))
-    assert await written(database) == {f"child {number}" for number in range(5)}
+    assert await customer_names(database) == {f"child {number}" for number in range(5)}
 
 
 @SERVERS
 async def test_a_call_that_waits_too_long_fails_and_names_the_holder(database: str) -> None:
-    heard = Heard()
-    with short_wait():
-        async with running(worker(coroutines=2, orm_lanes=1), events=heard):
+    emitted = EmittedEvents()
+    with short_orm_timeout():
+        async with running(worker(coroutines=2, orm_lanes=1), events=emitted):
             holder = await orm.uses_atomic.aenqueue("holder", commits=True)
-            await until(lambda: book.now["holds"] == 1)
-            (late,) = await ended(await orm.writes.aenqueue("late"))
-            book.gate.set()
+            await until(lambda: task_record.running["holds"] == 1)
+            (late,) = await wait_for_results(await orm.writes.aenqueue("late"))
+            task_record.gate.set()
             await values(holder, await orm.writes.aenqueue("after"))
     assert error_of(late) == "steady_queue.errors.OrmThreadTimeout"
     assert f"tests.support.tasks.orm.uses_atomic {UUID(holder.id)}" in late.errors[0].traceback
-    assert await written(database) == {"holder", "holder again", "after"}
+    assert await customer_names(database) == {"holder", "holder again", "after"}
 
 
 @SERVERS
 async def test_a_call_that_waits_is_reported_once_with_the_holder(database: str) -> None:
-    heard = Heard()
-    async with running(worker(coroutines=2, orm_lanes=1), events=heard):
+    emitted = EmittedEvents()
+    async with running(worker(coroutines=2, orm_lanes=1), events=emitted):
         holder = await orm.uses_atomic.aenqueue("holder", commits=True)
-        await until(lambda: book.now["holds"] == 1)
+        await until(lambda: task_record.running["holds"] == 1)
         neighbour = await orm.writes.aenqueue("neighbour")
-        await until(lambda: bool(heard.of(OrmCallsWaiting)))
-        book.gate.set()
+        await until(lambda: bool(emitted.of(OrmCallsWaiting)))
+        task_record.gate.set()
         await values(holder, neighbour)
-    (waiting,) = heard.of(OrmCallsWaiting)
+    (waiting,) = emitted.of(OrmCallsWaiting)
     assert waiting.task.startswith("tests.support.tasks.orm.writes")
     assert waiting.holders.startswith("tests.support.tasks.orm.uses_atomic")
 
 
 async def test_a_transaction_that_is_opened_after_the_task_has_ended_is_rolled_back(database: str) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
     orm.children.clear()
-    async with running(worker(coroutines=4, orm_lanes=1), events=heard):
+    async with running(worker(coroutines=4, orm_lanes=1), events=emitted):
         await values(await orm.leaves_child_behind.aenqueue("late"))
-        book.gate.set()
-        await until(lambda: bool(heard.of(TransactionRolledBack)))
+        task_record.gate.set()
+        await until(lambda: bool(emitted.of(TransactionRolledBack)))
         await values(await orm.writes.aenqueue("after"))
         await orm.children[0]
-    assert heard.of(TransactionRolledBack)[0].task.startswith("tests.support.tasks.orm.leaves_child_behind")
-    assert await written(database) == {"after"}
+    assert emitted.of(TransactionRolledBack)[0].task.startswith("tests.support.tasks.orm.leaves_child_behind")
+    assert await customer_names(database) == {"after"}

@@ -15,15 +15,15 @@ from steady_queue.aio.timing import SystemClock
 from steady_queue.db.aliases import open_async
 from steady_queue.store.operations.processes import NewProcess, deregister
 from tests.support.databases.tables import count
-from tests.support.runtime import Heard
-from tests.support.wait import aside
+from tests.support.runtime import EmittedEvents
+from tests.support.wait import in_thread
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("leaves", [True, False])
 async def test_a_process_that_left_is_not_registered_again_by_its_last_beat(database: str, leaves: bool) -> None:
-    clock, events = SystemClock(), Heard()
+    clock, events = SystemClock(), EmittedEvents()
     driver = DeadlineDriver(open_async(database, size=1), 30.0)
     process = NewProcess(uuid4(), "worker", "worker", 4711, "somewhere")
     lease = Lease(alive_seconds=60, clock=clock)
@@ -47,6 +47,6 @@ async def test_a_process_that_left_is_not_registered_again_by_its_last_beat(data
             await heartbeat.stop()
         await driver.run(deregister(driver.sql, process.id))
         await heartbeat._beat()  # that of its service, which runs on while the process leaves
-        assert await aside(count, database, "process") == (0 if leaves else 1)
+        assert await in_thread(count, database, "process") == (0 if leaves else 1)
     finally:
         await driver.close()

@@ -16,9 +16,9 @@ from steady_queue.aio.worker.polling import LastPoll
 from steady_queue.checks import health
 from steady_queue.configuration import Dispatcher, Options
 from tests.support.databases.tables import query, row
-from tests.support.runtime import aside, until, worker
+from tests.support.runtime import in_thread, until, worker
 from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -40,7 +40,7 @@ def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def judged(max_age: timedelta | None = None) -> Health:
-    return await aside(lambda: health.check_health(max_age=max_age))
+    return await in_thread(lambda: health.check_health(max_age=max_age))
 
 
 async def is_healthy(max_age: timedelta | None = None) -> bool:
@@ -48,7 +48,7 @@ async def is_healthy(max_age: timedelta | None = None) -> bool:
 
 
 async def told(alias: str, process: Any) -> dict[str, Any]:
-    found = await aside(row, alias, "Process", process.id, "id")
+    found = await in_thread(row, alias, "Process", process.id, "id")
     assert found is not None
     return found
 
@@ -56,11 +56,11 @@ async def told(alias: str, process: Any) -> dict[str, Any]:
 @asynccontextmanager
 async def without_table(alias: str, name: str) -> AsyncIterator[None]:
     """A table is not there: statements that need it fail, all others succeed."""
-    await aside(query, alias, f"ALTER TABLE {name} RENAME TO {name}_away")
+    await in_thread(query, alias, f"ALTER TABLE {name} RENAME TO {name}_away")
     try:
         yield
     finally:
-        await aside(query, alias, f"ALTER TABLE {name}_away RENAME TO {name}")
+        await in_thread(query, alias, f"ALTER TABLE {name}_away RENAME TO {name}")
 
 
 async def test_a_process_tells_of_its_polls_soon_after_its_start_and_not_only_with_the_second_beat(
@@ -68,7 +68,7 @@ async def test_a_process_tells_of_its_polls_soon_after_its_start_and_not_only_wi
 ) -> None:
     assert steady_queue.process_heartbeat_interval == timedelta(seconds=60)
     async with running(worker()) as process:
-        await until(is_healthy, patience=15)
+        await until(is_healthy, timeout_seconds=15)
         (line,) = (await judged()).lines
         assert line.startswith(f"{process.name}: polled ")
     assert not await is_healthy()
@@ -119,7 +119,7 @@ async def test_a_worker_whose_claims_fail_is_unhealthy_although_its_heart_beats(
 async def test_a_worker_without_room_has_nothing_to_look_for(database: str, quick_beats: None) -> None:
     async with running(worker(coroutines=1, threads=0)) as process:
         await recording.awaits.aenqueue("takes the only room")
-        await until(lambda: book.now["async"] == 1)
+        await until(lambda: task_record.running["async"] == 1)
         await until(lambda: process.services.workers[0].polled_ago == 0.0)
         since = (await told(database, process))["last_heartbeat_at"]
 
@@ -128,7 +128,7 @@ async def test_a_worker_without_room_has_nothing_to_look_for(database: str, quic
 
         await until(has_been_so_for_long)
         assert await is_healthy(QUICK)
-        book.gate.set()
+        task_record.gate.set()
 
 
 async def test_the_stalest_worker_counts_and_without_workers_the_stalest_of_the_others() -> None:
@@ -148,7 +148,7 @@ async def test_the_stalest_worker_counts_and_without_workers_the_stalest_of_the_
 async def test_a_process_whose_row_was_removed_tells_its_polls_anew(database: str, quick_beats: None) -> None:
     async with running(worker()) as process:
         await until(is_healthy)
-        await aside(query, database, "DELETE FROM steady_queue_process")
+        await in_thread(query, database, "DELETE FROM steady_queue_process")
         await until(is_healthy)
         assert (await told(database, process))["polled_at"] is not None
 
@@ -159,7 +159,7 @@ async def test_a_process_that_drains_is_healthy_however_long_its_tasks_take(
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=20))
     async with running(worker()) as process:
         await recording.awaits.aenqueue("runs on")
-        await until(lambda: book.now["async"] == 1)
+        await until(lambda: task_record.running["async"] == 1)
         process.stop()
         since = (await told(database, process))["last_heartbeat_at"]
 
@@ -168,7 +168,7 @@ async def test_a_process_that_drains_is_healthy_however_long_its_tasks_take(
 
         await until(has_drained_for_long)
         assert await is_healthy(QUICK)
-        book.gate.set()
+        task_record.gate.set()
 
 
 @pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could be cut off

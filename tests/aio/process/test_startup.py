@@ -17,7 +17,7 @@ from tests.shop.tasks import add
 from tests.support.databases.tables import count, query
 from tests.support.databases.unmigrated import said_to_be_applied
 from tests.support.processes.scripts import run_script
-from tests.support.runtime import aside, values, worker
+from tests.support.runtime import in_thread, values, worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ async def test_a_process_refuses_a_database_that_is_newer_and_leaves_no_trace(ne
     with pytest.raises(ConfigurationError, match=r"newer than this version .* \(it has 9999_later\)"):
         async with running(worker()):
             raise AssertionError("it works")
-    assert await aside(count, newer, "process") == 0
+    assert await in_thread(count, newer, "process") == 0
 
 
 async def test_a_prepared_process_that_is_run_ends_with_its_refusal(newer: str) -> None:
@@ -67,7 +67,7 @@ async def test_a_supervisor_is_told_the_same(newer: str, fresh: str) -> None:
 
 
 async def test_a_table_of_migrations_that_cannot_be_read_is_a_refusal_and_not_an_outage(fresh: str) -> None:
-    await aside(query, fresh, "CREATE TABLE django_migrations (nothing_of_use integer)")
+    await in_thread(query, fresh, "CREATE TABLE django_migrations (nothing_of_use integer)")
     assert f"the migrations of the database '{fresh}' cannot be read" in await refused(fresh)
 
 
@@ -82,4 +82,4 @@ async def test_the_command_ends_with_1_instead_of_trying_for_ever(newer: str) ->
 from django.core.management import execute_from_command_line
 execute_from_command_line(["manage.py", "steady_queue", "--async"])
 """
-    await aside(lambda: run_script(text, alias=newer, code=1))
+    await in_thread(lambda: run_script(text, alias=newer, code=1))

@@ -13,7 +13,7 @@ from steady_queue.aio.process.deadlines import Deadlines
 from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST, Watchdog
 from steady_queue.aio.timing import SystemClock
 from steady_queue.events import Events, LoopBlocked
-from tests.support.runtime import PATIENCE, Heard, ended, until, worker
+from tests.support.runtime import WAIT_TIMEOUT_SECONDS, EmittedEvents, until, wait_for_results, worker
 from tests.support.tasks import misbehaving
 
 pytestmark = pytest.mark.anyio
@@ -27,11 +27,11 @@ def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_task_that_blocks_the_loop_is_reported_with_its_name_and_line(database: str, watchful: None) -> None:
-    heard = Heard()
-    async with running(worker(), events=heard) as process:
-        (result,) = await ended(await misbehaving.blocks_the_loop.aenqueue(0.8))
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted) as process:
+        (result,) = await wait_for_results(await misbehaving.blocks_the_loop.aenqueue(0.8))
         assert process.services.watchdog.blocked_count >= 1
-    event, *_ = [event for event in heard.of(LoopBlocked) if result.id in event.task]
+    event, *_ = [event for event in emitted.of(LoopBlocked) if result.id in event.task]
     assert event.task == f"tests.support.tasks.misbehaving.blocks_the_loop ({result.id})"
     assert "recording.py:" in event.where
     assert "blocks_the_loop: time.sleep(" in event.where
@@ -39,23 +39,23 @@ async def test_a_task_that_blocks_the_loop_is_reported_with_its_name_and_line(da
 
 
 async def test_a_task_that_blocks_its_own_thread_is_not_reported(database: str, watchful: None) -> None:
-    heard = Heard()
-    async with running(worker(), events=heard):
-        (result,) = await ended(await misbehaving.blocks_its_thread.aenqueue(0.5))
-    assert not [event for event in heard.of(LoopBlocked) if result.id in event.task]
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted):
+        (result,) = await wait_for_results(await misbehaving.blocks_its_thread.aenqueue(0.5))
+    assert not [event for event in emitted.of(LoopBlocked) if result.id in event.task]
 
 
 async def test_a_blocked_loop_that_outlasts_trust_ends_the_process(watchful: None) -> None:
-    heard = Heard()
-    assert left_by(heard) == [EXIT_LEASE_LOST]
-    await until(lambda: bool(heard.of(LoopBlocked)))
-    assert heard.of(LoopBlocked)[0].task == "this very test"
+    emitted = EmittedEvents()
+    assert left_by(emitted) == [EXIT_LEASE_LOST]
+    await until(lambda: bool(emitted.of(LoopBlocked)))
+    assert emitted.of(LoopBlocked)[0].task == "this very test"
 
 
 async def test_a_log_that_nobody_reads_cannot_keep_a_process_that_must_end(watchful: None) -> None:
     stuck = threading.Event()
     try:
-        assert left_by(Events([lambda event: stuck.wait(PATIENCE)])) == [EXIT_LEASE_LOST]
+        assert left_by(Events([lambda event: stuck.wait(WAIT_TIMEOUT_SECONDS)])) == [EXIT_LEASE_LOST]
     finally:
         stuck.set()
 
@@ -79,7 +79,7 @@ def left_by(events: Events) -> list[int]:
     )
     guard.start()
     try:
-        assert gone.wait(PATIENCE)
+        assert gone.wait(WAIT_TIMEOUT_SECONDS)
     finally:
         guard.stop()
     return left

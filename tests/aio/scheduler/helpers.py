@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from steady_queue.configuration import Options
 from steady_queue.models import RecurringExecution
-from tests.support.runtime import aside, until
+from tests.support.runtime import in_thread, until
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -19,4 +19,4 @@ def ticks(alias: str, key: str) -> list[datetime]:
 
 
 async def has_ticks(alias: str, key: str, least: int) -> None:
-    await until(lambda: aside(lambda: len(ticks(alias, key)) >= least), f"{key} does not fire")
+    await until(lambda: in_thread(lambda: len(ticks(alias, key)) >= least), f"{key} does not fire")

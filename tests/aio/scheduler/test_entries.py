@@ -28,7 +28,7 @@ from steady_queue.recurring.definitions import Recurrence, Recurrences
 from tests.aio.scheduler.helpers import ONLY_SCHEDULER, has_ticks, ticks
 from tests.shop import tasks as shop
 from tests.support.databases.tables import count, query
-from tests.support.runtime import Heard, aside, until
+from tests.support.runtime import EmittedEvents, in_thread, until
 from tests.support.tasks import recording
 
 if TYPE_CHECKING:
@@ -68,16 +68,16 @@ async def test_a_restart_with_a_changed_description_loses_no_tick(
 
     await prepare("old")
     async with running(ONLY_SCHEDULER):
-        await until(lambda: aside(lambda: count(database, "recurringtask") == 1))
-    await aside(lambda: change(database, "key", updated_at=tick - SECOND))
+        await until(lambda: in_thread(lambda: count(database, "recurringtask") == 1))
+    await in_thread(lambda: change(database, "key", updated_at=tick - SECOND))
     await prepare("new")
     async with running(ONLY_SCHEDULER):
         await has_ticks(database, "key", 1)
-    assert await aside(ticks, database, "key") == [tick]
-    assert (await aside(entry, database, "key")).description == "new"
+    assert await in_thread(ticks, database, "key") == [tick]
+    assert (await in_thread(entry, database, "key")).description == "new"
 
 
-class Hand(SystemClock):
+class ManualClock(SystemClock):
     """A clock that a test sets."""
 
     seconds = 0.0
@@ -91,16 +91,16 @@ async def test_a_scheduler_sleeps_no_longer_than_until_its_next_look(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "LOOK_SECONDS", 3.0)
-    clock, heard, driver = Hand(), Heard(), open_async(database)
+    clock, emitted, driver = ManualClock(), EmittedEvents(), open_async(database)
 
     async def nobody() -> None: ...
 
     alone = Scheduler(
         find_static=list,
         driver=driver,
-        other_backends=handing.OtherBackends(events=heard),
+        other_backends=handing.OtherBackends(events=emitted),
         wake_all=nobody,
-        context=Context(clock, heard, Outage(clock=clock, events=heard)),
+        context=Context(clock, emitted, Outage(clock=clock, events=emitted)),
     )
     try:
         assert await alone.turn() == 3.0
@@ -127,10 +127,10 @@ async def test_a_row_that_was_edited_by_hand_is_switched_off_with_the_reason(
 ) -> None:
     for key in ("bad", "good"):
         await aschedule_recurring_task(recording.rests, key=key, every=SECOND, args=(key,))
-    await aside(lambda: change(database, "bad", **change_to))
+    await in_thread(lambda: change(database, "bad", **change_to))
     async with running(ONLY_SCHEDULER):
         await has_ticks(database, "good", 1)
-    found = await aside(entry, database, "bad")
+    found = await in_thread(entry, database, "bad")
     assert not found.enabled
     assert says in str(found.disabled_reason)
 
@@ -140,27 +140,27 @@ async def test_a_row_that_was_edited_by_hand_is_switched_off_with_the_reason(
 async def test_an_entry_whose_change_cannot_be_dated_is_switched_off_and_the_others_fire(
     database: str, value: str
 ) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
     for key in ("bad", "good"):
         await aschedule_recurring_task(recording.rests, key=key, every=SECOND, args=(key,))
     spoil = "UPDATE steady_queue_recurringtask SET updated_at = %s WHERE task_key = 'bad'"
-    await aside(query, database, spoil, value)
-    async with running(ONLY_SCHEDULER, events=heard):
+    await in_thread(query, database, spoil, value)
+    async with running(ONLY_SCHEDULER, events=emitted):
         await has_ticks(database, "good", 2)
-    assert [event.key for event in heard.of(RecurringDisabled)] == ["bad"]
-    assert heard.of(RuntimeFault) == []
+    assert [event.key for event in emitted.of(RecurringDisabled)] == ["bad"]
+    assert emitted.of(RuntimeFault) == []
 
 
 async def test_an_entry_of_newer_settings_is_left_to_those_who_have_them(database: str) -> None:
-    heard = Heard()
-    async with running(ONLY_SCHEDULER, events=heard):
+    emitted = EmittedEvents()
+    async with running(ONLY_SCHEDULER, events=emitted):
         await aschedule_recurring_task(shop.anything, key="sign", every=SECOND)
         await has_ticks(database, "sign", 1)
         newer = {**settings.TASKS, "default": {**settings.TASKS["default"], "QUEUES": []}}
         with override_settings(TASKS=newer):
             await aschedule_recurring_task(recording.rests, key="new", every=HOUR, args=(1,), queue_name="brand new")
-        await until(lambda: any(event.key == "new" for event in heard.of(RecurringUnavailable)))
-    assert (await aside(entry, database, "new")).enabled
+        await until(lambda: any(event.key == "new" for event in emitted.of(RecurringUnavailable)))
+    assert (await in_thread(entry, database, "new")).enabled
 
 
 # -- odd settings -----------------------------------------------------------------------------------------------------
@@ -169,27 +169,27 @@ async def test_an_entry_of_newer_settings_is_left_to_those_who_have_them(databas
 async def test_finished_jobs_that_are_kept_for_a_century_stop_neither_recurring_tasks_nor_maintenance(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
     monkeypatch.setattr(steady_queue, "clear_finished_jobs_after", timedelta(days=36_500))
     await aschedule_recurring_task(recording.rests, key="tick", every=SECOND, args=("tick",))
-    async with running(ONLY_SCHEDULER, events=heard):
+    async with running(ONLY_SCHEDULER, events=emitted):
         await has_ticks(database, "tick", 2)
-    assert heard.of(RuntimeFault) == []
+    assert emitted.of(RuntimeFault) == []
 
 
 async def test_records_that_cannot_be_cleared_are_told_of_and_what_recurs_goes_on(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
 
     def broken(*args: Any) -> None:
         raise OverflowError("the beginning of time")
 
     monkeypatch.setattr(scheduler, "clear_ticks", broken)
     await aschedule_recurring_task(recording.rests, key="tick", every=SECOND, args=("tick",))
-    async with running(ONLY_SCHEDULER, events=heard):
+    async with running(ONLY_SCHEDULER, events=emitted):
         await has_ticks(database, "tick", 2)
-    (fault,) = heard.of(RuntimeFault)
+    (fault,) = emitted.of(RuntimeFault)
     assert "the beginning of time" in fault.error
 
 
@@ -197,28 +197,28 @@ async def test_records_that_cannot_be_cleared_are_told_of_and_what_recurs_goes_o
 
 
 async def test_a_tick_sends_the_signal_of_an_enqueued_task_when_it_is_stored(database: str) -> None:
-    heard: list[tuple[str, tuple[Any, ...], bool]] = []
+    emitted: list[tuple[str, tuple[Any, ...], bool]] = []
 
     def hear(sender: Any, task_result: TaskResult[Any], **kwargs: Any) -> None:
         is_stored = Job._base_manager.using(database).filter(pk=task_result.id).exists()
-        heard.append((task_result.id, tuple(task_result.args), is_stored))
+        emitted.append((task_result.id, tuple(task_result.args), is_stored))
 
     task_enqueued.connect(hear)
     try:
         await aschedule_recurring_task(recording.rests, key="tick", every=SECOND, args=("tick",))
         async with running(ONLY_SCHEDULER), running(ONLY_SCHEDULER):
-            await until(lambda: len(heard) >= 2)
+            await until(lambda: len(emitted) >= 2)
     finally:
         task_enqueued.disconnect(hear)
-    assert all((args, is_stored) == (("tick",), True) for _, args, is_stored in heard)
-    assert len({id_ for id_, _, _ in heard}) == len(heard)
+    assert all((args, is_stored) == (("tick",), True) for _, args, is_stored in emitted)
+    assert len({id_ for id_, _, _ in emitted}) == len(emitted)
 
 
 async def test_a_task_with_a_queue_and_a_priority_of_its_own_keeps_them(database: str) -> None:
     await aschedule_recurring_task(shop.anything.using(queue_name="mail", priority=7), key="key", every=SECOND)
     async with running(ONLY_SCHEDULER):
         await has_ticks(database, "key", 1)
-    jobs = await aside(query, database, "SELECT DISTINCT queue_name, priority FROM steady_queue_job")
+    jobs = await in_thread(query, database, "SELECT DISTINCT queue_name, priority FROM steady_queue_job")
     assert [tuple(row) for row in jobs] == [("mail", 7)]
 
 
@@ -240,8 +240,8 @@ async def test_with_the_queue_elsewhere_a_schedule_follows_the_rules_of_enqueue(
             schedule_recurring_task(task, key="lost", schedule="@daily")
             raise Boom
 
-    await aside(use)
-    assert await aside(count, database, "recurringtask") == (1 if on_commit else 2)
+    await in_thread(use)
+    assert await in_thread(count, database, "recurringtask") == (1 if on_commit else 2)
 
 
 @pytest.mark.only_on("postgres")
@@ -261,4 +261,4 @@ async def test_the_async_form_follows_the_option_of_aenqueue(database: str) -> N
             await aschedule_recurring_task(shop.noop, key="key", schedule="@daily")
         finally:
             await sync_to_async(roll_back)()
-    assert await aside(count, database, "recurringtask") == 0
+    assert await in_thread(count, database, "recurringtask") == 0

@@ -18,7 +18,7 @@ from steady_queue.events import RecurringFailed
 from steady_queue.jobs.compat import task_backends
 from tests.aio.scheduler.helpers import ONLY_SCHEDULER, has_ticks, ticks
 from tests.support.databases.tables import count
-from tests.support.runtime import Heard, aside, until
+from tests.support.runtime import EmittedEvents, in_thread, until
 from tests.support.tasks import recording
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_look_interval")]
@@ -39,7 +39,7 @@ class Broker:
         if self._kind == "sync":
             await sync_to_async(self._go.wait, thread_sensitive=True)()
         else:
-            await until(self._go.is_set, patience=60)
+            await until(self._go.is_set, timeout_seconds=60)
         self.taken += 1
 
     def let_go(self) -> None:
@@ -63,13 +63,13 @@ async def test_a_backend_that_hangs_costs_others_no_tick(
     await aschedule_recurring_task(recording.rests, key="own", every=SECOND, args=("own",))
     async with running(ONLY_SCHEDULER):
         await until(lambda: broker.asked >= handing.CONCURRENCY)
-        fired = len(await aside(ticks, database, "own"))
+        fired = len(await in_thread(ticks, database, "own"))
         await has_ticks(database, "own", fired + 3)
         assert broker.taken == 0
         assert broker.asked == handing.CONCURRENCY
         broker.let_go()
         await until(lambda: broker.taken > handing.CONCURRENCY)
-    times = await aside(ticks, database, "own")
+    times = await in_thread(ticks, database, "own")
     assert times == [times[0] + n * SECOND for n in range(len(times))]
 
 
@@ -77,30 +77,30 @@ async def test_a_backend_that_hangs_costs_others_no_tick(
 async def test_a_stop_waits_for_what_has_been_recorded_and_is_on_its_way(
     database: str, other_backend_task: Any, broker: Broker
 ) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
     for number in range(handing.CONCURRENCY + 2):
         await aschedule_recurring_task(
             other_backend_task, key=f"foreign {number}", schedule="* * * * * *", args=("Ada",)
         )
-    async with running(ONLY_SCHEDULER, events=heard) as process:
+    async with running(ONLY_SCHEDULER, events=emitted) as process:
         await until(lambda: broker.asked >= handing.CONCURRENCY)
         process.stop()
         asyncio.get_running_loop().call_later(0.3, broker.let_go)
-    assert broker.taken == await aside(count, database, "recurringexecution") >= handing.CONCURRENCY + 2
-    assert heard.of(RecurringFailed) == []
+    assert broker.taken == await in_thread(count, database, "recurringexecution") >= handing.CONCURRENCY + 2
+    assert emitted.of(RecurringFailed) == []
 
 
 @pytest.mark.only_on("sqlite")
 async def test_what_a_backend_has_not_taken_when_the_time_of_a_stop_is_over_is_told(
     database: str, other_backend_task: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
     monkeypatch.setattr(deadlines, "FLUSH_SECONDS", 0.2)
     await aschedule_recurring_task(other_backend_task, key="foreign", every=SECOND, args=("Ada",))
-    async with running(ONLY_SCHEDULER, events=heard):
+    async with running(ONLY_SCHEDULER, events=emitted):
         await until(lambda: broker.asked >= 1)
-    told = heard.of(RecurringFailed)
-    assert len(told) == await aside(count, database, "recurringexecution")
+    told = emitted.of(RecurringFailed)
+    assert len(told) == await in_thread(count, database, "recurringexecution")
     assert all("stopped before" in event.error for event in told)
 
 
@@ -108,12 +108,12 @@ async def test_what_a_backend_has_not_taken_when_the_time_of_a_stop_is_over_is_t
 async def test_ticks_that_nobody_could_hand_over_in_time_are_told_and_not_recorded(
     database: str, other_backend_task: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
     monkeypatch.setattr(handing, "MAX_WAITING", 3)
     await aschedule_recurring_task(other_backend_task, key="foreign", every=SECOND, args=("Ada",))
-    async with running(ONLY_SCHEDULER, events=heard):
-        await until(lambda: len(heard.of(RecurringFailed)) >= 1)
-        assert "too many tasks wait" in heard.of(RecurringFailed)[0].error
-        assert await aside(count, database, "recurringexecution") == 3
+    async with running(ONLY_SCHEDULER, events=emitted):
+        await until(lambda: len(emitted.of(RecurringFailed)) >= 1)
+        assert "too many tasks wait" in emitted.of(RecurringFailed)[0].error
+        assert await in_thread(count, database, "recurringexecution") == 3
         broker.let_go()
         await has_ticks(database, "foreign", 4)

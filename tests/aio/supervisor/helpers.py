@@ -8,32 +8,32 @@ import pytest
 
 from tests.support.databases.tables import counts, query
 from tests.support.processes.process_rows import rows
-from tests.support.runtime import aside, until
+from tests.support.runtime import in_thread, until
 
 on_servers = pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could go
 
-AWAY = "the database is unavailable"
+UNAVAILABLE = "the database is unavailable"
 EXIT_ERROR = "steady_queue.processes.ProcessExitError"
 #: What a stop may take beyond the time that tasks have, on a busy machine and without a database, in seconds.
-MARGIN = 12.0
+MARGIN_SECONDS = 12.0
 
 
-async def registered(alias: str, number: int) -> set[int]:
+async def wait_for_processes(alias: str, number: int) -> set[int]:
     """The process ids of the supervisor and its children, when so many are registered."""
     found: set[int] = set()
 
     async def there() -> bool:
         found.clear()
-        found.update(row.pid for row in await aside(rows, alias))
+        found.update(row.pid for row in await in_thread(rows, alias))
         return len(found) == number
 
     await until(there, f"{number} processes are not registered")
     return found
 
 
-async def is_over(alias: str) -> bool:
-    return not await aside(counts, alias)
+async def all_jobs_finished(alias: str) -> bool:
+    return not await in_thread(counts, alias)
 
 
-def attempts(alias: str) -> list[tuple[Any, ...]]:
+def distinct_attempts(alias: str) -> list[tuple[Any, ...]]:
     return query(alias, "SELECT DISTINCT attempts FROM steady_queue_job")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Ledger:
+class TaskLog:
     """The file that the tasks of a test note their starts and ends in."""
 
     def __init__(self, path: Path) -> None:

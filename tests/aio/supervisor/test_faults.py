@@ -15,19 +15,19 @@ import pytest
 from steady_queue import aenqueue_all
 from steady_queue.aio import running
 from steady_queue.store.job import Lane
-from tests.aio.supervisor.helpers import EXIT_ERROR, MARGIN, on_servers, registered
+from tests.aio.supervisor.helpers import EXIT_ERROR, MARGIN_SECONDS, on_servers, wait_for_processes
 from tests.aio.supervisor.tasks import KNOWN, awaits, awaits_alone, blocks, blocks_alone
 from tests.shop.tasks import add, charge, sleeps_for_long
 from tests.support.databases.tables import count, counts, query
-from tests.support.processes.commands import command, printed_by, prints, stopped
-from tests.support.processes.process_rows import exists, rows, working
+from tests.support.processes.commands import command, read_output, stop_command, wait_for_output
+from tests.support.processes.process_rows import exists, rows, wait_for_worker
 from tests.support.processes.scripts import REPOSITORY, SETUP
-from tests.support.runtime import aside, ended, error_of, values, worker
+from tests.support.runtime import error_of, in_thread, values, wait_for_results, worker
 from tests.support.store.stores import SyncStore
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskResult
-    from tests.aio.supervisor.task_log import Ledger
+    from tests.aio.supervisor.task_log import TaskLog
     from tests.support.processes.commands import Command
 
 
@@ -45,33 +45,33 @@ WATCHFUL = f"{KNOWN}\nfrom steady_queue.aio.maintenance import maintenance\nmain
     "signals", [[signal.SIGTERM] * 5, [signal.SIGINT, signal.SIGTERM]], ids=["TERM five times", "INT and TERM"]
 )
 async def test_a_stop_lets_short_tasks_finish_and_never_gives_back_what_runs(
-    database: str, signals: list[signal.Signals], ledger: Ledger, tmp_path: Path
+    database: str, signals: list[signal.Signals], task_log: TaskLog, tmp_path: Path
 ) -> None:
     """A short task and a long one of each kind."""
-    patience = 1.5
-    calls = [task.bind(ledger.path, task.name, str(tmp_path / "file")) for task in (awaits, blocks)]
+    shutdown_timeout_seconds = 1.5
+    calls = [task.bind(task_log.path, task.name, str(tmp_path / "file")) for task in (awaits, blocks)]
     short = list(await aenqueue_all(calls))
     long = await sleeps_for_long.aenqueue()
-    stubborn = await blocks.aenqueue(ledger.path, "stubborn", "never")
-    with command(database, patience=patience, setup=KNOWN) as process:
-        await ledger.has_begun("awaits", "blocks", "stubborn")
-        await prints(process, "began")
-        pid = await working(database)
+    stubborn = await blocks.aenqueue(task_log.path, "stubborn", "never")
+    with command(database, shutdown_timeout_seconds=shutdown_timeout_seconds, setup=KNOWN) as process:
+        await task_log.has_begun("awaits", "blocks", "stubborn")
+        await wait_for_output(process, "began")
+        pid = await wait_for_worker(database)
         told = time.monotonic()
         for number in signals:
             process.send_signal(number)
-        await prints(process, "is stopping: 4 tasks")
+        await wait_for_output(process, "is stopping: 4 tasks")
         (tmp_path / "file").touch()
-        while await aside(where, database, stubborn) == ["claimed"]:
-            assert time.monotonic() - told < patience + MARGIN
+        while await in_thread(where, database, stubborn) == ["claimed"]:
+            assert time.monotonic() - told < shutdown_timeout_seconds + MARGIN_SECONDS
         assert not exists(pid)  # what runs is never given back
-        await printed_by(process)
-        assert time.monotonic() - told < patience + MARGIN
+        await read_output(process)
+        assert time.monotonic() - told < shutdown_timeout_seconds + MARGIN_SECONDS
     assert await values(*short) == ["done", "done"]
-    assert await aside(where, database, long) == ["ready"]
-    assert await aside(where, database, stubborn) == ["ready"]
-    assert sorted(ledger.began) == ["awaits", "blocks", "stubborn"]
-    assert await aside(count, database, "process") == 0
+    assert await in_thread(where, database, long) == ["ready"]
+    assert await in_thread(where, database, stubborn) == ["ready"]
+    assert sorted(task_log.began) == ["awaits", "blocks", "stubborn"]
+    assert await in_thread(count, database, "process") == 0
 
 
 def where(alias: str, result: TaskResult[Any]) -> list[str]:
@@ -89,34 +89,34 @@ def where(alias: str, result: TaskResult[Any]) -> list[str]:
 
 @on_servers
 async def test_a_frozen_worker_whose_tasks_others_took_changes_nothing_when_it_wakes(
-    database: str, ledger: Ledger, tmp_path: Path
+    database: str, task_log: TaskLog, tmp_path: Path
 ) -> None:
     """With its supervisor, as in a container that is paused; the other worker takes both for dead."""
-    taken = await awaits_alone.aenqueue(ledger.path, "taken", str(tmp_path / "file"))
-    following = await awaits_alone.aenqueue(ledger.path, "following", str(tmp_path / "later"))
+    taken = await awaits_alone.aenqueue(task_log.path, "taken", str(tmp_path / "file"))
+    following = await awaits_alone.aenqueue(task_log.path, "following", str(tmp_path / "later"))
     with command(database, "--processes", "2", "--only-work", alive=3, setup=WATCHFUL) as process:
-        await ledger.has_begun("taken")
-        pids = await registered(database, 3)
-        (victim,) = await aside(owners, database)
+        await task_log.has_begun("taken")
+        pids = await wait_for_processes(database, 3)
+        (victim,) = await in_thread(owners, database)
         process.send_signal(signal.SIGSTOP)
         os.kill(victim, signal.SIGSTOP)
         try:
             (tmp_path / "file").touch()  # when it wakes, its task ends at once
-            await ended(taken)
+            await wait_for_results(taken)
             assert error_of(taken) == "steady_queue.processes.ProcessPrunedError"
-            await ledger.has_begun("following")  # the slot is free
-            before = await aside(facts, database)
+            await task_log.has_begun("following")  # the slot is free
+            before = await in_thread(facts, database)
         finally:
             os.kill(victim, signal.SIGCONT)
-        await prints(process, "lost its claim while it ran")
+        await wait_for_output(process, "lost its claim while it ran")
         process.send_signal(signal.SIGCONT)
-        assert await registered(database, 3) == pids
-        assert await aside(facts, database) == before
+        assert await wait_for_processes(database, 3) == pids
+        assert await in_thread(facts, database) == before
         (tmp_path / "later").touch()
         assert await values(following, await add.aenqueue(1)) == ["done", 1]
-        await stopped(process)
-    assert ledger.began == ["taken", "following"]
-    assert await aside(facts, database) <= before
+        await stop_command(process)
+    assert task_log.began == ["taken", "following"]
+    assert await in_thread(facts, database) <= before
 
 
 def owners(alias: str) -> set[int]:
@@ -143,17 +143,17 @@ async def test_a_start_fails_claims_that_belong_to_nobody_and_frees_their_slots(
     database: str, is_embedded: bool
 ) -> None:
     orphan, following = await charge.aenqueue("ada"), await charge.aenqueue("ada")
-    await aside(lose_a_process, database)
+    await in_thread(lose_a_process, database)
     if is_embedded:
         async with running(worker()):
-            await ended(orphan, following)
+            await wait_for_results(orphan, following)
     else:
         with command(database) as process:
-            await ended(orphan, following)
-            await stopped(process)
+            await wait_for_results(orphan, following)
+            await stop_command(process)
     assert error_of(orphan) == "steady_queue.processes.ProcessMissingError"
     assert not following.errors
-    assert await aside(count, database, "semaphore") == 0
+    assert await in_thread(count, database, "semaphore") == 0
 
 
 def lose_a_process(alias: str) -> None:
@@ -176,24 +176,24 @@ asyncio.run(main())
 """
 
 
-async def test_an_embedded_runtime_that_is_killed_leaves_its_rows_to_others(database: str, ledger: Ledger) -> None:
+async def test_an_embedded_runtime_that_is_killed_leaves_its_rows_to_others(database: str, task_log: TaskLog) -> None:
     text = SETUP.format(alias=database) + EMBEDDED.replace("tests.shop import", "tests.aio.supervisor import")
-    orphan = await blocks_alone.aenqueue(ledger.path, "first", "never")
-    following = await blocks_alone.aenqueue(ledger.path, "second", "/")
+    orphan = await blocks_alone.aenqueue(task_log.path, "first", "never")
+    following = await blocks_alone.aenqueue(task_log.path, "second", "/")
     with subprocess.Popen(  # noqa: ASYNC220, the program is waited for by what it does
         [sys.executable, "-c", text], cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}
     ) as program:
         try:
-            await ledger.has_begun("first")
+            await task_log.has_begun("first")
         finally:
             program.kill()
-    assert [row.pid for row in await aside(rows, database)] == [program.pid]
-    assert await aside(counts, database) == {"claimed": 1, "blocked": 1}
+    assert [row.pid for row in await in_thread(rows, database)] == [program.pid]
+    assert await in_thread(counts, database) == {"claimed": 1, "blocked": 1}
     async with running(worker()):
-        await ended(orphan, following)
+        await wait_for_results(orphan, following)
     assert error_of(orphan) == EXIT_ERROR
     assert following.return_value == "done"
-    assert await aside(count, database, "process") == 0
+    assert await in_thread(count, database, "process") == 0
 
 
 # -- a crash loop -----------------------------------------------------------------------------------------------------
@@ -206,14 +206,14 @@ async def test_a_crash_loop_costs_its_supervisor_little_and_ends_when_its_cause_
     cure = tmp_path / "cure"
     setup = f"import os\nif 'STEADY_QUEUE_CHILD' in os.environ and not os.path.exists({str(cure)!r}): os._exit(7)"
     with command(database, "--only-work", setup=setup) as process:
-        await prints(process, "exited with status 7")
+        await wait_for_output(process, "exited with status 7")
         since, used = time.monotonic(), cpu_of(process)
         for _ in range(3):
-            await prints(process, "exited with status 7")
+            await wait_for_output(process, "exited with status 7")
         assert cpu_of(process) - used < 0.05 * (time.monotonic() - since)
         cure.touch()
         assert await values(await add.aenqueue(1)) == [1]
-        await stopped(process)
+        await stop_command(process)
 
 
 def cpu_of(process: Command) -> float:

@@ -9,9 +9,9 @@ import pytest
 
 from steady_queue import actions
 from steady_queue.models import Job, RecurringTask
-from tests.support.processes.commands import printed_by, stopped
+from tests.support.processes.commands import read_output, stop_command
 from tests.support.processes.projects import program
-from tests.support.wait import aside, until
+from tests.support.wait import in_thread, until
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -94,7 +94,7 @@ class Project:
 
     async def enqueue(self) -> None:
         with program("enqueue.py", cwd=self.directory) as process:
-            await printed_by(process)
+            await read_output(process)
 
     def ended(self) -> list[str]:
         """What became of its tasks that have ended: the value or the error, the worker."""
@@ -117,13 +117,13 @@ async def test_each_project_runs_its_own_tasks_and_one_moves_those_of_both(datab
         for project in (bakery, florist):
 
             async def all_ended(project: Project = project) -> bool:
-                return len(await aside(project.ended)) >= 3 * COUNT
+                return len(await in_thread(project.ended)) >= 3 * COUNT
 
             await until(all_ended, f"tasks of {project.name} never end")
-            assert sorted(await aside(project.ended)) == project.expected
-        entries = await aside(lambda: list(RecurringTask.objects.values_list("pk", "enabled")))
+            assert sorted(await in_thread(project.ended)) == project.expected
+        entries = await in_thread(lambda: list(RecurringTask.objects.values_list("pk", "enabled")))
         assert entries == [("bakery once a year", True)]
-        assert "Traceback" not in await stopped(one) + await stopped(other, signal.SIGINT)
+        assert "Traceback" not in await stop_command(one) + await stop_command(other, signal.SIGINT)
 
 
 @pytest.mark.only_on("sqlite")
@@ -134,12 +134,12 @@ async def test_a_task_taken_by_the_wrong_project_fails_with_the_reason_and_can_b
     florist = Project(tmp_path, "florist", database)
     await bakery.enqueue()
     with florist.command("--async", "--drain", "--skip-recurring", "--queues", "*") as process:
-        await printed_by(process)
-    errors = await aside(bakery.ended)
+        await read_output(process)
+    errors = await in_thread(bakery.ended)
     assert len(errors) == 3 * COUNT
     assert all("UnknownTaskError" in error for error in errors)
 
-    assert await aside(actions.retry_where) == 3 * COUNT
+    assert await in_thread(actions.retry_where) == 3 * COUNT
     with bakery.command("--async", "--drain", "--skip-recurring") as process:
-        await printed_by(process)
-    assert sorted(await aside(bakery.ended)) == bakery.expected
+        await read_output(process)
+    assert sorted(await in_thread(bakery.ended)) == bakery.expected

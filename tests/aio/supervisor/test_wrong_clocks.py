@@ -16,15 +16,15 @@ from steady_queue.events import ProcessPruned
 from steady_queue.store.operations.processes import NewProcess, register
 from tests.aio.supervisor.tasks import KNOWN, awaits_alone, rests
 from tests.support.databases.tables import count, counts, query
-from tests.support.processes.commands import command, prints, stopped
+from tests.support.processes.commands import command, stop_command, wait_for_output
 from tests.support.processes.process_rows import rows
-from tests.support.runtime import Heard, aside, ended, until, values, worker
+from tests.support.runtime import EmittedEvents, in_thread, until, values, wait_for_results, worker
 from tests.support.store.stores import SyncStore
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tests.aio.supervisor.task_log import Ledger
+    from tests.aio.supervisor.task_log import TaskLog
 
 pytestmark = [
     pytest.mark.anyio,
@@ -59,7 +59,7 @@ def leave_a_corpse(alias: str) -> None:
 
 
 async def no_corpse(alias: str) -> bool:
-    return not await aside(query, alias, "SELECT id FROM steady_queue_process WHERE name = 'corpse'")
+    return not await in_thread(query, alias, "SELECT id FROM steady_queue_process WHERE name = 'corpse'")
 
 
 def now(alias: str) -> datetime:
@@ -68,33 +68,33 @@ def now(alias: str) -> datetime:
 
 @pytest.mark.parametrize("seconds", [3600, -3600], ids=["an hour ahead", "an hour behind"])
 async def test_a_worker_whose_clock_is_wrong_works_beside_one_whose_clock_is_right(
-    database: str, seconds: int, ledger: Ledger, tmp_path: Path
+    database: str, seconds: int, task_log: TaskLog, tmp_path: Path
 ) -> None:
-    heard = Heard()
-    begun = await aside(now, database)
-    await rests.using(run_after=timedelta(minutes=30)).aenqueue(ledger.path, "late", 0)
-    soon = await rests.using(run_after=timedelta(seconds=2)).aenqueue(ledger.path, "soon", 0)
-    held = await awaits_alone.aenqueue(ledger.path, "held", str(tmp_path / "file"))
+    emitted = EmittedEvents()
+    begun = await in_thread(now, database)
+    await rests.using(run_after=timedelta(minutes=30)).aenqueue(task_log.path, "late", 0)
+    soon = await rests.using(run_after=timedelta(seconds=2)).aenqueue(task_log.path, "soon", 0)
+    held = await awaits_alone.aenqueue(task_log.path, "held", str(tmp_path / "file"))
     with command(database, "--async", alive=ALIVE, setup=SETUP, environ=wrong_by(seconds)) as process:
-        await ledger.has_begun("held")
-        await ended(soon)
-        (pid,) = [row.pid for row in await aside(rows, database)]
-        await aside(leave_a_corpse, database)
-        await prints(process, "pruned corpse")
-        async with running(worker(), events=heard):
-            while not heard.of(ProcessPruned):  # whoever of the two is first buries the next one
-                await aside(leave_a_corpse, database)
+        await task_log.has_begun("held")
+        await wait_for_results(soon)
+        (pid,) = [row.pid for row in await in_thread(rows, database)]
+        await in_thread(leave_a_corpse, database)
+        await wait_for_output(process, "pruned corpse")
+        async with running(worker(), events=emitted):
+            while not emitted.of(ProcessPruned):  # whoever of the two is first buries the next one
+                await in_thread(leave_a_corpse, database)
                 await until(lambda: no_corpse(database), "nobody buries the dead")
             (tmp_path / "file").touch()
-            await ended(held)
-            assert pid in {row.pid for row in await aside(rows, database)}
-        printed = await stopped(process)
-    over = await aside(now, database)
-    assert {event.name for event in heard.of(ProcessPruned)} == {"corpse"}
+            await wait_for_results(held)
+            assert pid in {row.pid for row in await in_thread(rows, database)}
+        printed = await stop_command(process)
+    over = await in_thread(now, database)
+    assert {event.name for event in emitted.of(ProcessPruned)} == {"corpse"}
     assert "lost its claim" not in printed
-    assert sorted(ledger.began) == ["held", "soon"]
-    assert await aside(counts, database) == {"scheduled": 1}
-    assert await aside(count, database, "process") == 0
+    assert sorted(task_log.began) == ["held", "soon"]
+    assert await in_thread(counts, database) == {"scheduled": 1}
+    assert await in_thread(count, database, "process") == 0
     for result in (soon, held):
         times: list[Any] = [result.enqueued_at, result.started_at, result.finished_at]
         assert sorted([begun, *times, over]) == [begun, *times, over]

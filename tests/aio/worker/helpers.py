@@ -8,7 +8,7 @@ from steady_queue.arguments import dumps
 from steady_queue.store.job import Lane
 from tests.shop.tasks import add, greet
 from tests.support.databases.tables import count, row
-from tests.support.runtime import aside, until, values
+from tests.support.runtime import in_thread, until, values
 from tests.support.store.jobs import job
 from tests.support.store.stores import SyncStore
 
@@ -33,8 +33,8 @@ async def failures(alias: str, *jobs: NewJob, before: int = 0) -> list[str]:
         return [found["exception_class"] for one in jobs if (found := row(alias, "failedexecution", one.id))]
 
     async def all_failed() -> bool:
-        return await aside(count, alias, "failedexecution") == before + len(jobs)
+        return await in_thread(count, alias, "failedexecution") == before + len(jobs)
 
-    await aside(SyncStore(alias).enqueue, *jobs)
-    await until(all_failed, patience=10)
-    return await aside(errors)
+    await in_thread(SyncStore(alias).enqueue, *jobs)
+    await until(all_failed, timeout_seconds=10)
+    return await in_thread(errors)

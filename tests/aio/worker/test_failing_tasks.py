@@ -13,10 +13,10 @@ from steady_queue.events.tracebacks import MESSAGE_LENGTH, TRACEBACK_LENGTH
 from steady_queue.store.job import Lane
 from tests.aio.worker.helpers import failures, still_works
 from tests.support.databases.tables import counts, row
-from tests.support.runtime import Heard, aside, ended, error_of, until, values, worker
+from tests.support.runtime import EmittedEvents, error_of, in_thread, until, values, wait_for_results, worker
 from tests.support.store.jobs import job
 from tests.support.tasks import misbehaving, recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import Task, TaskResult
@@ -29,7 +29,7 @@ RAISED = {
     "interrupts": "builtins.KeyboardInterrupt",
     "cancels": "asyncio.exceptions.CancelledError",
     "recurses": "builtins.RecursionError",
-    "cannot be shown": "tests.support.tasks.misbehaving.Unspeakable",
+    "cannot be shown": "tests.support.tasks.misbehaving.ErrorWithoutText",
     "generator exit": "builtins.GeneratorExit",
     "NUL": "builtins.ValueError",
     "surrogate": "builtins.ValueError",
@@ -42,17 +42,17 @@ RAISED = {
 async def test_whatever_a_task_raises_fails_its_own_job_alone(database: str, task: Task[..., Any]) -> None:
     async with running(worker(coroutines=1, threads=1)) as process:
         results = [await task.aenqueue(how) for how in RAISED]
-        await ended(*results)
+        await wait_for_results(*results)
         assert [error_of(result) for result in results] == list(RAISED.values())
         assert all(result.worker_ids == [process.name] for result in results)
         await still_works()
-    assert await aside(counts, database) == {"failed": len(RAISED)}
+    assert await in_thread(counts, database) == {"failed": len(RAISED)}
 
 
 async def test_a_task_that_lets_a_stop_iteration_out_has_failed_wherever_it_runs(database: str) -> None:
     async with running(worker(coroutines=1, threads=1)):
         results = [await task.aenqueue("stops an iteration") for task in BOTH]
-        await ended(*results)
+        await wait_for_results(*results)
         given = {
             "task_path": misbehaving.misbehaves_in_thread.module_path,
             "arguments": dumps(["stops an iteration"], {}),
@@ -66,9 +66,9 @@ async def test_a_task_that_lets_a_stop_iteration_out_has_failed_wherever_it_runs
 async def test_a_message_that_no_database_takes_is_stored_with_escapes(database: str) -> None:
     texts = {"NUL": "before\\x00after", "surrogate": "before\\ud800after", "cancels": "made up"}
     async with running(worker()):
-        results = await ended(*[await task.aenqueue(how) for task in BOTH for how in texts])
+        results = await wait_for_results(*[await task.aenqueue(how) for task in BOTH for how in texts])
     for result, text in zip(results, [*texts.values()] * 2, strict=True):
-        failed = await aside(row, database, "failedexecution", result.id)
+        failed = await in_thread(row, database, "failedexecution", result.id)
         assert failed is not None
         assert failed["message"] == text
         assert text in result.errors[0].traceback
@@ -76,10 +76,10 @@ async def test_a_message_that_no_database_takes_is_stored_with_escapes(database:
 
 async def test_a_message_of_50_megabytes_is_cut(database: str) -> None:
     async with running(worker()):
-        results = await ended(*[await task.aenqueue("huge") for task in BOTH])
+        results = await wait_for_results(*[await task.aenqueue("huge") for task in BOTH])
         await still_works()
     for result in results:
-        failed = await aside(row, database, "failedexecution", result.id)
+        failed = await in_thread(row, database, "failedexecution", result.id)
         assert failed is not None
         assert MESSAGE_LENGTH <= len(failed["message"]) < MESSAGE_LENGTH + 100
         assert len(result.errors[0].traceback) < TRACEBACK_LENGTH + 100
@@ -87,8 +87,8 @@ async def test_a_message_of_50_megabytes_is_cut(database: str) -> None:
 
 async def test_a_class_with_an_endless_name_is_named_as_far_as_it_goes(database: str) -> None:
     async with running(worker()):
-        (result,) = await ended(await misbehaving.misbehaves.aenqueue("long name"))
-    failed = await aside(row, database, "failedexecution", result.id)
+        (result,) = await wait_for_results(await misbehaving.misbehaves.aenqueue("long name"))
+    failed = await in_thread(row, database, "failedexecution", result.id)
     assert failed is not None
     assert failed["exception_class"].startswith("tests.support.tasks.misbehaving.EndlessEndless")
     assert failed["message"] == "short"
@@ -96,7 +96,7 @@ async def test_a_class_with_an_endless_name_is_named_as_far_as_it_goes(database:
 
 async def test_a_group_of_exceptions_is_told_with_each_of_them(database: str) -> None:
     async with running(worker()):
-        results = await ended(*[await task.aenqueue("group") for task in BOTH])
+        results = await wait_for_results(*[await task.aenqueue("group") for task in BOTH])
     for result in results:
         assert error_of(result) == "builtins.BaseExceptionGroup"
         assert "ValueError: before\\x00after" in result.errors[0].traceback
@@ -116,7 +116,7 @@ async def test_a_result_larger_than_the_server_takes_fails_that_job_alone(databa
             await misbehaving.returns_much.aenqueue(20_000_000),
             await recording.rests.aenqueue("small"),
         ]
-        large, small = await ended(*results)
+        large, small = await wait_for_results(*results)
         await still_works()
     assert small.return_value == "small"
     if database == "mariadb":  # the others take it
@@ -127,7 +127,9 @@ async def test_a_result_larger_than_the_server_takes_fails_that_job_alone(databa
 
 async def test_an_async_task_that_cancels_itself_or_is_cancelled_by_its_child_has_failed(database: str) -> None:
     async with running(worker(coroutines=1, threads=1)):
-        results = await ended(*[await misbehaving.is_cancelled.aenqueue(by) for by in ("itself", "its child")])
+        results = await wait_for_results(
+            *[await misbehaving.is_cancelled.aenqueue(by) for by in ("itself", "its child")]
+        )
         await still_works()
     assert [error_of(result) for result in results] == ["asyncio.exceptions.CancelledError"] * 2
 
@@ -141,25 +143,25 @@ async def test_a_task_that_asks_for_its_own_cancellation_too_late_has_succeeded(
 async def test_asyncio_tasks_that_a_task_leaves_behind_harm_nobody(database: str) -> None:
     async with running(worker(coroutines=1, threads=1, orm_lanes=1)):
         assert await values(await misbehaving.leaves_stray.aenqueue("stray")) == ["stray"]
-        assert book.now["stray"] == 1
+        assert task_record.running["stray"] == 1
         await still_works()
-    book.gate.set()
-    await until(lambda: not book.now["stray"])
+    task_record.gate.set()
+    await until(lambda: not task_record.running["stray"])
 
 
 async def test_a_transaction_left_open_in_a_thread_is_undone_before_the_next_task(database: str) -> None:
     async with running(worker(threads=1)):
-        await ended(await misbehaving.leaves_transaction_open.aenqueue())
+        await wait_for_results(await misbehaving.leaves_transaction_open.aenqueue())
         assert await values(await misbehaving.is_in_transaction.aenqueue()) == [False]
         await still_works()
-    assert await aside(_customers, database) == 0
+    assert await in_thread(_customers, database) == 0
 
 
 async def test_a_transaction_left_open_by_an_async_task_is_undone_before_the_next(database: str) -> None:
     async with running(worker(coroutines=1, orm_lanes=1)):
-        await ended(await misbehaving.leaves_transaction_open_async.aenqueue())
+        await wait_for_results(await misbehaving.leaves_transaction_open_async.aenqueue())
         assert await values(await misbehaving.is_in_transaction_async.aenqueue()) == [False]
-    assert await aside(_customers, database) == 0
+    assert await in_thread(_customers, database) == 0
 
 
 async def test_a_task_that_closes_its_connections_leaves_the_next_one_working_ones(database: str) -> None:
@@ -175,7 +177,7 @@ async def test_a_connection_that_the_server_ends_costs_the_task_that_uses_it_and
             (misbehaving.breaks_connection, misbehaving.closes_connections),
             (misbehaving.breaks_connection_async, misbehaving.closes_connections_async),
         ):
-            broken, whole = await ended(await breaks.aenqueue(), await counts_rows.aenqueue())
+            broken, whole = await wait_for_results(await breaks.aenqueue(), await counts_rows.aenqueue())
             assert error_of(broken) == "django.db.utils.OperationalError"
             assert whole.return_value == 0
 
@@ -188,8 +190,8 @@ async def test_a_subscriber_of_events_that_fails_harms_nobody(database: str) -> 
     def refuse(event: object) -> None:
         raise LookupError
 
-    heard = Heard()
-    heard.add(refuse)
-    async with running(worker(), events=heard):
+    emitted = EmittedEvents()
+    emitted.add(refuse)
+    async with running(worker(), events=emitted):
         await still_works()
-    assert heard.told
+    assert emitted.all

@@ -20,10 +20,10 @@ from steady_queue.store.operations.processes import NewProcess, register
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Released
 from tests.support.databases.tables import counts
-from tests.support.runtime import aside, ended, until, worker
+from tests.support.runtime import in_thread, until, wait_for_results, worker
 from tests.support.store.jobs import job
 from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -49,8 +49,8 @@ async def enqueue_in(*queues: str, priorities: Sequence[int] = ()) -> None:
 async def order_of(count: int, queues: Any) -> list[Any]:
     """What begins when one task can run at a time."""
     async with running(worker(queues=queues, coroutines=1)):
-        await until(lambda: len(book.began) >= count and not book.now["async"])
-    return book.began
+        await until(lambda: len(task_record.began) >= count and not task_record.running["async"])
+    return task_record.began
 
 
 # -- selectors --------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ async def test_patterns_choose_queues_and_their_order(database: str, queues: Any
     await enqueue_in(*NAMES)
     assert await order_of(len(expected), queues) == expected
     left = len(NAMES) - len(expected)
-    assert await aside(counts, database) == ({"ready": left} if left else {})
+    assert await in_thread(counts, database) == ({"ready": left} if left else {})
 
 
 STRANGE = ("x%' OR 1=1--", "_", "\\", "🐎")
@@ -94,7 +94,7 @@ async def test_any_name_and_any_prefix_means_itself_alone(database: str, name: s
     await enqueue_in("a", "🐢", "x", *STRANGE, *(f"{other} more" for other in STRANGE), "ab")
     expected = [name, f"{name} more"] if star else [name]
     assert await order_of(len(expected), [f"{name}{star}"]) == expected
-    assert (await aside(counts, database))["ready"] == 12 - len(expected)
+    assert (await in_thread(counts, database))["ready"] == 12 - len(expected)
 
 
 def test_no_queues_at_all_are_refused() -> None:
@@ -112,48 +112,48 @@ async def test_while_something_is_paused_a_star_takes_queues_in_turn_and_each_by
     await enqueue_in("a", "a", "a", "b", "c", "c", "resting", priorities=[0, 9, 5, -9, 1, 2, 99])
     began = await order_of(6, ["*"])
     assert began == ["a 9", "b -9", "c 2", "a 5", "c 1", "a 0"]
-    assert await aside(counts, database) == {"ready": 1}
+    assert await in_thread(counts, database) == {"ready": 1}
 
 
 async def test_without_a_pause_a_star_goes_by_priority_again(database: str) -> None:
     await actions.apause("resting")
     async with running(worker(coroutines=1)):
-        await ended(await anywhere.using(queue_name="other").aenqueue("other"))
+        await wait_for_results(await anywhere.using(queue_name="other").aenqueue("other"))
         await actions.aresume("resting")
         blocker = await recording.awaits.aenqueue("blocker")
-        await until(lambda: "blocker" in book.began)
+        await until(lambda: "blocker" in task_record.began)
         waited = time.monotonic() + 2 * NAMES_MIN_SECONDS
         await enqueue_in("a", "a", "b", "b", priorities=[1, 4, 2, 3])
         await until(lambda: time.monotonic() > waited)
-        book.gate.set()
-        await ended(blocker)
-        await until(lambda: len(book.began) == 6 and not book.now["async"])
-    assert book.began[2:] == ["a 4", "b 3", "b 2", "a 1"]
+        task_record.gate.set()
+        await wait_for_results(blocker)
+        await until(lambda: len(task_record.began) == 6 and not task_record.running["async"])
+    assert task_record.began[2:] == ["a 4", "b 3", "b 2", "a 1"]
 
 
 @pytest.mark.parametrize("queues", [["*"], ["mail"], ["ma*"]], ids=str)
 async def test_a_pause_made_while_a_worker_runs_holds_and_ends(database: str, queues: list[str]) -> None:
     async with running(worker(queues=queues)):
-        await ended(await anywhere.using(queue_name="mail").aenqueue("before"))
+        await wait_for_results(await anywhere.using(queue_name="mail").aenqueue("before"))
         await actions.apause("mail")
         waits = await anywhere.using(queue_name="mail").aenqueue("paused")
         if queues == ["*"]:
-            await ended(await anywhere.using(queue_name="other").aenqueue("other"))
-        assert await aside(counts, database) == {"ready": 1}
-        assert "paused" not in book.began
+            await wait_for_results(await anywhere.using(queue_name="other").aenqueue("other"))
+        assert await in_thread(counts, database) == {"ready": 1}
+        assert "paused" not in task_record.began
         await actions.aresume("mail")
-        await ended(waits)
+        await wait_for_results(waits)
 
 
 async def test_all_jobs_of_very_many_queues_are_run_while_something_is_paused(database: str) -> None:
     await actions.apause("resting")
     await enqueue_in("resting")
     names = [f"queue {n}" for n in range(5 * MAX_QUEUES)]
-    await aside(lambda: enqueue_all(anywhere.using(queue_name=name).bind(name) for name in names))
+    await in_thread(lambda: enqueue_all(anywhere.using(queue_name=name).bind(name) for name in names))
     async with running(worker()):
-        await until(lambda: len(book.began) == len(names) and not book.now["async"])
-    assert sorted(book.began) == sorted(names)
-    assert await aside(counts, database) == {"ready": 1}
+        await until(lambda: len(task_record.began) == len(names) and not task_record.running["async"])
+    assert sorted(task_record.began) == sorted(names)
+    assert await in_thread(counts, database) == {"ready": 1}
 
 
 # -- what is asked of the database ------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from steady_queue.aio.worker.threads import MAX_AHEAD_PER_THREAD, MIN_SAMPLES, T
 from steady_queue.events import JobReleased
 from tests.shop.tasks import noop
 from tests.support.databases.tables import count, counts
-from tests.support.runtime import Heard, aside, until, worker
+from tests.support.runtime import EmittedEvents, in_thread, until, worker
 from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,29 +118,29 @@ async def test_claims_behind_functions_that_turn_out_long_go_back_to_others(
         return items
 
     monkeypatch.setattr(Threads, "remove_waiting", forget)
-    heard = Heard()
+    emitted = EmittedEvents()
     await aenqueue_all([recording.blocks.bind(number) for number in range(12)])
-    async with running(worker(threads=2), events=heard):
-        await until(lambda: len(heard.of(JobReleased)) == 10)
-        assert len(book.began) == 2
-        assert await aside(counts, database) == {"claimed": 2, "ready": 10}
-        assert {event.reason for event in heard.of(JobReleased)} == {"the tasks before it take long"}
-        book.gate.set()
-        await until(lambda: len(book.began) == 12)
-    assert set(book.runs.values()) == {1}
+    async with running(worker(threads=2), events=emitted):
+        await until(lambda: len(emitted.of(JobReleased)) == 10)
+        assert len(task_record.began) == 2
+        assert await in_thread(counts, database) == {"claimed": 2, "ready": 10}
+        assert {event.reason for event in emitted.of(JobReleased)} == {"the tasks before it take long"}
+        task_record.gate.set()
+        await until(lambda: len(task_record.began) == 12)
+    assert set(task_record.runs.values()) == {1}
 
 
 async def test_many_short_functions_run_once_each(database: str) -> None:
     await aenqueue_all([recording.notes.bind(number) for number in range(300)])
     async with running(worker(threads=4)):
-        await until(lambda: len(book.runs) == 300)
-    assert set(book.runs.values()) == {1}
-    assert await aside(count, database, "claimedexecution") == 0
+        await until(lambda: len(task_record.runs) == 300)
+    assert set(task_record.runs.values()) == {1}
+    assert await in_thread(count, database, "claimedexecution") == 0
 
 
 async def test_what_waits_for_a_thread_when_the_process_stops_is_given_back(database: str) -> None:
     await aenqueue_all([noop.bind() for _ in range(500)])
     async with running(worker(threads=2)):
         pass
-    left = await aside(counts, database)
+    left = await in_thread(counts, database)
     assert set(left) <= {"ready"}

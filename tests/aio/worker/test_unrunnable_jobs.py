@@ -15,7 +15,7 @@ from steady_queue.arguments import dumps
 from steady_queue.events import JobFailed, JobUnrunnable
 from tests.aio.worker.helpers import failures, rows, still_works
 from tests.support.databases.tables import count, query
-from tests.support.runtime import Heard, aside, ended, error_of, until, worker
+from tests.support.runtime import EmittedEvents, error_of, in_thread, until, wait_for_results, worker
 from tests.support.store.jobs import job
 from tests.support.store.stores import SyncStore
 from tests.support.tasks import recording
@@ -41,13 +41,13 @@ PATHS = {
 
 async def test_a_path_that_leads_to_no_task_fails_its_job(database: str) -> None:
     jobs = [one for path in PATHS.values() for one in rows(task_path=path)]
-    heard = Heard()
-    async with running(worker(coroutines=1, threads=1), events=heard):
+    emitted = EmittedEvents()
+    async with running(worker(coroutines=1, threads=1), events=emitted):
         assert set(await failures(database, *jobs)) == {"steady_queue.errors.UnknownTaskError"}
         await still_works()
     # Nobody else could tell: the framework's signals need a task.
-    assert {event.job_id for event in heard.of(JobUnrunnable)} == {one.id for one in jobs}
-    assert {event.level for event in heard.of(JobFailed)} == {logging.ERROR}
+    assert {event.job_id for event in emitted.of(JobUnrunnable)} == {one.id for one in jobs}
+    assert {event.level for event in emitted.of(JobFailed)} == {logging.ERROR}
 
 
 #: Neither JSON, nor an envelope, nor one of a version that is known, nor one that holds arguments.
@@ -139,16 +139,16 @@ async def test_rows_with_any_queue_name_and_priority_are_run(database: str) -> N
     names = ("", "a%_*", "😀", "x' OR 1=1 --")
     odd = [one for name in names for at in (-32768, 32767) for one in rows(queue_name=name, priority=at)]
     async with running(worker()):
-        await aside(SyncStore(database).enqueue, *odd)
+        await in_thread(SyncStore(database).enqueue, *odd)
         await until(lambda: all_finished(database, len(odd)))
 
 
 @pytest.mark.parametrize("lane", [2, 7, -1])
 async def test_a_row_with_a_lane_that_the_worker_has_not_fails(database: str, lane: int) -> None:
     result = await recording.rests.aenqueue("odd")
-    await aside(query, database, f"UPDATE steady_queue_job SET lane = {lane}")
+    await in_thread(query, database, f"UPDATE steady_queue_job SET lane = {lane}")
     async with running(worker()):
-        await ended(result)
+        await wait_for_results(result)
         await still_works()
     assert error_of(result) == "steady_queue.errors.ConfigurationError"
 
@@ -156,14 +156,14 @@ async def test_a_row_with_a_lane_that_the_worker_has_not_fails(database: str, la
 async def test_a_ready_row_without_a_job_harms_nobody(database: str) -> None:
     nobody = job(priority=100)
     insert = "INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority) VALUES (?, ?, ?, ?)"
-    await aside(lambda: SyncStore(database).ask(insert, nobody.id, "default", nobody.lane, nobody.priority))
+    await in_thread(lambda: SyncStore(database).ask(insert, nobody.id, "default", nobody.lane, nobody.priority))
     async with running(worker(coroutines=1, threads=1)) as process:
         await still_works()
         await process.services.maintenance.turn()
         await still_works()
-        assert await aside(count, database, "claimedexecution") == 0
+        assert await in_thread(count, database, "claimedexecution") == 0
 
 
 async def all_finished(alias: str, number: int) -> bool:
-    done = await aside(query, alias, "SELECT count(*) FROM steady_queue_job WHERE finished_at IS NOT NULL")
+    done = await in_thread(query, alias, "SELECT count(*) FROM steady_queue_job WHERE finished_at IS NOT NULL")
     return bool(done == [(number,)])

@@ -6,7 +6,7 @@ import json
 from typing import NamedTuple
 
 from tests.support.databases.tables import query
-from tests.support.wait import aside, until
+from tests.support.wait import in_thread, until
 
 
 class Row(NamedTuple):
@@ -35,10 +35,10 @@ def rows(alias: str) -> list[Row]:
 
 async def pids(alias: str, kind: str) -> list[int]:
     """The process ids of those that run such an actor."""
-    return [row.pid for row in await aside(rows, alias) if kind in row.actors]
+    return [row.pid for row in await in_thread(rows, alias) if kind in row.actors]
 
 
-async def working(alias: str, *, besides: int | None = None) -> int:
+async def wait_for_worker(alias: str, *, besides: int | None = None) -> int:
     """The process id of the worker, when one is registered that is not this."""
     found: list[int] = []
 

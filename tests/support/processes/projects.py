@@ -11,7 +11,7 @@ from tests.support.processes.commands import python
 from tests.support.processes.scripts import REPOSITORY
 from tests.support.store.jobs import job
 from tests.support.store.stores import SyncStore
-from tests.support.wait import aside
+from tests.support.wait import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ class Project:
         (self.app / "tasks.py").write_text(TASKS.format(version=version, done=str(self.done)))
 
     async def enqueue(self, name: str) -> None:
-        await aside(self._enqueue, f"garage.tasks.{name}")
+        await in_thread(self._enqueue, f"garage.tasks.{name}")
 
     def _enqueue(self, path: str) -> None:
         SyncStore(self._alias).enqueue(job(task_path=path, arguments=dumps((), {})))

@@ -19,7 +19,9 @@ from tests.shop.tasks import add, charge, greet
 """
 
 
-def run_script(text: str, *, alias: str | None = None, code: int = 0, quiet: bool = True, patience: float = 30) -> str:
+def run_script(
+    text: str, *, alias: str | None = None, code: int = 0, quiet: bool = True, timeout_seconds: float = 30
+) -> str:
     """What a program printed. It must end by itself, with `code`, and if that is 0 have nothing to complain of.
 
     `quiet` is false where the complaints are not ours: asyncpg's when it is cancelled, Python's about Django's own.
@@ -31,7 +33,7 @@ def run_script(text: str, *, alias: str | None = None, code: int = 0, quiet: boo
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
-        timeout=patience,
+        timeout=timeout_seconds,
     )
     assert done.returncode == code, done.stderr
     assert code or not quiet or not done.stderr, done.stderr

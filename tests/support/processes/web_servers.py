@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tests.support.processes.scripts import REPOSITORY
-from tests.support.wait import PATIENCE, until
+from tests.support.wait import WAIT_TIMEOUT_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ class Server:
         assert found is not None, self.printed
         return int(found[1])
 
-    async def prints(self, text: str, times: int = 1, patience: float = PATIENCE) -> None:
+    async def prints(self, text: str, times: int = 1, timeout_seconds: float = WAIT_TIMEOUT_SECONDS) -> None:
         """Return when it has printed this so often."""
 
         def has_printed() -> bool:
@@ -53,14 +53,14 @@ class Server:
             )
             return self.printed.count(text) >= times
 
-        await until(has_printed, f"{text!r} was not printed", patience)
+        await until(has_printed, f"{text!r} was not printed", timeout_seconds)
 
     async def get(self, path: str) -> tuple[int, str]:
         """The status and the body of an answer; every request has a connection of its own."""
         reader, writer = await asyncio.open_connection(HOST, self.port)
         try:
             writer.write(f"GET {path} HTTP/1.0\r\nHost: {HOST}\r\n\r\n".encode())
-            head, _, body = (await asyncio.wait_for(reader.read(), PATIENCE)).partition(b"\r\n\r\n")
+            head, _, body = (await asyncio.wait_for(reader.read(), WAIT_TIMEOUT_SECONDS)).partition(b"\r\n\r\n")
         finally:
             writer.close()
             with suppress(ConnectionError):
@@ -72,8 +72,8 @@ class Server:
 
     async def ended(self) -> int:
         """Its exit status, when it has ended and all that it printed was read."""
-        status = await asyncio.to_thread(self.process.wait, PATIENCE)
-        await asyncio.to_thread(self._reader.join, PATIENCE)
+        status = await asyncio.to_thread(self.process.wait, WAIT_TIMEOUT_SECONDS)
+        await asyncio.to_thread(self._reader.join, WAIT_TIMEOUT_SECONDS)
         return status
 
 

@@ -11,10 +11,10 @@ from django.db import connections, transaction
 
 import steady_queue
 from steady_queue import task
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 
-class Unspeakable(Exception):
+class ErrorWithoutText(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
 
@@ -33,7 +33,7 @@ def _misbehave(how: str) -> Any:  # noqa: C901, one way to misbehave after anoth
         case "recurses":
             return _misbehave(how)
         case "cannot be shown":
-            raise Unspeakable
+            raise ErrorWithoutText
         case "NUL":
             raise ValueError("before\x00after")
         case "surrogate":
@@ -148,13 +148,13 @@ strays: set[asyncio.Task[Any]] = set()
 @task
 async def leaves_stray(name: Any) -> Any:
     """Leave two asyncio tasks behind: one fails at once, one goes on until the gate is open."""
-    gate = book.gate
+    gate = task_record.gate
 
     async def stay() -> None:
-        book.enter("stray", name)
+        task_record.enter("stray", name)
         while not gate.is_set():  # noqa: ASYNC110, sync tasks wait at the same gate
             await asyncio.sleep(0.01)
-        book.leave("stray")
+        task_record.leave("stray")
 
     stray = asyncio.create_task(stay())
     strays.add(stray)
@@ -171,14 +171,14 @@ async def returns_much(size: int) -> str:
 @task
 async def swallows_cancellation(name: Any) -> None:
     """Go on, whatever is asked, until the gate is open."""
-    gate = book.gate
-    book.enter("async", name)
+    gate = task_record.gate
+    task_record.enter("async", name)
     while not gate.is_set():
         try:
             await asyncio.sleep(0.01)
         except asyncio.CancelledError:
-            book.runs["asked to stop"] += 1
-    book.leave("async")
+            task_record.runs["asked to stop"] += 1
+    task_record.leave("async")
 
 
 @task

@@ -21,33 +21,33 @@ if TYPE_CHECKING:
 
 
 #: The counts that a task has entered, which are no longer the book's when it outlives its test.
-_page: contextvars.ContextVar[Counter[str]] = contextvars.ContextVar("_page")
+_running: contextvars.ContextVar[Counter[str]] = contextvars.ContextVar("_running")
 
 
-class Book:
+class TaskRecord:
     """What tasks did. The gates stay closed until the test opens them."""
 
     def __init__(self) -> None:
         self.began: list[Any] = []
         self.runs: Counter[Any] = Counter()
-        self.now: Counter[str] = Counter()
-        self.most: Counter[str] = Counter()
+        self.running: Counter[str] = Counter()
+        self.peak: Counter[str] = Counter()
         self.gate = threading.Event()
         self.other_gate = threading.Event()
-        self.bell = asyncio.Event()
+        self.wake_event = asyncio.Event()
         self._lock = threading.Lock()
 
     def enter(self, lane: str, name: Any) -> None:
         with self._lock:
             self.began.append(name)
             self.runs[name] += 1
-            _page.set(self.now)
-            self.now[lane] += 1
-            self.most[lane] = max(self.most[lane], self.now[lane])
+            _running.set(self.running)
+            self.running[lane] += 1
+            self.peak[lane] = max(self.peak[lane], self.running[lane])
 
     def leave(self, lane: str) -> None:
         with self._lock:
-            _page.get()[lane] -= 1
+            _running.get()[lane] -= 1
 
     def clear(self) -> None:
         self.gate.set()
@@ -55,72 +55,72 @@ class Book:
         self.__init__()  # type: ignore[misc]
 
 
-book = Book()
+task_record = TaskRecord()
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
 
 @task
 async def awaits(name: Any) -> Any:
     """Write down when it began, and end when the gate is open."""
-    gate = book.gate
-    book.enter("async", name)
+    gate = task_record.gate
+    task_record.enter("async", name)
     try:
         while not gate.is_set():  # noqa: ASYNC110, sync tasks wait at the same gate
             await asyncio.sleep(0.005)
     finally:
-        book.leave("async")
+        task_record.leave("async")
     return name
 
 
 @task
-async def awaits_without_looking(name: Any) -> Any:
+async def awaits_event(name: Any) -> Any:
     """The same until the bell rings: thousands can wait for it without keeping the loop busy."""
-    bell = book.bell
-    book.enter("async", name)
+    event = task_record.wake_event
+    task_record.enter("async", name)
     try:
-        await bell.wait()
+        await event.wait()
     finally:
-        book.leave("async")
+        task_record.leave("async")
     return name
 
 
 @task
 async def awaits_other(name: Any) -> Any:
     """The same at another gate."""
-    gate = book.other_gate
-    book.enter("async", name)
+    gate = task_record.other_gate
+    task_record.enter("async", name)
     try:
         while not gate.is_set():  # noqa: ASYNC110, as above
             await asyncio.sleep(0.005)
     finally:
-        book.leave("async")
+        task_record.leave("async")
     return name
 
 
 @task
 def blocks(name: Any) -> Any:
     """The same in a thread."""
-    gate = book.gate
-    book.enter("thread", name)
+    gate = task_record.gate
+    task_record.enter("thread", name)
     gate.wait(30)
-    book.leave("thread")
+    task_record.leave("thread")
     return name
 
 
 @task
 async def awaits_thread(name: Any) -> None:
     """Async outside, blocked inside: in the thread of an ORM lane."""
-    gate = book.gate
+    gate = task_record.gate
 
     def block() -> None:
-        book.enter("behind", name)
+        task_record.enter("behind", name)
         gate.wait(30)
-        book.leave("behind")
+        task_record.leave("behind")
 
     try:
         await sync_to_async(block)()
     except asyncio.CancelledError:
-        book.runs["asked to stop"] += 1
+        task_record.runs["asked to stop"] += 1
         raise
 
 
@@ -132,53 +132,53 @@ async def awaits_thread_in_child(name: Any) -> None:
 
 @task
 async def rests(name: Any) -> Any:
-    book.enter("async", name)
+    task_record.enter("async", name)
     await asyncio.sleep(0.02)
-    book.leave("async")
+    task_record.leave("async")
     return name
 
 
 @task
 async def sleeps(seconds: float, name: Any) -> Any:
-    book.enter("async", name)
+    task_record.enter("async", name)
     try:
         await asyncio.sleep(seconds)
     finally:
-        book.leave("async")
+        task_record.leave("async")
     return name
 
 
 @task
 def works(name: Any) -> Any:
-    book.enter("thread", name)
+    task_record.enter("thread", name)
     time.sleep(0.02)
-    book.leave("thread")
+    task_record.leave("thread")
     return name
 
 
 @task
 def notes(name: Any) -> None:
     """Nothing but that it ran."""
-    book.enter("thread", name)
-    book.leave("thread")
+    task_record.enter("thread", name)
+    task_record.leave("thread")
 
 
 @limits_concurrency(key="one at a time")
 @task()
 async def alone(name: Any) -> Any:
-    book.enter("alone", name)
+    task_record.enter("alone", name)
     await asyncio.sleep(0.005)
-    book.leave("alone")
+    task_record.leave("alone")
     return name
 
 
 @limits_concurrency(key="one thread at a time")
 @task()
 def alone_in_thread(name: Any) -> Any:
-    gate = book.gate
-    book.enter("alone", name)
+    gate = task_record.gate
+    task_record.enter("alone", name)
     gate.wait(30)
-    book.leave("alone")
+    task_record.leave("alone")
     return name
 
 
@@ -197,7 +197,7 @@ def alone_for_a_moment_in_thread(name: Any) -> Any:
 
 @limits_concurrency(key="one or none", on_conflict="discard")
 @task()
-async def alone_or_not_at_all(name: Any) -> Any:
+async def alone_or_discarded(name: Any) -> Any:
     return await awaits.func(name)
 
 
@@ -214,22 +214,22 @@ async def alone_until_open(name: Any) -> Any:
 
 
 @task(takes_context=True)
-async def tells_context(context: TaskContext, value: int) -> list[Any]:
+async def returns_context(context: TaskContext, value: int) -> list[Any]:
     return [context.task_result.id, context.attempt, value]
 
 
 @task(takes_context=True)
-def tells_context_in_thread(context: TaskContext, value: int) -> list[Any]:
+def returns_context_in_thread(context: TaskContext, value: int) -> list[Any]:
     return [context.task_result.id, context.attempt, value]
 
 
 @task
-async def tells_locale() -> list[str]:
+async def returns_locale() -> list[str]:
     return [translation.get_language(), timezone.get_current_timezone_name()]
 
 
 @task
-def tells_locale_in_thread() -> list[str]:
+def returns_locale_in_thread() -> list[str]:
     return [translation.get_language(), timezone.get_current_timezone_name()]
 
 

@@ -78,7 +78,7 @@ async def stranded(alias: str) -> str:
 
 
 @pytest.mark.parametrize("task", MOMENTARY, ids=["async", "thread"])
-async def test_beside_a_long_task_that_lets_its_slot_go_another_starts_and_both_end_well(
+async def test_another_task_starts_during_a_long_task_that_releases_its_slot_and_both_succeed(
     database: str, task: Task[..., Any]
 ) -> None:
     emitted = EmittedEvents()
@@ -96,7 +96,7 @@ async def test_beside_a_long_task_that_lets_its_slot_go_another_starts_and_both_
     assert set(task_record.runs.values()) == {1}
 
 
-async def test_a_long_task_that_is_given_back_without_its_slot_waits_for_one(
+async def test_a_long_task_that_is_released_without_its_slot_waits_for_one(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(0))
@@ -178,7 +178,7 @@ async def test_a_lowered_limit_holds_as_slots_free(database: str, in_code: Any) 
 # -- discards ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_due_task_that_does_not_wait_is_discarded_and_told_of(database: str) -> None:
+async def test_a_due_task_that_does_not_wait_is_discarded_and_reported(database: str) -> None:
     emitted = EmittedEvents()
     async with running(worker(), events=emitted):
         holder = await recording.alone_or_discarded.aenqueue("holder")
@@ -194,7 +194,7 @@ async def test_a_due_task_that_does_not_wait_is_discarded_and_told_of(database: 
         assert await values(await recording.alone_or_discarded.aenqueue("next")) == ["next"]
 
 
-async def test_a_tick_that_does_not_wait_is_discarded_and_told_of(
+async def test_a_tick_that_does_not_wait_is_discarded_and_reported(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.2)
@@ -207,7 +207,7 @@ async def test_a_tick_that_does_not_wait_is_discarded_and_told_of(
     assert await in_thread(count, database, "job") == 1
 
 
-async def test_a_tick_whose_key_cannot_be_made_is_told_of_and_others_fire(
+async def test_a_tick_whose_key_cannot_be_computed_is_reported_and_other_entries_fire(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.2)
@@ -264,7 +264,7 @@ async def test_the_interval_of_the_concurrency_maintenance_is_an_upper_bound(
     [(600, True, 5.0), (5, True, 5.0), (1, True, 1.0), (1, False, 5.0)],
     ids=["seldom", "as often", "often", "off"],
 )
-async def test_the_maintenance_is_never_less_frequent_than_it_is_without_being_asked(
+async def test_the_maintenance_is_never_less_frequent_than_by_default(
     database: str, asked: int, sweeps: bool, interval: float
 ) -> None:
     dispatcher = Dispatcher(concurrency_maintenance=sweeps, concurrency_maintenance_interval=timedelta(seconds=asked))
@@ -289,7 +289,7 @@ class Refusing:
         return limits_in_force.get(path, otherwise)
 
 
-async def test_an_outcome_that_cannot_be_stored_at_all_is_tried_without_haste_and_others_are_written(
+async def test_an_outcome_that_cannot_be_stored_is_retried_slowly_and_other_outcomes_are_written(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emitted, refusing = EmittedEvents(), Refusing(recording.alone.module_path)

@@ -154,7 +154,7 @@ def ready(alias: str) -> list[str]:
     return sorted(str(loads(text)[0][0]) for (text,) in texts)
 
 
-async def test_a_scheduled_job_that_does_not_wait_for_a_slot_is_gone_when_it_falls_due_without_one(
+async def test_a_scheduled_job_that_does_not_wait_for_a_slot_is_deleted_when_it_falls_due_without_one(
     database: str,
 ) -> None:
     emitted = EmittedEvents()
@@ -169,7 +169,7 @@ async def test_a_scheduled_job_that_does_not_wait_for_a_slot_is_gone_when_it_fal
 
 
 @pytest.mark.only_on("postgres", "mariadb")  # SQLite locks no rows
-async def test_a_due_job_that_somebody_holds_is_waited_for_without_haste(
+async def test_a_due_job_whose_row_is_locked_is_waited_for_with_pauses(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[float] = []

@@ -24,7 +24,7 @@ def registered(pid: int, metadata: str) -> RegisteredProcess:
     return RegisteredProcess(uuid.uuid4(), "name", pid, "host", metadata, None, datetime.now(UTC))
 
 
-def test_this_very_process_is_not_gone_and_another_with_its_id_is() -> None:
+def test_this_process_is_not_gone_and_another_process_with_its_id_is() -> None:
     mine = describe([])
     assert not is_gone(registered(os.getpid(), mine))
     assert is_gone(registered(os.getpid(), mine.replace(str(start_time(os.getpid())), "1")))
@@ -44,9 +44,7 @@ def test_a_process_that_the_system_hides_is_not_gone(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("name", ["José's laptop 😀", "a:b'\"%s\\;--", "x" * 300], ids=["letters", "signs", "length"])
-async def test_a_process_works_whatever_its_machine_is_called(
-    database: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_process_works_with_any_host_name(database: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: name)
     async with running(worker()) as process:
         result = await add.aenqueue(1)

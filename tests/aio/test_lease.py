@@ -8,7 +8,7 @@ from steady_queue.aio.lease import Lease
 from tests.support.clock import ManualClock
 
 
-def test_trust_ends_before_others_may_take_the_process_for_dead() -> None:
+def test_a_lease_expires_before_other_processes_may_prune_the_process() -> None:
     clock = ManualClock()
     trust = Lease(alive_seconds=100, clock=clock)
     clock.at += 89
@@ -17,7 +17,7 @@ def test_trust_ends_before_others_may_take_the_process_for_dead() -> None:
     assert not trust.is_held
 
 
-def test_trust_counts_from_when_a_heartbeat_was_sent() -> None:
+def test_a_lease_counts_from_the_time_at_which_a_heartbeat_was_sent() -> None:
     clock = ManualClock()
     trust = Lease(alive_seconds=100, clock=clock)
     sent = clock.at + 50
@@ -29,7 +29,7 @@ def test_trust_counts_from_when_a_heartbeat_was_sent() -> None:
     assert not trust.is_held
 
 
-def test_an_old_heartbeat_does_not_shorten_trust() -> None:
+def test_an_old_heartbeat_does_not_shorten_the_lease() -> None:
     clock = ManualClock()
     trust = Lease(alive_seconds=100, clock=clock)
     trust.renew(clock.at + 10)

@@ -77,7 +77,7 @@ async def test_a_busy_process_notifies_after_commit(database: str, sent: list[st
     assert sent == ["sent", "sent"]
 
 
-async def test_one_notification_serves_all_that_come_soon_after(
+async def test_one_notification_serves_all_jobs_that_are_enqueued_soon_after(
     database: str, sent: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wake, "MIN_INTERVAL_SECONDS", 60.0)
@@ -98,7 +98,7 @@ async def test_a_bulk_is_one_notification(database: str, sent: list[str]) -> Non
     assert emitted == ["", "end"]
 
 
-async def test_inside_a_transaction_nothing_is_told_before_its_commit(database: str, sent: list[str]) -> None:
+async def test_inside_a_transaction_nothing_is_notified_before_its_commit(database: str, sent: list[str]) -> None:
     def enqueue(undo: bool) -> None:
         with transaction.atomic(using=database):
             recording.rests.enqueue("inside")

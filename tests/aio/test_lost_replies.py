@@ -39,7 +39,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("task", [recording.awaits, recording.alone_until_open])
-async def test_a_settle_whose_answer_is_lost_is_repeated_and_the_task_is_not(
+async def test_a_settle_whose_reply_is_lost_is_repeated_and_the_task_is_not(
     database: str, behind: str, proxy: Proxy, task: Task[..., Any]
 ) -> None:
     emitted = EmittedEvents()
@@ -55,7 +55,7 @@ async def test_a_settle_whose_answer_is_lost_is_repeated_and_the_task_is_not(
     assert not emitted.of(JobFenced)
 
 
-async def test_jobs_whose_claim_was_answered_into_the_void_are_given_back_and_run_once(
+async def test_jobs_whose_claim_reply_was_lost_are_released_and_run_once(
     database: str, behind: str, proxy: Proxy
 ) -> None:
     emitted = EmittedEvents()
@@ -72,7 +72,7 @@ async def test_jobs_whose_claim_was_answered_into_the_void_are_given_back_and_ru
     assert set(task_record.runs.values()) == {2}
 
 
-async def test_connections_that_never_answer_again_are_replaced(
+async def test_connections_that_never_reply_again_are_replaced(
     database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As behind a balancer that has lost its backend: nothing is closed, and nothing comes back."""
@@ -85,7 +85,7 @@ async def test_connections_that_never_answer_again_are_replaced(
     assert any("no answer within" in event.error for event in emitted.of(DatabaseLost))
 
 
-async def test_one_heartbeat_that_is_lost_costs_nothing(
+async def test_one_lost_heartbeat_has_no_effect(
     database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.2))

@@ -63,7 +63,7 @@ async def outage(server: Postgres | MariaDB) -> AsyncIterator[None]:
         await asyncio.to_thread(server.start)
 
 
-async def test_a_restart_amid_2000_running_tasks_costs_none_and_repeats_none(database: str, servers: Servers) -> None:
+async def test_a_restart_during_2000_running_tasks_loses_none_and_repeats_none(database: str, servers: Servers) -> None:
     emitted = EmittedEvents()
     # Half of them end one after another, before and during the restart; the others when it is over.
     await aenqueue_all([recording.sleeps.bind(number / 1000, number) for number in range(JOBS // 2)])
@@ -85,7 +85,9 @@ async def test_a_restart_amid_2000_running_tasks_costs_none_and_repeats_none(dat
     assert await in_thread(count, database, "process") == 0
 
 
-async def test_a_restart_amid_claims_and_settles_costs_no_job_and_repeats_none(database: str, servers: Servers) -> None:
+async def test_a_restart_during_claims_and_settles_loses_no_job_and_repeats_none(
+    database: str, servers: Servers
+) -> None:
     calls = [(recording.rests if number % 3 else recording.works).bind(number) for number in range(300)]
     await aenqueue_all(calls)
     async with running(worker(coroutines=4, threads=2)) as process:
@@ -127,7 +129,7 @@ async def test_a_process_that_starts_while_the_server_is_down_waits_for_it(datab
         await coming
 
 
-async def test_a_stop_while_the_server_is_down_ends_soon_and_leaves_the_rest_to_others(
+async def test_a_stop_while_the_server_is_down_ends_soon_and_leaves_the_claims_to_other_processes(
     database: str, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deadlines, "FLUSH_SECONDS", 0.5)
@@ -167,7 +169,7 @@ def gone(proxy: Proxy) -> Iterator[None]:
         proxy.come_back()
 
 
-async def test_after_an_outage_past_the_threshold_async_tasks_go_on_in_the_same_process(
+async def test_after_an_outage_longer_than_the_threshold_async_tasks_go_on_in_the_same_process(
     database: str, behind: str, proxy: Proxy, impatient: None
 ) -> None:
     """Those that ended are settled; the others were stopped, are given back and start again, with the cause told."""
@@ -197,7 +199,7 @@ async def test_after_an_outage_past_the_threshold_async_tasks_go_on_in_the_same_
     assert {(str(event.job_id), "heartbeat" in event.reason) for event in releases} == {(stopped.id, True)}
 
 
-async def test_a_process_buried_during_an_outage_registers_anew_and_changes_nothing_of_what_was_taken(
+async def test_a_process_pruned_during_an_outage_registers_again_and_changes_none_of_its_lost_claims(
     database: str, behind: str, proxy: Proxy, impatient: None
 ) -> None:
     emitted = EmittedEvents()
@@ -222,7 +224,7 @@ def take_everything(alias: str) -> None:
     assert store.run(fail_orphans(store.sql, report(ProcessMissingError, "it is gone"))) != []
 
 
-async def test_a_process_whose_task_cannot_be_stopped_leaves_when_trust_is_lost(
+async def test_a_process_whose_task_cannot_be_stopped_exits_when_its_lease_is_lost(
     database: str, behind: str, proxy: Proxy, impatient: None
 ) -> None:
     """A thread, a coroutine that swallows its cancellation, and one behind which a thread runs: each in its process."""
@@ -245,7 +247,7 @@ async def test_a_process_whose_task_cannot_be_stopped_leaves_when_trust_is_lost(
     assert left == {queue: {75} for queue in stubborn}
 
 
-async def test_a_server_that_does_not_answer_is_not_trusted_longer_than_one_that_is_gone(
+async def test_the_lease_expires_while_the_server_does_not_reply(
     database: str, servers: Servers, impatient: None
 ) -> None:
     emitted = EmittedEvents()

@@ -48,7 +48,7 @@ def lost_by(emitted: EmittedEvents, service: str) -> bool:
     return any(event.service == service for event in emitted.of(DatabaseLost))
 
 
-async def test_a_settle_that_fails_after_a_successful_task_is_tried_again_and_the_task_is_not(
+async def test_a_settle_that_fails_after_a_successful_task_is_retried_and_the_task_is_not(
     database: str, hasty: str
 ) -> None:
     emitted = EmittedEvents()
@@ -74,9 +74,7 @@ async def test_a_claim_that_fails_is_tried_again(database: str, hasty: str) -> N
     assert set(task_record.runs.values()) == {1}
 
 
-async def test_one_heartbeat_that_fails_costs_nothing(
-    database: str, hasty: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_failed_heartbeat_has_no_effect(database: str, hasty: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.1))
     emitted = EmittedEvents()
     async with running(worker(), alias=hasty, events=emitted) as process:

@@ -71,7 +71,7 @@ async def test_an_application_with_a_lifespan_starts_before_the_queue_and_stops_
     assert told == ["startup", "ProcessStarted", "ProcessStopped", "shutdown"]
 
 
-async def test_what_an_application_with_a_lifespan_tells_is_passed_on(database: str) -> None:
+async def test_messages_of_an_application_with_a_lifespan_are_passed_on(database: str) -> None:
     application = SteadyQueue(Application(startup="no room"))
     async with lifespan_of(application) as lifespan:
         assert await lifespan.startup() == {"type": "lifespan.startup.failed", "message": "no room"}
@@ -96,7 +96,7 @@ async def test_an_application_that_leaves_its_lifespan_by_an_error_fails_the_shu
     assert "LookupError" in caplog.text
 
 
-async def test_requests_pass_through_untouched_and_a_server_without_lifespan_is_told_once(
+async def test_requests_pass_through_unchanged_and_a_server_without_lifespan_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     inner = Application()
@@ -135,7 +135,7 @@ async def test_a_server_that_is_too_old_fails_the_startup(database: str) -> None
     assert "is too old: 1000 or newer is needed" in answer["message"]
 
 
-def test_what_cannot_be_meant_is_refused_when_it_is_written() -> None:
+def test_impossible_arguments_are_refused_by_the_constructor() -> None:
     with pytest.raises(ConfigurationError, match=r"on_death.*'restart'"):
         SteadyQueue(Application(), on_death="restart")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="on_death"):

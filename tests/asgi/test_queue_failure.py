@@ -57,7 +57,7 @@ async def test_a_server_can_be_stopped_while_its_database_is_away(database: str,
 
 @pytest.mark.usefixtures("_old")
 @pytest.mark.only_on("postgres", "mariadb")
-async def test_a_server_found_too_old_after_the_startup_is_the_queues_death(
+async def test_a_server_found_too_old_after_the_startup_ends_the_runtime(
     database: str, behind: str, proxy: Proxy
 ) -> None:
     proxy.go()
@@ -87,7 +87,7 @@ def break_it(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return is_broken.set
 
 
-async def test_a_function_is_told_of_the_queues_death_and_the_server_goes_on(
+async def test_a_function_is_called_when_the_runtime_fails_and_the_server_goes_on(
     database: str, break_it: Callable[[], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     inner, errors = Application(), []
@@ -111,7 +111,7 @@ async def test_a_function_is_told_of_the_queues_death_and_the_server_goes_on(
     await delete_process_rows(database)
 
 
-async def test_a_queues_death_that_is_ignored_is_logged_and_the_server_goes_on(
+async def test_a_failure_of_the_runtime_that_is_ignored_is_logged_and_the_server_goes_on(
     database: str, break_it: Callable[[], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     inner = Application()
@@ -127,7 +127,7 @@ async def test_a_queues_death_that_is_ignored_is_logged_and_the_server_goes_on(
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-async def test_a_loss_of_trust_is_told_once_and_the_queue_goes_on_if_it_is_let(
+async def test_a_lost_lease_is_reported_once_and_the_runtime_goes_on_if_on_death_returns(
     database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outage, "MAX_PAUSE_SECONDS", 0.2)

@@ -106,7 +106,7 @@ async def run_what_is_left(alias: str, web: Web) -> None:
 
 
 @pytest.mark.only_on("sqlite")
-async def test_a_real_server_without_lifespan_is_told_that_no_tasks_run(database: str, web: Web) -> None:
+async def test_a_real_server_without_lifespan_logs_that_no_tasks_run(database: str, web: Web) -> None:
     async with web.serving(database, "--lifespan=off") as server:
         assert await ask(server, ["/enqueue/step/1", "/hello"]) == {200: 2}
         await server.prints("TASKS DO NOT RUN IN THIS PROCESS")
@@ -116,7 +116,9 @@ async def test_a_real_server_without_lifespan_is_told_that_no_tasks_run(database
     assert await in_thread(counts, database) == {"ready": 1}
 
 
-async def test_a_real_server_whose_queue_dies_answers_its_requests_and_exits_with_75(database: str, web: Web) -> None:
+async def test_a_real_server_whose_runtime_fails_answers_its_requests_and_exits_with_75(
+    database: str, web: Web
+) -> None:
     async with web.serving(database, STEADY_QUEUE_WEB_BREAKS="yes") as server:
         assert await server.get("/break") == (200, "broken")
         assert await server.ended() == 75, server.printed
@@ -126,7 +128,7 @@ async def test_a_real_server_whose_queue_dies_answers_its_requests_and_exits_wit
 
 
 @pytest.mark.only_on("sqlite")
-async def test_a_web_worker_whose_queue_has_died_is_replaced_by_its_parent(database: str, web: Web) -> None:
+async def test_a_web_worker_whose_runtime_has_failed_is_replaced_by_its_parent(database: str, web: Web) -> None:
     # Its parent may have asked it just before whether it is alive, and replaces it when no answer came in time.
     within = 15
     async with web.serving(database, workers=2, answer_within_seconds=within, STEADY_QUEUE_WEB_BREAKS="yes") as server:
@@ -138,7 +140,7 @@ async def test_a_web_worker_whose_queue_has_died_is_replaced_by_its_parent(datab
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-async def test_a_real_server_exits_with_75_when_trust_is_lost_while_a_thread_runs(
+async def test_a_real_server_exits_with_75_when_the_lease_is_lost_while_a_thread_runs(
     database: str, web: Web, proxy: Proxy
 ) -> None:
     elsewhere = {f"STEADY_QUEUE_TEST_{database.upper()}_PORT": str(proxy.port), "STEADY_QUEUE_WEB_ALIVE": "4"}

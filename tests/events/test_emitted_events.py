@@ -105,9 +105,7 @@ async def test_an_immediate_stop_with_a_task_that_cannot_be_stopped(
 
 
 @anyio
-async def test_a_task_that_is_given_back(
-    database: str, emitted: EmittedEvents, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_task_that_is_released(database: str, emitted: EmittedEvents, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(0))
     async with running(worker(), events=emitted) as process:
         result = await recording.awaits.aenqueue("long")
@@ -130,7 +128,7 @@ async def test_a_registration_that_fails_and_one_that_is_made_again(
 
 @anyio
 @pytest.mark.only_on("postgres", "mariadb")
-async def test_what_cannot_be_registered_or_deregistered_says_so_once(
+async def test_a_failed_registration_or_deregistration_is_reported_once(
     database: str, behind: str, proxy: Proxy, emitted: EmittedEvents
 ) -> None:
     process = steady_queue.aio.embedding.prepare(worker(), alias=behind, events=emitted)
@@ -160,7 +158,9 @@ async def test_what_cannot_be_registered_or_deregistered_says_so_once(
 
 
 @anyio
-async def test_scheduled_and_blocked_tasks_that_move(database: str, emitted: EmittedEvents) -> None:
+async def test_scheduled_tasks_that_are_dispatched_and_blocked_tasks_that_are_promoted(
+    database: str, emitted: EmittedEvents
+) -> None:
     store = SyncStore(database)
     await in_thread(store.enqueue, job(scheduled_at=later(seconds=0.5)))
     await in_thread(store.enqueue, limited(), limited())
@@ -205,7 +205,7 @@ def static(monkeypatch: pytest.MonkeyPatch) -> Recurrences:
 
 
 @anyio
-async def test_recurring_tasks_enqueued_and_left_to_others(
+async def test_recurring_tasks_that_are_enqueued_and_those_left_to_other_processes(
     database: str, emitted: EmittedEvents, static: Recurrences
 ) -> None:
     static.add(Recurrence(task=recording.rests, key="tick", every=timedelta(seconds=1), args=("tick",)))
@@ -236,7 +236,7 @@ async def keyless(name: str) -> None: ...
 
 
 @anyio
-async def test_a_recurring_task_whose_key_cannot_be_made(
+async def test_a_recurring_task_whose_key_cannot_be_computed(
     database: str, emitted: EmittedEvents, static: Recurrences
 ) -> None:
     static.add(Recurrence(task=keyless, key="broken", every=timedelta(seconds=1), args=("tick",)))
@@ -277,7 +277,7 @@ async def test_what_actions_do(database: str) -> None:
     assert [event["count"] for _, event in told] == [1, 1, 1, 1, 1, 3]
 
 
-def test_actions_in_a_transaction_are_told_after_its_commit_or_never(database: str) -> None:
+def test_events_of_actions_in_a_transaction_are_emitted_after_its_commit_or_never(database: str) -> None:
     emitted: list[Event] = []
     events.subscribe(emitted.append)
     store = SyncStore(database)

@@ -27,7 +27,7 @@ CLEARED = JobsCleared(count=1, status="finished")
 PROMOTED = JobsPromoted(by="maintenance", count=1)
 
 
-def test_a_subscriber_hears_all_events_or_those_of_some_kinds_until_it_leaves() -> None:
+def test_a_subscriber_receives_all_events_or_those_of_some_kinds_until_it_unsubscribes() -> None:
     everything: list[Event] = []
     some: list[Event] = []
     faults: list[Event] = []
@@ -52,7 +52,7 @@ def test_a_subscriber_hears_all_events_or_those_of_some_kinds_until_it_leaves() 
     assert faults == [lost]
 
 
-def test_who_subscribes_twice_hears_each_event_once() -> None:
+def test_a_function_that_is_subscribed_twice_receives_each_event_once() -> None:
     heard: list[Event] = []
 
     def hear(event: Event) -> None:
@@ -65,7 +65,7 @@ def test_who_subscribes_twice_hears_each_event_once() -> None:
     assert heard == [CLEARED]
 
 
-def test_one_that_raises_is_reported_to_the_others_and_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_subscriber_that_raises_is_reported_to_the_others_and_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[Event] = []
 
     @subscribe
@@ -81,7 +81,7 @@ def test_one_that_raises_is_reported_to_the_others_and_in_the_log(caplog: pytest
     assert "on purpose" in caplog.text
 
 
-def test_two_that_raise_on_everything_do_not_call_each_other_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+def test_two_subscribers_that_always_raise_do_not_call_each_other_forever(caplog: pytest.LogCaptureFixture) -> None:
     for number in range(2):
 
         @subscribe
@@ -93,7 +93,9 @@ def test_two_that_raise_on_everything_do_not_call_each_other_for_ever(caplog: py
 
 
 @pytest.mark.parametrize("error", [CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_whatever_one_raises_the_others_hear_the_event_and_whoever_tells_it_goes_on(error: type[BaseException]) -> None:
+def test_after_any_exception_the_other_subscribers_receive_the_event_and_the_emitter_goes_on(
+    error: type[BaseException],
+) -> None:
     heard: list[Event] = []
 
     @subscribe
@@ -109,7 +111,7 @@ def test_whatever_one_raises_the_others_hear_the_event_and_whoever_tells_it_goes
     assert [type(event) for event in heard] == [RuntimeFault, JobsCleared]
 
 
-def test_a_log_that_fails_is_told_of_to_the_others_and_does_no_harm() -> None:
+def test_a_log_that_fails_is_reported_to_the_subscribers_and_does_no_harm() -> None:
     heard: list[Event] = []
 
     def refuse(record: logging.LogRecord) -> bool:
@@ -125,7 +127,7 @@ def test_a_log_that_fails_is_told_of_to_the_others_and_does_no_harm() -> None:
     assert [type(event) for event in heard] == [RuntimeFault, QueueNotServed]
 
 
-def test_one_that_cannot_be_shown_is_reported_all_the_same() -> None:
+def test_a_subscriber_whose_repr_raises_is_reported() -> None:
     class Shy:
         def __call__(self, event: Event) -> None:
             raise LookupError("on purpose")
@@ -142,7 +144,7 @@ def test_one_that_cannot_be_shown_is_reported_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("only", [[int], ["JobFailed"], int])
-def test_what_is_no_event_cannot_be_asked_for(only: list[type[Event]]) -> None:
+def test_only_event_classes_can_be_subscribed_to(only: list[type[Event]]) -> None:
     with pytest.raises(TypeError, match="only must contain event classes"):
         subscribe(print, only=only)
 
@@ -158,7 +160,7 @@ def test_an_async_subscriber_is_refused() -> None:
             subscribe(receiver)
 
 
-def test_nobody_hears_polls_unless_the_log_or_a_subscriber_wants_them(caplog: pytest.LogCaptureFixture) -> None:
+def test_polls_are_emitted_only_if_the_log_or_a_subscriber_wants_them(caplog: pytest.LogCaptureFixture) -> None:
     told = Events()
     with caplog.at_level(logging.DEBUG, "steady_queue"):
         assert not told.is_wanted(Polled)

@@ -26,7 +26,7 @@ from tests.support.tasks.recording import task_record
 pytestmark = pytest.mark.anyio
 
 
-async def test_each_actor_has_its_three_moments_once_and_is_described(database: str) -> None:
+async def test_each_actor_calls_its_three_hooks_once_and_is_described(database: str) -> None:
     told = record_hook_calls("on_start", "on_stop", "on_exit")
     options = Options(workers=[Worker(queues=["mail", "default"], threads=4)], dispatchers=[Dispatcher(batch_size=7)])
     async with running(options) as process:
@@ -144,7 +144,7 @@ async def test_a_hook_that_raises_is_reported_and_the_others_are_called(
 
 
 @pytest.mark.parametrize("moment", ["on_start", "on_stop", "on_exit"])
-async def test_a_sync_hook_that_lets_a_stop_iteration_out_is_reported(database: str, moment: str) -> None:
+async def test_a_sync_hook_that_raises_stop_iteration_is_reported(database: str, moment: str) -> None:
     @getattr(hooks.worker, moment)  # type: ignore[untyped-decorator]
     def bad(actor: hooks.Actor) -> None:
         next(iter(()))
@@ -194,7 +194,7 @@ async def test_a_hook_that_cannot_be_shown_is_called_and_reported(database: str)
     assert "Shy that cannot be shown" in fault.where
 
 
-async def test_a_process_that_never_started_calls_nobody(database: str) -> None:
+async def test_a_process_that_never_started_calls_no_hook(database: str) -> None:
     told = record_hook_calls("on_start", "on_stop", "on_exit")
     process = steady_queue.aio.embedding.prepare(worker())
     process.stop()

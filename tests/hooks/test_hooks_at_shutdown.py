@@ -47,7 +47,7 @@ async def test_stop_hooks_are_called_while_tasks_run_and_exit_hooks_when_all_is_
     assert await values(result) == ["long"]
 
 
-async def test_while_exit_hooks_take_their_time_the_process_does_not_register_again(
+async def test_during_slow_exit_hooks_the_process_does_not_register_again(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.01))
@@ -135,7 +135,7 @@ async def test_a_quit_does_not_wait_for_hooks(database: str, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("seconds", [0, 3600])
-async def test_after_a_quit_quick_stop_hooks_are_called_whatever_time_there_was(
+async def test_after_a_quit_quick_stop_hooks_are_called_with_any_shutdown_timeout(
     database: str, seconds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=seconds))

@@ -55,7 +55,7 @@ async def heard(path: Path, **wanted: int) -> None:
     await until(lambda: all(whats(path)[name] >= number for name, number in names.items()), f"{names} in vain")
 
 
-async def test_each_kind_has_its_moments_and_signals_once_in_its_own_process(database: str, tmp_path: Path) -> None:
+async def test_each_kind_has_its_hooks_and_signals_once_in_its_own_process(database: str, tmp_path: Path) -> None:
     path = tmp_path / "notes"
     with command(database, shutdown_timeout_seconds=20, setup=KEPT.format(path=str(path))) as process:
         await heard(path, supervisor__on_start=1, worker__on_start=1, dispatcher__on_start=1, scheduler__on_start=1)
@@ -103,7 +103,7 @@ async def test_the_start_hooks_of_a_supervisor_are_called_when_it_is_registered(
 
 
 @pytest.mark.parametrize("shutdown_timeout_seconds", [0, 20])
-async def test_one_that_is_killed_and_replaced_is_told_of_by_the_supervisor(
+async def test_a_child_that_is_killed_and_replaced_is_reported_by_the_supervisor(
     database: str, tmp_path: Path, shutdown_timeout_seconds: int
 ) -> None:
     path = tmp_path / "notes"
@@ -128,7 +128,7 @@ async def test_one_that_is_killed_and_replaced_is_told_of_by_the_supervisor(
     assert [one["pid"] for one in read(path, "worker.on_exit")] == [second]
 
 
-async def test_in_one_loop_each_actor_is_told_once_and_a_copy_beside_it_for_itself(
+async def test_in_one_loop_each_actor_is_reported_once_and_another_process_reports_its_own(
     database: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "notes"
@@ -217,7 +217,7 @@ async def test_hooks_that_never_return_do_not_prevent_a_stop(
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
-async def test_a_signal_that_means_nothing_is_told_of_and_ends_nobody(
+async def test_a_signal_without_a_meaning_is_reported_and_ends_no_process(
     database: str, tmp_path: Path, number: signal.Signals
 ) -> None:
     path = tmp_path / "notes"
@@ -274,7 +274,7 @@ async def test_an_error_hook_that_never_returns_does_not_prevent_a_stop(
     assert await in_thread(count, database, "process") == 0
 
 
-async def test_children_that_are_told_to_stop_at_once_are_told_of(database: str, tmp_path: Path) -> None:
+async def test_children_that_are_signalled_to_stop_at_once_are_reported(database: str, tmp_path: Path) -> None:
     path, gate = tmp_path / "notes", tmp_path / "gate"
     with command(database, "--only-work", shutdown_timeout_seconds=20, setup=KEPT.format(path=str(path))) as process:
         await tasks.blocks_until_file.aenqueue(str(gate))
@@ -286,7 +286,7 @@ async def test_children_that_are_told_to_stop_at_once_are_told_of(database: str,
     assert len(read(path, "ProcessQuitting")) == 1
 
 
-async def test_children_whose_time_is_over_are_told_of_as_late(database: str, tmp_path: Path) -> None:
+async def test_children_that_exceed_the_shutdown_timeout_are_reported_as_late(database: str, tmp_path: Path) -> None:
     path = tmp_path / "notes"
     with command(database, "--only-work", shutdown_timeout_seconds=0, setup=KEPT.format(path=str(path))) as process:
         worker = await wait_for_worker(database)

@@ -27,7 +27,7 @@ def collected() -> list[tuple[BaseException, str]]:
     return told
 
 
-async def test_a_service_that_raises_is_told_of_and_goes_on(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_service_that_raises_is_reported_and_goes_on(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told = collected()
     turns = 0
 
@@ -45,7 +45,7 @@ async def test_a_service_that_raises_is_told_of_and_goes_on(database: str, monke
     assert (str(told_once[0]), told_once[1]) == ("on purpose", "maintenance")
 
 
-async def test_hooks_subscribers_and_receivers_that_raise_are_told_of(database: str) -> None:
+async def test_hooks_subscribers_and_receivers_that_raise_are_reported(database: str) -> None:
     from steady_queue.signals import process_started
 
     told = collected()
@@ -75,7 +75,7 @@ async def test_hooks_subscribers_and_receivers_that_raise_are_told_of(database: 
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-async def test_an_outage_is_told_of_once_by_each_service(database: str, behind: str, proxy: Proxy) -> None:
+async def test_an_outage_is_reported_once_by_each_service(database: str, behind: str, proxy: Proxy) -> None:
     told = collected()
     back: list[events.Event] = []
     events.subscribe(back.append, only=[events.DatabaseRecovered])
@@ -116,7 +116,9 @@ def fault(error: BaseException, where: str = "here") -> events.RuntimeFault:
     return events.RuntimeFault(where=where, error=str(error), exception=error)
 
 
-async def test_the_same_error_from_the_same_place_is_told_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_same_error_from_the_same_place_is_reported_once_per_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     told = collected()
     for _ in range(100):
         events.emit(fault(ValueError("again")))
@@ -128,7 +130,7 @@ async def test_the_same_error_from_the_same_place_is_told_once_in_a_while(monkey
     await until(lambda: len(told) == 4)
 
 
-async def test_a_hook_that_hangs_holds_up_nobody_and_errors_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hook_that_hangs_delays_nothing_and_errors_do_not_accumulate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("steady_queue.hooks.MAX_WAITING", 5)
     begun, go_on = threading.Event(), threading.Event()
     told: list[str] = []

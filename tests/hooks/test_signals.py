@@ -58,7 +58,7 @@ def sent() -> Iterator[list[tuple[str, dict[str, Any]]]]:
 
 
 @pytest.mark.anyio
-async def test_what_runs_in_a_process_is_told_when_it_starts_and_when_it_has_stopped(
+async def test_a_signal_is_sent_when_a_process_starts_and_when_it_has_stopped(
     database: str, sent: list[tuple[str, dict[str, Any]]]
 ) -> None:
     options = Options(workers=[Worker(queues=["mail", "a*"], threads=2)], dispatchers=[Dispatcher(batch_size=9)])
@@ -78,7 +78,7 @@ async def test_what_runs_in_a_process_is_told_when_it_starts_and_when_it_has_sto
 
 
 @pytest.mark.anyio
-async def test_a_process_that_fails_tells_its_error_when_it_has_stopped(
+async def test_the_signal_of_a_process_that_fails_has_its_error_when_it_has_stopped(
     database: str, sent: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(self: Shutdown, wait_for_children: object) -> None:
@@ -130,7 +130,7 @@ def facts(sent: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, str, bool]]
 EXPECTED = [("paused", "mail", True), ("paused", "mail", False), ("resumed", "mail", True), ("resumed", "mail", False)]
 
 
-def test_a_queue_that_is_paused_or_resumed_is_told_with_whether_that_is_new(
+def test_the_signal_of_a_paused_or_resumed_queue_says_whether_its_state_changed(
     database: str, sent: list[tuple[str, dict[str, Any]]]
 ) -> None:
     emitted: list[events.Event] = []
@@ -146,7 +146,7 @@ def test_a_queue_that_is_paused_or_resumed_is_told_with_whether_that_is_new(
 
 
 @pytest.mark.anyio
-async def test_the_async_forms_tell_it_too(database: str, sent: list[tuple[str, dict[str, Any]]]) -> None:
+async def test_the_async_forms_send_it_too(database: str, sent: list[tuple[str, dict[str, Any]]]) -> None:
     await actions.apause("mail")
     await Queue("mail").apause()
     await Queue("mail").aresume()
@@ -154,7 +154,7 @@ async def test_the_async_forms_tell_it_too(database: str, sent: list[tuple[str, 
     assert facts(sent) == EXPECTED
 
 
-def test_inside_a_transaction_it_is_told_after_the_commit_and_not_at_all_without_one(
+def test_inside_a_transaction_it_is_sent_after_the_commit_and_not_after_a_rollback(
     database: str, sent: list[tuple[str, dict[str, Any]]]
 ) -> None:
     with transaction.atomic(using=database):
@@ -168,7 +168,7 @@ def test_inside_a_transaction_it_is_told_after_the_commit_and_not_at_all_without
     assert Queue("mail").is_paused
 
 
-def test_under_manual_transaction_management_nothing_is_told(
+def test_under_manual_transaction_management_nothing_is_sent(
     database: str, sent: list[tuple[str, dict[str, Any]]]
 ) -> None:
     transaction.set_autocommit(False, using=database)
@@ -181,7 +181,7 @@ def test_under_manual_transaction_management_nothing_is_told(
     assert sent == []
 
 
-def test_a_receiver_that_raises_harms_nobody(database: str, sent: list[tuple[str, dict[str, Any]]]) -> None:
+def test_a_receiver_that_raises_does_no_harm(database: str, sent: list[tuple[str, dict[str, Any]]]) -> None:
     def broken(**fields: Any) -> None:
         raise LookupError("on purpose")
 

@@ -112,7 +112,7 @@ def test_a_bad_age_is_refused() -> None:
             call_command("steady_queue", "health", f"--max-age={age}")
 
 
-async def test_a_check_tells_that_all_is_well_and_starts_nothing(database: str) -> None:
+async def test_a_check_reports_success_and_starts_nothing(database: str) -> None:
     status, out, err = await in_thread(run, database, "check", "--queues", "mail", "--async")
     assert (status, err) == (0, "")
     assert out.startswith("Steady Queue ")
@@ -120,7 +120,7 @@ async def test_a_check_tells_that_all_is_well_and_starts_nothing(database: str) 
     assert await in_thread(count, database, "process") == 0
 
 
-async def test_a_check_tells_every_problem_and_fails(database: str) -> None:
+async def test_a_check_reports_every_problem_and_fails(database: str) -> None:
     no_such_app = "import tests.settings; tests.settings.TASKS = {'default': {'BACKEND': 'no.such.Backend'}}"
     status, out, err = await in_thread(
         lambda: run(database, "check", "--threads=x", "--max-tasks=0", setup=no_such_app)
@@ -147,7 +147,7 @@ async def test_a_database_that_was_not_migrated_is_refused_at_once(
     assert "Traceback" not in printed
 
 
-def test_the_actions_are_named_by_who_mistypes_one(capsys: Capture) -> None:
+def test_a_mistyped_action_is_refused_with_the_list_of_actions(capsys: Capture) -> None:
     with pytest.raises(SystemExit) as exit_:
         parser = SteadyQueue().create_parser("manage.py", "steady_queue")
         parser.called_from_command_line = True

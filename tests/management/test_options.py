@@ -235,7 +235,7 @@ def refusal(*arguments: str, environ: dict[str, str] | None = None, **options: A
 
 @pytest.mark.only_on("sqlite")
 @pytest.mark.usefixtures("_restricted")
-def test_everything_that_is_wrong_is_told_at_once(database: str) -> None:
+def test_all_problems_are_reported_at_once(database: str) -> None:
     told = refusal(
         "--async",
         "--threads=99999999999999999999",
@@ -257,7 +257,7 @@ def test_everything_that_is_wrong_is_told_at_once(database: str) -> None:
 
 @pytest.mark.only_on("sqlite")
 @pytest.mark.usefixtures("_restricted")
-def test_a_queue_that_nobody_fills_is_named_with_what_was_meant(database: str) -> None:
+def test_a_queue_that_no_backend_has_is_named_with_a_suggestion(database: str) -> None:
     assert refusal("--async", "--queues", "mial,default") == [
         "workers[0]: no backend in TASKS has a queue 'mial' in its QUEUES. Did you mean 'mail'?"
     ]
@@ -266,7 +266,7 @@ def test_a_queue_that_nobody_fills_is_named_with_what_was_meant(database: str) -
 
 
 @pytest.mark.only_on("sqlite")
-def test_where_there_is_nothing_to_run_that_is_said(database: str) -> None:
+def test_an_empty_configuration_is_refused_with_a_message(database: str) -> None:
     with override_settings(STEADY_QUEUE=Options(workers=[])):
         assert refusal("--async", "--only-work") == ["there is nothing to run: no workers and no dispatchers"]
     with override_settings(STEADY_QUEUE={"workers": []}):

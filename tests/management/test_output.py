@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.only_on("sqlite")]
 
 
-async def test_every_line_is_a_json_object_where_that_is_asked_for(database: str) -> None:
+async def test_every_line_is_a_json_object_with_the_json_log(database: str) -> None:
     with command(database, "--log-format", "json") as process:
         assert await values(await add.aenqueue(1)) == [1]
         await wait_for_results(await fail.aenqueue("on purpose"))
@@ -52,7 +52,7 @@ async def has_dispatcher(alias: str) -> bool:
     return bool(await pids(alias, "dispatcher"))
 
 
-async def test_the_banner_tells_what_starts_and_without_a_terminal_there_is_no_status(database: str) -> None:
+async def test_the_banner_shows_what_starts_and_without_a_terminal_there_is_no_status_line(database: str) -> None:
     arguments = ("--processes", "2", "--threads", "4", "--queues", "mail,default", "--max-tasks", "1000")
     with command(database, *arguments) as process:
         await wait_for_worker(database)
@@ -69,7 +69,7 @@ async def test_the_banner_tells_what_starts_and_without_a_terminal_there_is_no_s
     assert " · " not in printed
 
 
-async def test_it_is_quiet_when_it_is_asked_to_be(database: str) -> None:
+async def test_it_is_quiet_with_the_quiet_option(database: str) -> None:
     with command(database, "-v", "0", "--drain", "--async") as process:
         assert await read_output(process) == ""
 
@@ -137,7 +137,7 @@ def on_a_terminal(alias: str, *arguments: str) -> Iterator[tuple[subprocess.Pope
 
 
 @pytest.mark.parametrize("arguments", [[], ["--async"]], ids=["supervised", "in one loop"])
-async def test_a_terminal_that_goes_away_stops_nothing(database: str, arguments: list[str]) -> None:
+async def test_a_terminal_that_is_closed_stops_nothing(database: str, arguments: list[str]) -> None:
     with on_a_terminal(database, *arguments) as (process, screen):
         await until(lambda: "running" in screen.text, "no status")
         screen.go()
@@ -146,7 +146,7 @@ async def test_a_terminal_that_goes_away_stops_nothing(database: str, arguments:
         assert await in_thread(process.wait, WAIT_TIMEOUT_SECONDS) == 0
 
 
-def test_the_help_tells_of_every_action_of_stopping_and_of_the_environment() -> None:
+def test_the_help_describes_every_action_the_shutdown_and_the_environment() -> None:
     text = SteadyQueue().create_parser("manage.py", "steady_queue").format_help()
     for words in (
         "manage.py steady_queue --async",

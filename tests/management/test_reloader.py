@@ -50,7 +50,7 @@ async def test_a_change_lets_tasks_finish_and_a_broken_file_waits_for_the_next(d
     assert await in_thread(count, database, "process") == 0
 
 
-async def test_who_is_told_to_stop_while_it_starts_again_stops(database: str, tmp_path: Path) -> None:
+async def test_a_command_that_is_signalled_while_it_restarts_stops(database: str, tmp_path: Path) -> None:
     project = Project(tmp_path, database)
     with program("manage.py", "steady_queue", "--only-work", "--reload", cwd=tmp_path) as process:
         await project.enqueue("repair")
@@ -68,7 +68,7 @@ async def test_who_is_told_to_stop_while_it_starts_again_stops(database: str, tm
     assert await in_thread(count, database, "process") == 0
 
 
-async def test_what_it_has_started_stops_when_it_is_killed(database: str, tmp_path: Path) -> None:
+async def test_its_child_stops_when_it_is_killed(database: str, tmp_path: Path) -> None:
     project = Project(tmp_path, database)
     with program("manage.py", "steady_queue", "--async", "--reload", cwd=tmp_path) as process:
         await project.enqueue("repair")

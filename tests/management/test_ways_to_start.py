@@ -56,7 +56,7 @@ async def test_it_starts_by_a_relative_path_from_another_directory(database: str
         assert "died" not in await stop_command(process)
 
 
-async def test_it_starts_by_a_manage_py_that_makes_up_its_own_arguments(database: str, tmp_path: Path) -> None:
+async def test_it_starts_by_a_manage_py_that_builds_its_own_arguments(database: str, tmp_path: Path) -> None:
     project = Project(tmp_path, database, argv="['me', 'steady_queue', '--queues', 'default', '--only-work']")
     with program("manage.py", "nothing", "--of", "this", cwd=tmp_path) as process:
         await wait_for_output(process, "worker      default: ")
@@ -108,7 +108,7 @@ def run_script_on(alias: str, text: str) -> str:
     return run_script(text, alias=alias)
 
 
-async def test_what_who_started_it_ignores_does_not_stop_it_but_quit_does(database: str, tmp_path: Path) -> None:
+async def test_signals_that_its_parent_ignores_do_not_stop_it_but_quit_does(database: str, tmp_path: Path) -> None:
     """As with nohup, and in the background of a script."""
     project = Project(tmp_path, database)
     with program("-c", IGNORES, "manage.py", "steady_queue", "--only-work", cwd=tmp_path) as process:
@@ -143,7 +143,7 @@ async def test_settings_may_change_the_directory_and_the_path(database: str, tmp
         assert "died" not in await stop_command(process)
 
 
-async def test_a_process_takes_orders_that_no_variable_could_hold(
+async def test_a_process_accepts_orders_larger_than_an_environment_variable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     queues = [f"{number:0200}" for number in range(1000)]

@@ -29,7 +29,7 @@ class Hostile(Exception):
     __repr__ = __str__
 
 
-def test_a_report_survives_an_exception_that_fights_back() -> None:
+def test_a_report_survives_an_exception_whose_text_raises() -> None:
     try:
         raise Hostile from Hostile()
     except Hostile as error:

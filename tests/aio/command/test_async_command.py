@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
 
 @pytest.mark.smoke
 @pytest.mark.usually_on("postgres", "mariadb", "sqlite")
-async def test_the_command_runs_jobs_until_it_is_told_to_stop(database: str) -> None:
+async def test_the_command_runs_jobs_until_it_is_signalled_to_stop(database: str) -> None:
     with command(database, "--async") as process:
         added, greeted = await add.aenqueue(1), await greet.aenqueue("Ada")
         assert await values(added, greeted) == [1, "Hello, Ada!"]
@@ -75,7 +75,9 @@ async def test_the_command_ends_although_tasks_do_not_and_they_have_failed(datab
 
 
 @pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could go
-async def test_the_command_leaves_with_75_when_trust_is_lost_while_a_thread_runs(database: str, proxy: Proxy) -> None:
+async def test_the_command_exits_with_75_when_the_lease_is_lost_while_a_thread_runs(
+    database: str, proxy: Proxy
+) -> None:
     result = await tasks.never_ends.aenqueue()
     with command(database, "--async", alive=2, port=proxy.port) as process:
         await wait_for_output(process, "began")
@@ -97,7 +99,7 @@ async def test_the_command_can_be_stopped_while_it_waits_for_its_database(databa
 
 
 @pytest.mark.only_on("sqlite")
-async def test_the_command_obeys_although_a_task_blocks_its_loop(database: str) -> None:
+async def test_the_command_stops_although_a_task_blocks_its_loop(database: str) -> None:
     result = await tasks.blocks_the_loop.aenqueue()
     with command(database, "--async") as process:
         await wait_for_output(process, "began")
@@ -132,7 +134,7 @@ async def test_the_command_can_be_stopped_while_its_server_does_not_answer(datab
 
 @pytest.mark.only_on("postgres", "mariadb")  # on SQLite a frozen writer holds up everybody
 @pytest.mark.parametrize("task", [tasks.never_ends, tasks.never_ends_async])
-async def test_a_process_that_was_frozen_past_its_time_leaves_with_75_when_its_task_cannot_be_stopped(
+async def test_a_process_frozen_longer_than_its_lease_exits_with_75_when_its_task_cannot_be_stopped(
     database: str, task: Task[..., Any]
 ) -> None:
     result = await task.aenqueue()
@@ -147,7 +149,7 @@ async def test_a_process_that_was_frozen_past_its_time_leaves_with_75_when_its_t
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-async def test_a_process_that_was_frozen_past_its_time_stops_its_async_tasks_and_goes_on(database: str) -> None:
+async def test_a_process_frozen_longer_than_its_lease_stops_its_async_tasks_and_goes_on(database: str) -> None:
     result = await tasks.sleeps_for_long.aenqueue()
     with command(database, "--async", alive=2) as process:
         await wait_for_output(process, "began")

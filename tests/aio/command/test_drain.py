@@ -31,7 +31,7 @@ async def returned(*results: TaskResult[Any]) -> list[Any]:
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("arguments", [[], ["--async"]], ids=["supervisor", "async"])
-async def test_it_ends_when_all_is_done_but_what_is_later_elsewhere_or_paused(
+async def test_it_ends_when_all_tasks_but_scheduled_ones_and_those_of_other_or_paused_queues_are_done(
     database: str, arguments: list[str]
 ) -> None:
     await in_thread(query, database, PAUSE)
@@ -67,7 +67,9 @@ async def test_all_processes_of_one_loop_and_its_copies_end(database: str) -> No
 
 @pytest.mark.usually_on("postgres", "mariadb", "sqlite")
 @pytest.mark.parametrize("arguments", [[], ["--async"]], ids=["supervisor", "async"])
-async def test_it_does_not_wait_for_a_task_of_an_unknown_lane_and_says_so(database: str, arguments: list[str]) -> None:
+async def test_it_does_not_wait_for_a_task_of_an_unknown_lane_and_reports_it(
+    database: str, arguments: list[str]
+) -> None:
     await in_thread(lambda: SyncStore(database).enqueue(job(lane=7)))
     result = await add.aenqueue(1)
     with command(database, "--drain", *arguments) as process:
@@ -91,7 +93,7 @@ async def test_it_waits_for_no_dispatcher_and_lets_no_limit_of_tasks_end_it(data
 
 
 @pytest.mark.only_on("sqlite")
-async def test_empty_queues_end_it_at_once_also_where_the_environment_says_so(database: str) -> None:
+async def test_empty_queues_end_it_at_once_also_when_the_environment_requests_the_drain(database: str) -> None:
     with command(database, environ={"STEADY_QUEUE_DRAIN": "yes"}) as process:
         assert "Error" not in await read_output(process)
     assert await in_thread(count, database, "process") == 0

@@ -46,7 +46,7 @@ async def test_a_second_is_refused_while_the_first_runs(database: str, tmp_path:
 
 @pytest.mark.anyio
 @pytest.mark.only_on("sqlite")
-async def test_of_two_that_start_at_once_one_runs_and_takes_over_what_a_dead_one_left(
+async def test_of_two_supervisors_that_start_at_once_one_runs_and_replaces_the_pidfile_of_a_dead_one(
     database: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "queue.pid"
@@ -78,13 +78,13 @@ def ended_pid() -> int:
     return process.pid
 
 
-def test_by_default_there_is_none() -> None:
+def test_by_default_there_is_no_pidfile() -> None:
     assert steady_queue.supervisor_pidfile is None
     with hold_pidfile(None):
         pass
 
 
-def test_it_holds_this_process_id_as_long_as_it_is_hold_pidfile(tmp_path: Path) -> None:
+def test_it_contains_this_process_id_while_it_is_held(tmp_path: Path) -> None:
     file = tmp_path / "some" / "where" / "queue.pid"
     with hold_pidfile(str(file)):
         assert file.read_text() == MINE
@@ -101,7 +101,7 @@ def test_it_holds_this_process_id_as_long_as_it_is_hold_pidfile(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("text", ["", "\n", "0", "4194305", " 4194305 \n", "9" * 20, "\x00" * 8])
-def test_what_nobody_holds_and_no_process_has_written_is_taken_over(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_locked_and_names_no_process_is_replaced(tmp_path: Path, text: str) -> None:
     file = tmp_path / "queue.pid"
     file.write_text(text, encoding="latin-1")
     with hold_pidfile(str(file)):
@@ -109,7 +109,7 @@ def test_what_nobody_holds_and_no_process_has_written_is_taken_over(tmp_path: Pa
     assert not file.exists()
 
 
-def test_one_that_names_a_dead_process_or_a_younger_one_is_taken_over(tmp_path: Path) -> None:
+def test_a_pidfile_that_names_a_dead_process_or_a_younger_one_is_replaced(tmp_path: Path) -> None:
     file = tmp_path / "queue.pid"
     file.write_text(f"{ended_pid()}\n")
     with hold_pidfile(str(file)):
@@ -120,7 +120,7 @@ def test_one_that_names_a_dead_process_or_a_younger_one_is_taken_over(tmp_path: 
         assert file.read_text() == MINE
 
 
-def test_one_that_names_a_living_process_that_does_not_lock_is_respected(tmp_path: Path) -> None:
+def test_a_pidfile_that_names_a_living_process_without_a_lock_is_respected(tmp_path: Path) -> None:
     file = tmp_path / "queue.pid"
     text = f"{os.getppid()}\n"
     file.write_text(text)
@@ -132,7 +132,7 @@ def test_one_that_names_a_living_process_that_does_not_lock_is_respected(tmp_pat
     assert file.read_text() == text
 
 
-def test_where_it_cannot_be_written_that_is_said(tmp_path: Path) -> None:
+def test_a_pidfile_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path, why in ((tmp_path, "Is a directory"), (tmp_path / "file" / "queue.pid", "(Not a directory|File exists)")):
         with (
@@ -199,7 +199,7 @@ def test_what_is_no_regular_file_is_refused_and_kept(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_a_link_put_there_while_it_is_held_stays(tmp_path: Path) -> None:
+def test_a_link_created_at_its_path_while_it_is_held_is_kept(tmp_path: Path) -> None:
     """Even one that leads to the very file."""
     file = tmp_path / "queue.pid"
     with hold_pidfile(file):
@@ -225,7 +225,7 @@ async def test_the_command_does_not_start_with_a_link_for_a_pidfile(database: st
     assert target.read_text() == "precious"
 
 
-def test_one_that_somebody_else_has_replaced_stays(tmp_path: Path) -> None:
+def test_a_pidfile_that_another_process_has_replaced_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "queue.pid"
     with hold_pidfile(str(file)):
         file.rename(tmp_path / "moved")
@@ -250,7 +250,7 @@ for _ in range(200):
 """
 
 
-def test_however_many_come_and_go_it_is_held_by_one_at_a_time(tmp_path: Path) -> None:
+def test_many_processes_hold_it_one_at_a_time(tmp_path: Path) -> None:
     def come_and_go() -> None:
         arguments = [sys.executable, "-c", HOLDER, str(tmp_path / "queue.pid"), str(tmp_path / "held")]
         subprocess.run(arguments, input="\n", cwd=REPOSITORY, text=True, check=True, timeout=25)

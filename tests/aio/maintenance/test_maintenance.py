@@ -78,7 +78,7 @@ async def test_a_process_without_heartbeat_is_pruned_and_the_next_of_its_key_run
     assert await in_thread(count, database, "process") == 0
 
 
-async def test_a_process_that_beats_is_left_alone(database: str) -> None:
+async def test_a_process_with_a_recent_heartbeat_is_not_pruned(database: str) -> None:
     await recording.works.aenqueue("its")
     await in_thread(claimed_by, database)
     async with running(IDLE) as process:
@@ -87,7 +87,7 @@ async def test_a_process_that_beats_is_left_alone(database: str) -> None:
         assert await in_thread(count, database, "process") == 2
 
 
-async def test_a_process_never_buries_itself(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_never_prunes_itself(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(IDLE) as process:
         await until(lambda: process.services.heartbeat.is_steady)
         monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(0))
@@ -95,7 +95,7 @@ async def test_a_process_never_buries_itself(database: str, monkeypatch: pytest.
         assert await in_thread(count, database, "process") == 1
 
 
-async def test_a_process_does_not_bury_others_before_its_own_beats_are_steady(
+async def test_a_process_does_not_prune_others_before_its_own_heartbeats_are_steady(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=60))
@@ -120,7 +120,7 @@ async def test_claims_without_a_process_fail(database: str) -> None:
 
 
 @pytest.mark.only_on("mariadb")
-async def test_emptied_lock_buckets_cost_maintenance_no_turn(database: str) -> None:
+async def test_emptied_lock_buckets_delay_no_turn_of_maintenance(database: str) -> None:
     result = await recording.works.aenqueue("orphan")
     await in_thread(claimed_by, database)
     await in_thread(query, database, "DELETE FROM steady_queue_process")
@@ -131,7 +131,7 @@ async def test_emptied_lock_buckets_cost_maintenance_no_turn(database: str) -> N
     assert error_of(result) == "steady_queue.processes.ProcessMissingError"
 
 
-async def test_claims_of_its_own_that_a_process_does_not_know_are_given_back(database: str) -> None:
+async def test_claims_of_its_own_that_a_process_does_not_know_are_released(database: str) -> None:
     emitted = EmittedEvents()
     async with running(worker(queues=["mail"]), events=emitted) as process:
         result = await recording.works.aenqueue("lost reply")
@@ -143,7 +143,7 @@ async def test_claims_of_its_own_that_a_process_does_not_know_are_given_back(dat
         assert await values(result) == ["lost reply"]
 
 
-async def test_claims_that_run_are_not_given_back(database: str) -> None:
+async def test_claims_of_running_tasks_are_not_released(database: str) -> None:
     async with running(worker()) as process:
         results = [await recording.awaits.aenqueue("async"), await recording.blocks.aenqueue("sync")]
         await until(lambda: len(task_record.began) == 2)
@@ -178,7 +178,7 @@ async def test_a_slot_without_an_owner_is_freed_and_the_job_that_waits_runs(
     assert [event.count for event in emitted.of(SlotsRepaired)] == [1]
 
 
-async def test_a_blocked_job_beside_a_free_slot_is_promoted(database: str) -> None:
+async def test_a_blocked_job_with_a_free_slot_is_promoted(database: str) -> None:
     await charge.aenqueue("ada")
     second = await charge.aenqueue("ada")
     for table in ("semaphore", "readyexecution"):
@@ -236,7 +236,7 @@ def _age(alias: str, result_id: str) -> None:
     Job.objects.using(alias).filter(pk=found.pk).update(finished_at=found.finished_at - timedelta(days=2))
 
 
-async def test_finished_jobs_are_gone_at_once_when_they_are_not_preserved(
+async def test_finished_jobs_are_deleted_at_once_when_they_are_not_preserved(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "preserve_finished_jobs", False)
@@ -251,7 +251,7 @@ async def test_finished_jobs_are_gone_at_once_when_they_are_not_preserved(
         await until(is_empty)
 
 
-async def test_a_process_that_others_buried_registers_anew_and_its_late_outcomes_change_nothing(
+async def test_a_process_that_was_pruned_registers_again_and_its_late_outcomes_change_nothing(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It must not register anew before it is taken for missing.
@@ -273,7 +273,7 @@ async def test_a_process_that_others_buried_registers_anew_and_its_late_outcomes
         assert await values(await recording.rests.aenqueue("next")) == ["next"]
 
 
-async def test_the_dead_of_this_machine_are_buried_at_the_start(database: str) -> None:
+async def test_dead_processes_of_this_machine_are_pruned_at_the_start(database: str) -> None:
     result = await recording.works.aenqueue("its")
 
     def die() -> None:
@@ -289,7 +289,7 @@ async def test_the_dead_of_this_machine_are_buried_at_the_start(database: str) -
     assert error_of(result) == "steady_queue.processes.ProcessExitError"
 
 
-async def test_ready_jobs_that_nobody_serves_are_warned_of(database: str) -> None:
+async def test_ready_jobs_that_no_process_serves_are_reported_as_a_warning(database: str) -> None:
     emitted = EmittedEvents()
     async with running(Options(workers=[Worker(queues=["mail", "re*"], threads=0)]), events=emitted) as process:
         await recording.rests.using(queue_name="default").aenqueue("nobody")
@@ -299,7 +299,7 @@ async def test_ready_jobs_that_nobody_serves_are_warned_of(database: str) -> Non
 
 
 @pytest.mark.parametrize("metadata", ["null", "[]", '{"actors": null}', '{"actors": [1, {"queues": 3}]}', "no JSON"])
-async def test_a_process_row_of_another_making_harms_nobody(database: str, metadata: str) -> None:
+async def test_a_process_row_with_foreign_metadata_does_no_harm(database: str, metadata: str) -> None:
     await recording.works.using(queue_name="reports").aenqueue("waits")
     await in_thread(SyncStore(database).worker, "odd")
     await in_thread(query, database, "UPDATE steady_queue_process SET metadata = %s", metadata)
@@ -309,7 +309,7 @@ async def test_a_process_row_of_another_making_harms_nobody(database: str, metad
     assert ["reports" in event.where for event in emitted.of(QueueNotServed)] == [True]
 
 
-async def test_a_settle_after_the_claim_was_taken_is_told_as_fenced(database: str) -> None:
+async def test_a_settle_after_the_claim_was_lost_is_reported_as_fenced(database: str) -> None:
     await recording.works.aenqueue("its")
     (claim,) = await in_thread(claimed_by, database)
     await in_thread(silence, database)

@@ -163,7 +163,7 @@ async def test_more_tasks_than_a_turn_can_step_over_keep_no_others_from_being_cl
 
 
 @pytest.mark.only_on("postgres", "mariadb")  # SQLite has one writer at a time
-async def test_clearing_that_another_process_does_at_the_moment_has_not_recovered(database: str) -> None:
+async def test_clearing_that_another_process_is_doing_has_not_recovered(database: str) -> None:
     emitted = EmittedEvents()
     old = job()
     await in_thread(store_finished_jobs, database, old)
@@ -200,7 +200,7 @@ async def test_an_old_task_whose_end_cannot_be_read_keeps_no_others_from_being_c
 
 @pytest.mark.parametrize("queues", [["*"], ["de*", "mail"]], ids=["all", "some"])
 @pytest.mark.parametrize("lane", [2, 7, -3])
-async def test_ready_tasks_of_an_unknown_lane_are_told_of_and_hold_up_no_others(
+async def test_ready_tasks_of_an_unknown_lane_are_reported_and_delay_no_others(
     database: str, queues: list[str], lane: int
 ) -> None:
     emitted = EmittedEvents()

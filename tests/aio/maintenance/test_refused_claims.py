@@ -96,7 +96,7 @@ async def test_a_claim_that_cannot_be_ended_is_set_aside_and_the_others_of_its_p
     assert emitted.of(MaintenanceStepFailed) == []
 
 
-async def test_what_is_set_aside_tells_its_reason_in_its_result_if_its_row_can_be_written(database: str) -> None:
+async def test_a_claim_that_is_set_aside_has_its_reason_in_the_result_if_the_row_can_be_written(database: str) -> None:
     good, bad = await charge.aenqueue("ada"), await charge.aenqueue("alan")
     waits = await charge.aenqueue("alan")
     await in_thread(register_stale_process, database)
@@ -108,7 +108,7 @@ async def test_what_is_set_aside_tells_its_reason_in_its_result_if_its_row_can_b
     assert await in_thread(counts, database) == {"failed": 3}
 
 
-async def test_a_claim_of_its_own_that_cannot_be_given_back_is_set_aside(database: str) -> None:
+async def test_a_claim_of_its_own_that_cannot_be_released_is_set_aside(database: str) -> None:
     emitted = EmittedEvents()
     async with running(worker(queues=["mail"]), events=emitted) as process:
         results = await enqueue_each(recording.works, range(4))
@@ -131,7 +131,7 @@ async def test_a_claim_of_its_own_that_cannot_be_given_back_is_set_aside(databas
         assert await values(*results) == [0, 1, 2, 3]
 
 
-async def test_a_claim_that_cannot_even_be_set_aside_keeps_no_other_from_being_given_back(database: str) -> None:
+async def test_a_claim_that_cannot_even_be_set_aside_keeps_no_other_from_being_released(database: str) -> None:
     emitted = EmittedEvents()
     async with running(worker(queues=["mail"]), events=emitted) as process:
         results = await enqueue_each(recording.works, range(4))
@@ -168,7 +168,7 @@ def _claimed(alias: str, jobs: list[NewJob]) -> tuple[UUID, list[UUID]]:
     return process_id, [claim.claim_id for claim in store.claim(process_id, len(jobs), lane=Lane.THREAD)]
 
 
-async def test_the_claims_of_an_ended_process_are_given_back_or_fail_but_for_the_bad_one(database: str) -> None:
+async def test_the_claims_of_an_ended_process_are_released_or_fail_except_for_the_refused_one(database: str) -> None:
     """What a supervisor does with those of its children, and a process that stops with its own."""
     jobs = [job(lane=Lane.THREAD) for _ in range(5)]
 
@@ -187,7 +187,7 @@ async def test_the_claims_of_an_ended_process_are_given_back_or_fail_but_for_the
     assert await in_thread(count, database, "process") == 0
 
 
-async def test_what_else_a_process_had_is_ended_although_one_claim_cannot_even_be_set_aside(database: str) -> None:
+async def test_the_other_claims_of_a_process_are_ended_although_one_cannot_even_be_set_aside(database: str) -> None:
     jobs = [job(lane=Lane.THREAD) for _ in range(5)]
 
     process_id, claims = await in_thread(_claimed, database, jobs)
@@ -249,7 +249,7 @@ async def test_an_error_of_our_own_code_sets_no_task_aside(
         assert [event.step for event in emitted.of(MaintenanceStepFailed)] == [step]
 
 
-async def test_a_process_that_beats_again_keeps_what_was_not_taken_yet(database: str) -> None:
+async def test_a_process_whose_heartbeat_returns_keeps_the_claims_that_were_not_ended_yet(database: str) -> None:
     """A process is taken for dead, and comes back while its claims are ended in parts."""
     from steady_queue.store.operations.set_aside import ClaimOwner, end_claims, set_aside
 

@@ -120,7 +120,7 @@ def _short_spans(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_short_spans")
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_step_that_fails_is_shown_as_what_it_is_and_keeps_no_other_from_being_done(
+async def test_a_step_that_fails_is_reported_with_its_name_and_keeps_no_other_from_being_done(
     database: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emitted, world = EmittedEvents(), World()
@@ -151,7 +151,7 @@ async def test_a_step_that_fails_is_shown_as_what_it_is_and_keeps_no_other_from_
 
 
 @pytest.mark.usefixtures("_short_spans")
-async def test_a_step_that_takes_too_long_is_no_lost_database_while_others_are_answered(
+async def test_a_step_that_takes_too_long_is_not_a_lost_database_while_other_statements_succeed(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emitted = EmittedEvents()
@@ -188,7 +188,7 @@ async def test_a_step_that_is_skipped_has_not_recovered(database: str, monkeypat
         assert [event.step for event in emitted.of(MaintenanceStepRecovered)] == ["pruning"]
 
 
-async def test_a_failing_step_changes_no_judgement_of_health(database: str) -> None:
+async def test_a_failing_step_does_not_change_the_result_of_the_health_check(database: str) -> None:
     async with running(worker()) as process:
         await until(lambda: process.services.heartbeat._has_written_poll)
 
@@ -204,14 +204,14 @@ async def test_a_failing_step_changes_no_judgement_of_health(database: str) -> N
 
 
 @pytest.mark.parametrize("metadata", ['{"maintenance": null}', '{"maintenance": [1]}', '{"maintenance": {"x": 1}}'])
-async def test_what_another_wrote_about_maintenance_harms_no_probe(database: str, metadata: str) -> None:
+async def test_foreign_metadata_about_maintenance_does_not_break_the_health_check(database: str, metadata: str) -> None:
     async with running(worker()) as process:
         await until(lambda: process.services.heartbeat._has_written_poll)
         await in_thread(query, database, "UPDATE steady_queue_process SET metadata = %s", metadata)
         assert len((await in_thread(check_health)).lines) == 1
 
 
-async def test_a_number_that_no_time_can_be_made_of_keeps_maintenance_from_nothing(database: str) -> None:
+async def test_a_number_that_cannot_be_converted_to_a_time_does_not_stop_maintenance(database: str) -> None:
     result = await recording.works.aenqueue("orphan")
     emitted = EmittedEvents()
 

@@ -55,7 +55,7 @@ async def test_connections_that_the_server_ends_are_replaced_while_tasks_live_on
 
 
 @SERVERS
-async def test_a_call_that_breaks_its_connection_costs_no_neighbour_anything(database: str) -> None:
+async def test_a_call_that_breaks_its_connection_does_not_affect_other_tasks(database: str) -> None:
     from tests.support.tasks import misbehaving
 
     async with running(worker(coroutines=100, orm_lanes=2)):

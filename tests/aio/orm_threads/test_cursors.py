@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "
 
 
 @SERVERS
-async def test_an_iteration_keeps_its_connection_while_neighbours_work_and_age_closes_others(database: str) -> None:
+async def test_an_iteration_keeps_its_connection_while_other_connections_are_closed_by_age(database: str) -> None:
     rows = [f"row {number}" for number in range(5)]
     await Customer.objects.using(database).abulk_create([Customer(name=name) for name in rows])
     with settings_changed(database, CONN_MAX_AGE=0.001):
@@ -46,7 +46,7 @@ async def test_an_iteration_keeps_its_connection_while_neighbours_work_and_age_c
     assert found[:5] == rows
 
 
-async def test_neighbours_wait_for_an_iteration_that_has_the_only_thread(database: str) -> None:
+async def test_other_tasks_wait_for_an_iteration_that_has_the_only_thread(database: str) -> None:
     await Customer.objects.using(database).abulk_create([Customer(name="one"), Customer(name="two")])
     async with running(worker(coroutines=20, orm_lanes=1)):
         iterating = await orm.iterates.aenqueue("iterates")
@@ -141,7 +141,7 @@ async def test_a_cursor_that_was_closed_or_dropped_holds_nothing(database: str) 
 
 
 @SERVERS
-async def test_copies_of_a_connection_are_the_business_of_their_task(database: str) -> None:
+async def test_copies_of_a_connection_are_managed_by_their_task(database: str) -> None:
     before = await in_thread(open_connections, database)
 
     async def copies() -> None:

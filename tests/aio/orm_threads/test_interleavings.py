@@ -280,7 +280,7 @@ async def _play(alias: str, threads: int, scripts: list[list[str]], order: list[
 @pytest.mark.only_on("postgres")
 @pytest.mark.usefixtures("_polls_always")
 @pytest.mark.parametrize("mistake", ["is_held", "replace_dead", "replace_broken"])
-def test_a_thread_that_looked_after_its_connections_less_well_would_be_found_out(
+def test_a_thread_that_manages_its_connections_wrongly_is_detected(
     database: str, mistake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ThreadConnections, mistake, lambda self: False)

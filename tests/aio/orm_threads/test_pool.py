@@ -111,7 +111,7 @@ async def one_other_thread() -> AsyncIterator[None]:
 
 
 @SERVERS
-async def test_a_transaction_that_is_left_open_in_another_thread_is_rolled_back_and_told(database: str) -> None:
+async def test_a_transaction_that_is_left_open_in_another_thread_is_rolled_back_and_reported(database: str) -> None:
     def leaves_open() -> None:
         transaction.set_autocommit(False, using=database)
         create_customers(database, "lost")
@@ -148,7 +148,7 @@ async def test_what_a_receiver_writes_is_not_rolled_back_with_the_task(database:
 
 
 @SERVERS
-async def test_a_transaction_that_a_receiver_leaves_open_is_told(database: str) -> None:
+async def test_a_transaction_that_a_receiver_leaves_open_is_reported(database: str) -> None:
     def leaves_open(**kwargs: object) -> None:
         transaction.set_autocommit(False, using=database)
 
@@ -188,7 +188,9 @@ async def test_receivers_that_find_all_threads_held_change_no_outcome(database: 
 
 
 @SERVERS
-async def test_a_tick_of_another_backend_that_leaves_a_transaction_open_costs_no_other(database: str) -> None:
+async def test_a_tick_of_another_backend_that_leaves_a_transaction_open_does_not_affect_other_ticks(
+    database: str,
+) -> None:
     class LeavesOpen:
         async def aenqueue(self) -> None:
             await sync_to_async(transaction.atomic(using=database).__enter__)()
@@ -216,7 +218,7 @@ async def test_a_tick_of_another_backend_that_leaves_a_transaction_open_costs_no
 
 
 @POSTGRES
-async def test_a_holder_whose_connection_dies_leaves_a_working_one(database: str) -> None:
+async def test_a_thread_whose_holder_lost_its_connection_has_a_working_one_afterwards(database: str) -> None:
     async def loses_connection() -> None:
         await sync_to_async(execute)("BEGIN")
         with suppress(Exception):

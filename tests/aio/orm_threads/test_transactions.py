@@ -26,7 +26,7 @@ def _ways(database: str) -> list[str]:
 
 
 @SERVERS
-async def test_what_neighbours_of_an_open_transaction_write_is_kept(database: str) -> None:
+async def test_what_other_tasks_write_during_an_open_transaction_is_kept(database: str) -> None:
     async with running(worker(coroutines=100, orm_lanes=THREADS)):
         holders = [await orm.leaves_open.aenqueue(f"holder {way}", way) for way in _ways(database)]
         await until(lambda: task_record.running["holds"] == len(holders))
@@ -41,7 +41,7 @@ async def test_what_neighbours_of_an_open_transaction_write_is_kept(database: st
 
 @pytest.mark.parametrize("commits", [True, False], ids=["commits", "rolls back"])
 @SERVERS
-async def test_neighbours_wait_while_every_thread_is_held_and_lose_nothing(database: str, commits: bool) -> None:
+async def test_other_tasks_wait_while_every_thread_is_held_and_lose_nothing(database: str, commits: bool) -> None:
     async with running(worker(coroutines=200, orm_lanes=THREADS)):
         names = [f"holder {number}" for number in range(THREADS)]
         holders = [await orm.uses_atomic.aenqueue(name, commits=commits) for name in names]

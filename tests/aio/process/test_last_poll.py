@@ -63,7 +63,7 @@ async def without_table(alias: str, name: str) -> AsyncIterator[None]:
         await in_thread(query, alias, f"ALTER TABLE {name}_away RENAME TO {name}")
 
 
-async def test_a_process_tells_of_its_polls_soon_after_its_start_and_not_only_with_the_second_beat(
+async def test_a_process_reports_its_polls_soon_after_its_start_and_not_only_with_the_second_heartbeat(
     database: str,
 ) -> None:
     assert steady_queue.process_heartbeat_interval == timedelta(seconds=60)
@@ -74,7 +74,7 @@ async def test_a_process_tells_of_its_polls_soon_after_its_start_and_not_only_wi
     assert not await is_healthy()
 
 
-async def test_polls_go_on_being_told(database: str, quick_beats: None) -> None:
+async def test_polls_continue_to_be_reported(database: str, quick_beats: None) -> None:
     async with running(worker()) as process:
         await until(is_healthy)
         first = (await told(database, process))["polled_at"]
@@ -85,7 +85,7 @@ async def test_polls_go_on_being_told(database: str, quick_beats: None) -> None:
         await until(is_later)
 
 
-async def test_a_process_without_workers_tells_the_turns_of_its_dispatcher(database: str, quick_beats: None) -> None:
+async def test_a_process_without_workers_reports_the_turns_of_its_dispatcher(database: str, quick_beats: None) -> None:
     options = Options(workers=[], dispatchers=[Dispatcher(polling_interval=timedelta(seconds=0.1))])
     async with running(options):
         await until(lambda: is_healthy(QUICK))
@@ -98,7 +98,7 @@ async def test_a_process_without_workers_tells_the_turns_of_its_dispatcher(datab
         await until(lambda: is_healthy(QUICK))
 
 
-async def test_a_worker_whose_claims_fail_is_unhealthy_although_its_heart_beats(
+async def test_a_worker_whose_claims_fail_is_unhealthy_although_its_heartbeats_succeed(
     database: str, quick_beats: None
 ) -> None:
     async with running(worker()) as process:
@@ -116,7 +116,7 @@ async def test_a_worker_whose_claims_fail_is_unhealthy_although_its_heart_beats(
         await until(lambda: is_healthy(QUICK))
 
 
-async def test_a_worker_without_room_has_nothing_to_look_for(database: str, quick_beats: None) -> None:
+async def test_a_worker_without_capacity_is_healthy_without_polls(database: str, quick_beats: None) -> None:
     async with running(worker(coroutines=1, threads=0)) as process:
         await recording.awaits.aenqueue("takes the only room")
         await until(lambda: task_record.running["async"] == 1)
@@ -145,7 +145,7 @@ async def test_the_stalest_worker_counts_and_without_workers_the_stalest_of_the_
     assert seconds_ago([]) == 99.0
 
 
-async def test_a_process_whose_row_was_removed_tells_its_polls_anew(database: str, quick_beats: None) -> None:
+async def test_a_process_whose_row_was_removed_reports_its_polls_again(database: str, quick_beats: None) -> None:
     async with running(worker()) as process:
         await until(is_healthy)
         await in_thread(query, database, "DELETE FROM steady_queue_process")
@@ -153,7 +153,7 @@ async def test_a_process_whose_row_was_removed_tells_its_polls_anew(database: st
         assert (await told(database, process))["polled_at"] is not None
 
 
-async def test_a_process_that_drains_is_healthy_however_long_its_tasks_take(
+async def test_a_process_that_drains_is_healthy_during_long_tasks(
     database: str, quick_beats: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=20))

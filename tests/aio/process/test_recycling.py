@@ -82,7 +82,7 @@ async def test_a_loop_without_a_supervisor_ends_when_its_last_task_has(database:
 
 
 @pytest.mark.only_on("sqlite")
-async def test_there_are_never_two_that_finish_their_last_tasks_beside_one_that_takes_new_ones(
+async def test_there_are_never_two_recycling_processes_and_one_that_claims_new_tasks(
     database: str, tmp_path: Path
 ) -> None:
     files = [tmp_path / name for name in ("first", "second", "third")]

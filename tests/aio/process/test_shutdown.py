@@ -57,7 +57,7 @@ def gate_opens_at_the_stop() -> EmittedEvents:
 
 
 @pytest.mark.parametrize("task", [recording.awaits, recording.blocks])
-async def test_running_tasks_may_finish_and_nothing_new_is_taken(database: str, task: Task[..., Any]) -> None:
+async def test_running_tasks_may_finish_and_nothing_new_is_claimed(database: str, task: Task[..., Any]) -> None:
     async with running(worker(coroutines=3, threads=3), events=gate_opens_at_the_stop()):
         results = await enqueue_each(task, range(10))
         await until(lambda: sum(task_record.running.values()) == 3)
@@ -94,7 +94,7 @@ async def test_a_long_async_task_is_cancelled_and_ready_again_with_no_attempt_sp
         assert len(result.worker_ids) == 1
 
 
-async def test_an_async_task_that_is_stopped_before_its_first_step_is_given_back(database: str) -> None:
+async def test_an_async_task_that_is_stopped_before_its_first_step_is_released(database: str) -> None:
     emitted = EmittedEvents()
     async with running(worker(), events=emitted) as process:
         slots = process.services.workers[0].capacity
@@ -113,7 +113,7 @@ async def test_an_async_task_that_is_stopped_before_its_first_step_is_given_back
     await nothing_is_left(database)
 
 
-async def test_a_limited_async_task_that_is_given_back_keeps_its_slot(database: str, hurried: None) -> None:
+async def test_a_limited_async_task_that_is_released_keeps_its_slot(database: str, hurried: None) -> None:
     async with running(worker()):
         await enqueue_each(recording.alone_until_open, ["first", "second"])
         await until(lambda: task_record.began == ["first"])
@@ -121,7 +121,7 @@ async def test_a_limited_async_task_that_is_given_back_keeps_its_slot(database: 
     assert await in_thread(count, database, "semaphore") == 1
 
 
-async def test_tasks_that_do_not_stop_hold_nobody_up_and_fail(database: str, hurried: None) -> None:
+async def test_tasks_that_do_not_stop_fail_and_do_not_delay_the_shutdown(database: str, hurried: None) -> None:
     """A coroutine that swallows its cancellation, threads, and threads behind coroutines and behind their children."""
     stubborn = (
         misbehaving.swallows_cancellation,
@@ -152,7 +152,7 @@ async def errors_of(results: list[TaskResult[Any]]) -> list[str]:
     return [error_of(result) for result in results]
 
 
-async def test_a_job_is_given_back_when_the_thread_behind_it_has_ended_in_time(
+async def test_a_job_is_released_when_the_thread_of_its_coroutine_has_ended_in_time(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deadlines, "CANCEL_SECONDS", GRACE)
@@ -175,7 +175,7 @@ async def open_when_asked(number: int) -> None:
     task_record.gate.set()
 
 
-async def test_functions_that_fill_every_thread_for_ever_hold_up_neither_async_tasks_nor_the_end(
+async def test_functions_that_occupy_every_thread_forever_delay_neither_async_tasks_nor_the_shutdown(
     database: str, hurried: None
 ) -> None:
     async with running(worker(threads=2)):
@@ -238,7 +238,7 @@ async def test_a_task_that_has_ended_is_not_run_again_because_a_receiver_is_slow
     assert task_record.runs["once"] == 1
 
 
-async def test_a_process_can_be_told_to_stop_again_and_again(database: str) -> None:
+async def test_a_process_can_be_asked_to_stop_several_times(database: str) -> None:
     async with running(worker()) as process:
         assert await values(await recording.rests.aenqueue("one")) == ["one"]
         process.stop()

@@ -61,7 +61,7 @@ async def test_a_prepared_process_that_is_run_ends_with_its_refusal(newer: str) 
     assert "newer than this version" in str(process.refusal)
 
 
-async def test_a_supervisor_is_told_the_same(newer: str, fresh: str) -> None:
+async def test_a_supervisor_gets_the_same_refusals(newer: str, fresh: str) -> None:
     assert "newer than this version" in await refused(newer)
     assert "lacks migrations" in await refused(fresh)
 
@@ -71,13 +71,13 @@ async def test_a_table_of_migrations_that_cannot_be_read_is_a_refusal_and_not_an
     assert f"the migrations of the database '{fresh}' cannot be read" in await refused(fresh)
 
 
-async def test_a_project_that_makes_its_tables_without_migrations_is_not_asked_for_any(newer: str) -> None:
+async def test_a_project_that_creates_its_tables_without_migrations_needs_none(newer: str) -> None:
     with override_settings(MIGRATION_MODULES={"steady_queue": None}):
         async with running(worker()):
             assert await values(await add.aenqueue(1)) == [1]
 
 
-async def test_the_command_ends_with_1_instead_of_trying_for_ever(newer: str) -> None:
+async def test_the_command_ends_with_1_instead_of_retrying_forever(newer: str) -> None:
     text = """
 from django.core.management import execute_from_command_line
 execute_from_command_line(["manage.py", "steady_queue", "--async"])

@@ -45,14 +45,14 @@ async def test_a_task_that_blocks_its_own_thread_is_not_reported(database: str, 
     assert not [event for event in emitted.of(LoopBlocked) if result.id in event.task]
 
 
-async def test_a_blocked_loop_that_outlasts_trust_ends_the_process(watchful: None) -> None:
+async def test_a_loop_blocked_longer_than_the_lease_ends_the_process(watchful: None) -> None:
     emitted = EmittedEvents()
     assert left_by(emitted) == [EXIT_LEASE_LOST]
     await until(lambda: bool(emitted.of(LoopBlocked)))
     assert emitted.of(LoopBlocked)[0].task == "this very test"
 
 
-async def test_a_log_that_nobody_reads_cannot_keep_a_process_that_must_end(watchful: None) -> None:
+async def test_a_log_pipe_that_is_not_read_cannot_delay_a_process_that_must_exit(watchful: None) -> None:
     stuck = threading.Event()
     try:
         assert left_by(Events([lambda event: stuck.wait(WAIT_TIMEOUT_SECONDS)])) == [EXIT_LEASE_LOST]

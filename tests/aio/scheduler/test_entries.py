@@ -137,7 +137,7 @@ async def test_a_row_that_was_edited_by_hand_is_switched_off_with_the_reason(
 
 @pytest.mark.only_on("sqlite")  # the others store moments only
 @pytest.mark.parametrize("value", ["garbage", "", "1794852000"])
-async def test_an_entry_whose_change_cannot_be_dated_is_switched_off_and_the_others_fire(
+async def test_an_entry_with_an_unreadable_updated_at_is_switched_off_and_the_others_fire(
     database: str, value: str
 ) -> None:
     emitted = EmittedEvents()
@@ -151,7 +151,7 @@ async def test_an_entry_whose_change_cannot_be_dated_is_switched_off_and_the_oth
     assert emitted.of(RuntimeFault) == []
 
 
-async def test_an_entry_of_newer_settings_is_left_to_those_who_have_them(database: str) -> None:
+async def test_an_entry_of_newer_settings_is_left_to_processes_with_these_settings(database: str) -> None:
     emitted = EmittedEvents()
     async with running(ONLY_SCHEDULER, events=emitted):
         await aschedule_recurring_task(shop.anything, key="sign", every=SECOND)
@@ -177,7 +177,7 @@ async def test_finished_jobs_that_are_kept_for_a_century_stop_neither_recurring_
     assert emitted.of(RuntimeFault) == []
 
 
-async def test_records_that_cannot_be_cleared_are_told_of_and_what_recurs_goes_on(
+async def test_ticks_that_cannot_be_cleared_are_reported_and_recurring_tasks_go_on(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emitted = EmittedEvents()
@@ -228,7 +228,9 @@ class Boom(Exception):
 
 @pytest.mark.only_on("postgres")
 @pytest.mark.parametrize("on_commit", [True, False])
-async def test_with_the_queue_elsewhere_a_schedule_follows_the_rules_of_enqueue(database: str, on_commit: bool) -> None:
+async def test_with_the_queue_in_another_database_a_schedule_follows_the_rules_of_enqueue(
+    database: str, on_commit: bool
+) -> None:
     task = shop.noop.using(enqueue_on_commit=on_commit)
 
     def use() -> None:

@@ -54,7 +54,7 @@ def broker(request: pytest.FixtureRequest, other_backend_task: Any, monkeypatch:
     made.let_go()
 
 
-async def test_a_backend_that_hangs_costs_others_no_tick(
+async def test_a_backend_that_hangs_delays_no_tick_of_other_entries(
     database: str, other_backend_task: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handing, "ENQUEUE_TIMEOUT_SECONDS", 3_600.0)
@@ -74,7 +74,7 @@ async def test_a_backend_that_hangs_costs_others_no_tick(
 
 
 @pytest.mark.only_on("sqlite")
-async def test_a_stop_waits_for_what_has_been_recorded_and_is_on_its_way(
+async def test_a_stop_waits_for_recorded_ticks_that_are_being_enqueued(
     database: str, other_backend_task: Any, broker: Broker
 ) -> None:
     emitted = EmittedEvents()
@@ -91,7 +91,7 @@ async def test_a_stop_waits_for_what_has_been_recorded_and_is_on_its_way(
 
 
 @pytest.mark.only_on("sqlite")
-async def test_what_a_backend_has_not_taken_when_the_time_of_a_stop_is_over_is_told(
+async def test_ticks_that_a_backend_has_not_enqueued_at_the_deadline_of_a_stop_are_reported(
     database: str, other_backend_task: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emitted = EmittedEvents()
@@ -105,7 +105,7 @@ async def test_what_a_backend_has_not_taken_when_the_time_of_a_stop_is_over_is_t
 
 
 @pytest.mark.only_on("sqlite")
-async def test_ticks_that_nobody_could_hand_over_in_time_are_told_and_not_recorded(
+async def test_ticks_that_could_not_be_enqueued_in_time_are_reported_and_not_recorded(
     database: str, other_backend_task: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emitted = EmittedEvents()

@@ -76,7 +76,7 @@ async def test_a_static_entry_fires_every_second_and_its_tasks_run(database: str
 
 
 @pytest.mark.parametrize("options", [{"skip_recurring": True}, {"only_work": True}])
-async def test_a_process_that_is_told_so_enqueues_nothing(
+async def test_a_process_without_recurring_tasks_enqueues_nothing(
     database: str, static: Recurrences, options: dict[str, Any]
 ) -> None:
     static.add(recurrence("tick"))

@@ -180,7 +180,7 @@ def step(process: Process, seconds: float) -> None:
     sql.now = sql.ago(-seconds)
 
 
-async def test_a_clock_that_steps_forward_and_back_doubles_no_tick_and_lets_loose_no_storm(database: str) -> None:
+async def test_a_clock_that_steps_forward_and_back_doubles_no_tick_and_causes_no_burst(database: str) -> None:
     await aschedule_recurring_task(shop.anything, key="every 20 s", every=timedelta(seconds=20))
     await aschedule_recurring_task(shop.anything, key="sign", every=SECOND)
     async with running(ONLY_SCHEDULER) as process:
@@ -220,7 +220,7 @@ async def test_a_task_of_another_backend_is_enqueued_there_once_for_each_tick(
     assert await in_thread(count, database, "job") == 0
 
 
-async def test_a_backend_that_fails_is_told_of_and_the_others_fire(
+async def test_a_backend_that_fails_is_reported_and_the_others_fire(
     database: str, other_backend_task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emitted = EmittedEvents()
@@ -237,7 +237,7 @@ async def test_a_backend_that_fails_is_told_of_and_the_others_fire(
     assert await in_thread(count, database, "job") >= 3
 
 
-async def test_a_concurrency_key_that_fails_stores_nothing_and_a_full_one_is_told(
+async def test_a_concurrency_key_that_fails_stores_nothing_and_a_full_one_is_reported(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emitted = EmittedEvents()

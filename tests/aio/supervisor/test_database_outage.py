@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
 
 
 @on_servers
-async def test_restarts_of_the_server_and_an_outage_cost_no_process_and_no_task_and_repeat_none(
+async def test_restarts_of_the_server_and_an_outage_end_no_process_lose_no_task_and_repeat_none(
     database: str, servers: Servers, task_log: TaskLog, tmp_path: Path
 ) -> None:
     server, file = servers[database], tmp_path / "file"
@@ -72,7 +72,7 @@ async def test_restarts_of_the_server_and_an_outage_cost_no_process_and_no_task_
 
 
 @on_servers
-async def test_a_worker_killed_while_the_database_is_away_is_replaced_at_once_and_its_tasks_fail_when_it_is_back(
+async def test_a_worker_killed_during_an_outage_is_replaced_at_once_and_its_tasks_fail_after_the_outage(
     database: str, proxy: Proxy, task_log: TaskLog
 ) -> None:
     calls = [task.bind(task_log.path, task.name, "never") for task in (awaits, blocks, blocks_alone)]
@@ -95,7 +95,7 @@ async def test_a_worker_killed_while_the_database_is_away_is_replaced_at_once_an
 
 
 @on_servers
-async def test_a_stop_while_the_database_is_away_ends_in_time_for_those_that_boot_as_well(
+async def test_a_stop_during_an_outage_ends_in_time_also_for_processes_that_are_starting(
     database: str, proxy: Proxy, task_log: TaskLog, tmp_path: Path
 ) -> None:
     """And the next start fails what could not be written, and frees its slot."""
@@ -136,7 +136,7 @@ async def test_a_start_without_the_database_can_be_stopped(database: str, proxy:
 
 
 @on_servers
-async def test_a_start_without_the_database_works_when_it_comes(database: str, proxy: Proxy) -> None:
+async def test_a_start_without_the_database_works_when_the_database_is_available(database: str, proxy: Proxy) -> None:
     result = await add.aenqueue(1)
     proxy.go()
     with command(database, port=proxy.port) as process:
@@ -148,7 +148,7 @@ async def test_a_start_without_the_database_works_when_it_comes(database: str, p
 
 
 @on_servers
-async def test_a_worker_that_is_cut_off_for_too_long_with_a_task_in_a_thread_is_replaced(
+async def test_a_worker_without_the_database_for_too_long_with_a_task_in_a_thread_is_replaced(
     database: str, proxy: Proxy, task_log: TaskLog
 ) -> None:
     lost = await blocks_alone.aenqueue(task_log.path, "first", "never")

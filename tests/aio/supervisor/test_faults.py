@@ -44,7 +44,7 @@ WATCHFUL = f"{KNOWN}\nfrom steady_queue.aio.maintenance import maintenance\nmain
 @pytest.mark.parametrize(
     "signals", [[signal.SIGTERM] * 5, [signal.SIGINT, signal.SIGTERM]], ids=["TERM five times", "INT and TERM"]
 )
-async def test_a_stop_lets_short_tasks_finish_and_never_gives_back_what_runs(
+async def test_a_stop_lets_short_tasks_finish_and_never_releases_what_runs(
     database: str, signals: list[signal.Signals], task_log: TaskLog, tmp_path: Path
 ) -> None:
     """A short task and a long one of each kind."""
@@ -88,7 +88,7 @@ def where(alias: str, result: TaskResult[Any]) -> list[str]:
 
 
 @on_servers
-async def test_a_frozen_worker_whose_tasks_others_took_changes_nothing_when_it_wakes(
+async def test_a_frozen_worker_that_was_pruned_changes_nothing_when_it_resumes(
     database: str, task_log: TaskLog, tmp_path: Path
 ) -> None:
     """With its supervisor, as in a container that is paused; the other worker takes both for dead."""
@@ -139,9 +139,7 @@ def facts(alias: str) -> set[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("is_embedded", [False, True], ids=["supervisor", "embedded"])
-async def test_a_start_fails_claims_that_belong_to_nobody_and_frees_their_slots(
-    database: str, is_embedded: bool
-) -> None:
+async def test_a_start_fails_claims_without_a_process_and_frees_their_slots(database: str, is_embedded: bool) -> None:
     orphan, following = await charge.aenqueue("ada"), await charge.aenqueue("ada")
     await in_thread(lose_a_process, database)
     if is_embedded:
@@ -176,7 +174,9 @@ asyncio.run(main())
 """
 
 
-async def test_an_embedded_runtime_that_is_killed_leaves_its_rows_to_others(database: str, task_log: TaskLog) -> None:
+async def test_an_embedded_runtime_that_is_killed_leaves_its_rows_to_other_processes(
+    database: str, task_log: TaskLog
+) -> None:
     text = SETUP.format(alias=database) + EMBEDDED.replace("tests.shop import", "tests.aio.supervisor import")
     orphan = await blocks_alone.aenqueue(task_log.path, "first", "never")
     following = await blocks_alone.aenqueue(task_log.path, "second", "/")
@@ -200,7 +200,7 @@ async def test_an_embedded_runtime_that_is_killed_leaves_its_rows_to_others(data
 
 
 @pytest.mark.only_on("sqlite")
-async def test_a_crash_loop_costs_its_supervisor_little_and_ends_when_its_cause_does(
+async def test_a_crash_loop_uses_little_time_of_its_supervisor_and_ends_when_its_cause_does(
     database: str, tmp_path: Path
 ) -> None:
     cure = tmp_path / "cure"

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres")]
 
 
 @pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could go
-async def test_tasks_that_ended_while_the_database_was_away_are_failed_and_not_given_back(
+async def test_tasks_that_ended_while_the_database_was_away_are_failed_and_not_released(
     database: str, proxy: Proxy, tmp_path: Path
 ) -> None:
     path = tmp_path / "file"
@@ -47,7 +47,7 @@ async def test_tasks_that_ended_while_the_database_was_away_are_failed_and_not_g
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-async def test_a_process_that_has_served_its_time_waits_for_the_database_for_as_long_as_it_takes(
+async def test_a_recycling_process_waits_for_the_database_without_a_deadline(
     database: str, proxy: Proxy, tmp_path: Path
 ) -> None:
     path = tmp_path / "file"
@@ -78,7 +78,7 @@ if "STEADY_QUEUE_CHILD" in os.environ:
 """
 
 
-async def test_a_sync_task_that_ended_behind_a_blocked_loop_is_not_given_back(database: str, tmp_path: Path) -> None:
+async def test_a_sync_task_that_ended_while_the_loop_was_blocked_is_not_released(database: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
     finished = await tasks.blocks_until_file.aenqueue(str(path))
     with command(database, "--only-work") as process:
@@ -94,7 +94,7 @@ async def test_a_sync_task_that_ended_behind_a_blocked_loop_is_not_given_back(da
 
 
 @pytest.mark.only_on("sqlite")
-async def test_what_ran_in_a_process_that_could_only_be_killed_is_given_back(database: str, tmp_path: Path) -> None:
+async def test_tasks_of_a_process_that_could_only_be_killed_are_released(database: str, tmp_path: Path) -> None:
     """Nothing else can run in it while a task holds the interpreter's lock, not even what would end it."""
     first, then = tmp_path / "first", tmp_path / "then"
     finished = await tasks.awaits_file.aenqueue(str(first))
@@ -113,7 +113,7 @@ async def test_what_ran_in_a_process_that_could_only_be_killed_is_given_back(dat
 
 
 @pytest.mark.only_on("sqlite")
-async def test_a_process_that_a_task_has_forked_ends_by_its_first_term_and_speaks_for_nobody(database: str) -> None:
+async def test_a_process_forked_by_a_task_ends_at_its_first_term_and_reports_nothing(database: str) -> None:
     with command(database, "--only-work") as process:
         assert await values(await tasks.forks_and_terminates.aenqueue()) == [-signal.SIGTERM]
         assert await values(await tasks.forks_and_terminates_at_once.aenqueue()) == [[-signal.SIGTERM] * 20]

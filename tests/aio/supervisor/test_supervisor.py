@@ -103,9 +103,7 @@ async def test_a_killed_worker_is_replaced_and_its_tasks_have_failed(database: s
     assert await in_thread(counts, database) == {"failed": 3}
 
 
-async def test_a_task_of_a_killed_worker_that_cannot_be_written_holds_up_no_other(
-    database: str, tmp_path: Path
-) -> None:
+async def test_a_task_of_a_killed_worker_that_cannot_be_written_delays_no_other(database: str, tmp_path: Path) -> None:
     lost = await waiting_for(tmp_path / "never")
     bad = UUID(lost[1].id)
     with command(database, "--only-work") as process:
@@ -140,7 +138,9 @@ async def test_a_task_of_a_killed_worker_that_cannot_be_ended_keeps_the_supervis
     assert "is unavailable" not in printed
 
 
-async def test_a_worker_that_is_told_to_stop_finishes_its_tasks_and_is_replaced(database: str, tmp_path: Path) -> None:
+async def test_a_worker_that_is_signalled_to_stop_finishes_its_tasks_and_is_replaced(
+    database: str, tmp_path: Path
+) -> None:
     results = await waiting_for(tmp_path / "file")
     with command(database, "--only-work", shutdown_timeout_seconds=WAIT_TIMEOUT_SECONDS) as process:
         await all_began(process)
@@ -170,7 +170,7 @@ async def test_a_task_that_ends_its_process_fails_with_the_others_in_it_and_no_m
 
 
 @pytest.mark.only_on("sqlite")
-async def test_the_error_of_a_lost_task_tells_how_its_process_ended(database: str) -> None:
+async def test_the_error_of_a_lost_task_says_how_its_process_ended(database: str) -> None:
     with command(database, "--only-work") as process:
         for task, argument, how in (
             (tasks.exits, 3, "exited with status 3"),
@@ -182,7 +182,9 @@ async def test_the_error_of_a_lost_task_tells_how_its_process_ended(database: st
         await stop_command(process)
 
 
-async def test_a_lost_row_of_the_supervisor_hinders_nothing_and_comes_back(database: str, tmp_path: Path) -> None:
+async def test_a_lost_row_of_the_supervisor_stops_nothing_and_is_registered_again(
+    database: str, tmp_path: Path
+) -> None:
     lost = await tasks.blocks_until_file.aenqueue(str(tmp_path / "never"))
     with command(database, "--only-work", alive=5) as process:
         await wait_for_output(process, "began")
@@ -199,7 +201,7 @@ async def _supervisors(alias: str) -> bool:
     return bool(await pids(alias, "supervisor"))
 
 
-async def test_children_of_a_killed_supervisor_finish_their_tasks_and_leave(database: str, tmp_path: Path) -> None:
+async def test_children_of_a_killed_supervisor_finish_their_tasks_and_exit(database: str, tmp_path: Path) -> None:
     results = await waiting_for(tmp_path / "file")
     with command(database, "--only-work", shutdown_timeout_seconds=WAIT_TIMEOUT_SECONDS) as process:
         await all_began(process)
@@ -227,7 +229,7 @@ async def test_children_of_a_killed_supervisor_fail_what_they_cannot_stop(databa
     assert error_of(result) == "steady_queue.processes.ProcessExitError"
 
 
-async def test_what_outlasts_a_stop_is_given_back_when_its_process_has_ended(database: str) -> None:
+async def test_tasks_that_outlast_a_stop_are_released_when_their_process_has_ended(database: str) -> None:
     for task in (tasks.never_ends, tasks.never_ends_async, tasks.never_ends_in_orm_lane):
         await task.aenqueue()
     with command(database, "--only-work") as process:
@@ -245,7 +247,9 @@ async def test_what_outlasts_a_stop_is_given_back_when_its_process_has_ended(dat
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGQUIT], [signal.SIGINT, signal.SIGINT]], ids=["quit", "ctrl-c twice"])
-async def test_without_patience_tasks_are_given_back_at_once(database: str, signals: list[signal.Signals]) -> None:
+async def test_with_a_shutdown_timeout_of_0_tasks_are_released_at_once(
+    database: str, signals: list[signal.Signals]
+) -> None:
     await tasks.never_ends.aenqueue()
     await tasks.sleeps_for_long.aenqueue()
     finished = await add.aenqueue(1)
@@ -264,7 +268,7 @@ async def test_without_patience_tasks_are_given_back_at_once(database: str, sign
     assert finished.attempts == 1
 
 
-async def test_a_blocked_loop_cannot_hold_up_the_stop(database: str) -> None:
+async def test_a_blocked_loop_cannot_delay_the_stop(database: str) -> None:
     await tasks.blocks_the_loop.aenqueue()
     with command(database, "--only-work") as process:
         await wait_for_output(process, "began")
@@ -286,7 +290,7 @@ async def test_a_child_that_hangs_is_killed_and_replaced(database: str) -> None:
 
 
 @pytest.mark.only_on("sqlite")
-async def test_children_that_die_young_are_replaced_later_and_later(database: str) -> None:
+async def test_children_that_exit_soon_after_their_start_are_replaced_with_growing_delays(database: str) -> None:
     setup = "import os\nif 'STEADY_QUEUE_CHILD' in os.environ: raise SystemExit(7)"
     with command(database, "--only-work", setup=setup) as process:
         pauses = [

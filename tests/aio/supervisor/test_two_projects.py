@@ -107,7 +107,7 @@ class Project:
 
 
 @pytest.mark.usually_on("postgres")
-async def test_each_project_runs_its_own_tasks_and_one_moves_those_of_both(database: str, tmp_path: Path) -> None:
+async def test_each_project_runs_its_own_tasks_and_one_dispatches_those_of_both(database: str, tmp_path: Path) -> None:
     bakery = Project(tmp_path, "bakery", database, more=RECURRING)
     # Whoever only works leaves what is due, and the recurring tasks, to the other.
     florist = Project(tmp_path, "florist", database, options="only_work=True")
@@ -127,7 +127,7 @@ async def test_each_project_runs_its_own_tasks_and_one_moves_those_of_both(datab
 
 
 @pytest.mark.only_on("sqlite")
-async def test_a_task_taken_by_the_wrong_project_fails_with_the_reason_and_can_be_retried(
+async def test_a_task_claimed_by_the_wrong_project_fails_with_the_reason_and_can_be_retried(
     database: str, tmp_path: Path
 ) -> None:
     bakery = Project(tmp_path, "bakery", database)

@@ -67,7 +67,7 @@ def now(alias: str) -> datetime:
 
 
 @pytest.mark.parametrize("seconds", [3600, -3600], ids=["an hour ahead", "an hour behind"])
-async def test_a_worker_whose_clock_is_wrong_works_beside_one_whose_clock_is_right(
+async def test_a_worker_with_a_wrong_clock_works_together_with_a_worker_with_a_right_clock(
     database: str, seconds: int, task_log: TaskLog, tmp_path: Path
 ) -> None:
     emitted = EmittedEvents()

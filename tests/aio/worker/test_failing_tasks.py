@@ -39,7 +39,7 @@ RAISED = {
 
 
 @pytest.mark.parametrize("task", BOTH)
-async def test_whatever_a_task_raises_fails_its_own_job_alone(database: str, task: Task[..., Any]) -> None:
+async def test_any_exception_of_a_task_fails_its_own_job_alone(database: str, task: Task[..., Any]) -> None:
     async with running(worker(coroutines=1, threads=1)) as process:
         results = [await task.aenqueue(how) for how in RAISED]
         await wait_for_results(*results)
@@ -49,7 +49,7 @@ async def test_whatever_a_task_raises_fails_its_own_job_alone(database: str, tas
     assert await in_thread(counts, database) == {"failed": len(RAISED)}
 
 
-async def test_a_task_that_lets_a_stop_iteration_out_has_failed_wherever_it_runs(database: str) -> None:
+async def test_a_task_that_raises_stop_iteration_has_failed_in_each_lane(database: str) -> None:
     async with running(worker(coroutines=1, threads=1)):
         results = [await task.aenqueue("stops an iteration") for task in BOTH]
         await wait_for_results(*results)
@@ -63,7 +63,7 @@ async def test_a_task_that_lets_a_stop_iteration_out_has_failed_wherever_it_runs
     assert [error_of(result) for result in results] == ["builtins.RuntimeError", "builtins.StopIteration"]
 
 
-async def test_a_message_that_no_database_takes_is_stored_with_escapes(database: str) -> None:
+async def test_a_message_that_no_database_stores_is_stored_with_escapes(database: str) -> None:
     texts = {"NUL": "before\\x00after", "surrogate": "before\\ud800after", "cancels": "made up"}
     async with running(worker()):
         results = await wait_for_results(*[await task.aenqueue(how) for task in BOTH for how in texts])
@@ -85,7 +85,7 @@ async def test_a_message_of_50_megabytes_is_cut(database: str) -> None:
         assert len(result.errors[0].traceback) < TRACEBACK_LENGTH + 100
 
 
-async def test_a_class_with_an_endless_name_is_named_as_far_as_it_goes(database: str) -> None:
+async def test_a_very_long_class_name_is_stored_as_far_as_it_fits(database: str) -> None:
     async with running(worker()):
         (result,) = await wait_for_results(await misbehaving.misbehaves.aenqueue("long name"))
     failed = await in_thread(row, database, "failedexecution", result.id)
@@ -94,7 +94,7 @@ async def test_a_class_with_an_endless_name_is_named_as_far_as_it_goes(database:
     assert failed["message"] == "short"
 
 
-async def test_a_group_of_exceptions_is_told_with_each_of_them(database: str) -> None:
+async def test_a_group_of_exceptions_is_stored_with_each_of_them(database: str) -> None:
     async with running(worker()):
         results = await wait_for_results(*[await task.aenqueue("group") for task in BOTH])
     for result in results:
@@ -103,14 +103,14 @@ async def test_a_group_of_exceptions_is_told_with_each_of_them(database: str) ->
         assert "KeyboardInterrupt" in result.errors[0].traceback
 
 
-async def test_a_result_of_awkward_text_comes_back_as_it_was(database: str) -> None:
+async def test_a_result_with_nul_or_surrogates_is_returned_unchanged(database: str) -> None:
     texts = {"NUL in result": "before\x00after", "surrogate in result": "before\ud800after"}
     async with running(worker()):
         results = [await task.aenqueue(how) for task in BOTH for how in texts]
         assert await values(*results) == [*texts.values(), *texts.values()]
 
 
-async def test_a_result_larger_than_the_server_takes_fails_that_job_alone(database: str) -> None:
+async def test_a_result_larger_than_the_server_accepts_fails_that_job_alone(database: str) -> None:
     async with running(worker()):
         results: list[TaskResult[Any]] = [
             await misbehaving.returns_much.aenqueue(20_000_000),
@@ -140,7 +140,7 @@ async def test_a_task_that_asks_for_its_own_cancellation_too_late_has_succeeded(
         await still_works()
 
 
-async def test_asyncio_tasks_that_a_task_leaves_behind_harm_nobody(database: str) -> None:
+async def test_asyncio_tasks_that_a_task_leaves_behind_do_no_harm(database: str) -> None:
     async with running(worker(coroutines=1, threads=1, orm_lanes=1)):
         assert await values(await misbehaving.leaves_stray.aenqueue("stray")) == ["stray"]
         assert task_record.running["stray"] == 1
@@ -164,14 +164,14 @@ async def test_a_transaction_left_open_by_an_async_task_is_undone_before_the_nex
     assert await in_thread(_customers, database) == 0
 
 
-async def test_a_task_that_closes_its_connections_leaves_the_next_one_working_ones(database: str) -> None:
+async def test_after_a_task_that_closes_its_connections_the_next_task_has_working_ones(database: str) -> None:
     async with running(worker(coroutines=1, threads=1, orm_lanes=1)):
         for task in (misbehaving.closes_connections, misbehaving.closes_connections_async):
             assert await values(await task.aenqueue(), await task.aenqueue()) == [0, 0]
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-async def test_a_connection_that_the_server_ends_costs_the_task_that_uses_it_and_no_other(database: str) -> None:
+async def test_a_connection_that_the_server_ends_fails_the_task_that_uses_it_and_no_other(database: str) -> None:
     async with running(worker(coroutines=1, threads=1, orm_lanes=1)):
         for breaks, counts_rows in (
             (misbehaving.breaks_connection, misbehaving.closes_connections),
@@ -186,7 +186,7 @@ def _customers(alias: str) -> int:
     return tests.shop.models.Customer.objects.using(alias).count()
 
 
-async def test_a_subscriber_of_events_that_fails_harms_nobody(database: str) -> None:
+async def test_a_subscriber_of_events_that_fails_does_no_harm(database: str) -> None:
     def refuse(event: object) -> None:
         raise LookupError
 

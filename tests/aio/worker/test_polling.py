@@ -7,14 +7,14 @@ import pytest
 from steady_queue.aio.worker.polling import AFTER_WORK_SECONDS, BURST, GAP_SECONDS, LISTENING_SECONDS, PollingInterval
 
 
-def test_a_worker_looks_again_quickly_after_a_find_and_then_at_its_interval() -> None:
+def test_a_worker_polls_again_quickly_after_a_claim_and_then_at_its_interval() -> None:
     pace = PollingInterval(0.1, lambda: False)
     pauses = [pace.next_pause(found=True), *(pace.next_pause(found=False) for _ in range(4))]
     assert pauses == [AFTER_WORK_SECONDS[0], AFTER_WORK_SECONDS[1], 0.1, 0.1, 0.1]
     assert pace.next_pause(found=True) == AFTER_WORK_SECONDS[0]
 
 
-def test_a_wake_starts_the_quick_looks_anew() -> None:
+def test_a_wake_restarts_the_quick_polls() -> None:
     pace = PollingInterval(5, lambda: False)
     for _ in range(4):
         pace.next_pause(found=False)
@@ -22,7 +22,7 @@ def test_a_wake_starts_the_quick_looks_anew() -> None:
     assert [pace.next_pause(found=False) for _ in range(4)] == [*AFTER_WORK_SECONDS, 5]
 
 
-def test_wake_ups_are_answered_at_once_until_they_do_not_cease() -> None:
+def test_wake_ups_are_answered_at_once_until_there_are_too_many() -> None:
     pace = PollingInterval(5, lambda: False)
     assert [pace.count_wake_up(100.0) for _ in range(BURST)] == [0.0] * BURST
     assert pace.count_wake_up(100.0) == GAP_SECONDS
@@ -31,7 +31,7 @@ def test_wake_ups_are_answered_at_once_until_they_do_not_cease() -> None:
     assert [pace.count_wake_up(200.0) for _ in range(BURST)] == [0.0] * BURST
 
 
-def test_a_listener_that_hears_lets_a_worker_sleep_longer_but_never_less() -> None:
+def test_a_connected_listener_lengthens_the_polling_interval_and_never_shortens_it() -> None:
     hears = True
     quick, slow = PollingInterval(0.1, lambda: hears), PollingInterval(7, lambda: hears)
     for pace in (quick, slow):

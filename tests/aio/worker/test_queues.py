@@ -226,14 +226,14 @@ async def poller(database: str, *patterns: str, queues: Sequence[str] = ()) -> A
         await driver.close()
 
 
-async def test_a_star_asks_for_no_names_while_nothing_is_paused(database: str) -> None:
+async def test_a_star_reads_no_names_while_nothing_is_paused(database: str) -> None:
     async with poller(database, "*", queues=["a", "b"]) as polls:
         for _ in range(3):
             assert len(await polls.turn(2)) == 2
         assert polls.asked() == ["claim"] * 3
 
 
-async def test_names_are_asked_for_once_a_second_and_not_with_each_claim(database: str) -> None:
+async def test_names_are_read_once_a_second_and_not_with_each_claim(database: str) -> None:
     await actions.apause("resting")
     async with poller(database, "*", queues=["a", "b", "c", "resting"]) as polls:
         assert await polls.turn() == []
@@ -245,7 +245,7 @@ async def test_names_are_asked_for_once_a_second_and_not_with_each_claim(databas
         assert polls.asked() == ["find waiting queues", "claim"]
 
 
-async def test_names_that_take_long_to_learn_are_learned_anew_within_seconds(database: str) -> None:
+async def test_names_that_take_long_to_read_are_read_again_within_seconds(database: str) -> None:
     await actions.apause("resting")
     async with poller(database, "*", queues=["a"]) as polls:
         await polls.turn()
@@ -265,7 +265,7 @@ async def test_names_that_take_long_to_learn_are_learned_anew_within_seconds(dat
         assert polls.asked() == ["claim", "find waiting queues", "claim"]
 
 
-async def test_a_pause_is_heeded_by_the_next_claim_although_the_names_are_remembered(database: str) -> None:
+async def test_the_next_claim_observes_a_pause_although_the_names_are_cached(database: str) -> None:
     await actions.apause("resting")
     async with poller(database, "*", queues=["a", "b"]) as polls:
         await polls.turn()
@@ -299,7 +299,7 @@ async def test_a_queue_that_was_not_known_is_found_after_one_miss(database: str)
         assert [claim.queue_name for claim in await polls.turn(9)] == ["new"]
 
 
-async def test_with_very_many_names_each_claim_asks_few_queues_and_all_are_served(database: str) -> None:
+async def test_with_very_many_names_each_claim_queries_few_queues_and_all_are_served(database: str) -> None:
     await actions.apause("resting")
     names = [f"queue {n:04d}" for n in range(10 * MAX_QUEUES)]
     async with poller(database, "*", queues=names) as polls:

@@ -53,26 +53,26 @@ class Children:
         await until(lambda: len(self.done) >= len(items))
 
 
-async def test_nothing_is_fed_ahead_before_much_is_known() -> None:
+async def test_nothing_is_queued_ahead_before_enough_functions_were_measured() -> None:
     crew = Children(2, lambda item: item)
     assert crew.threads.ahead(ROUND_TRIP) == 0
     await crew.does(range(MIN_SAMPLES - 1))
     assert crew.threads.ahead(ROUND_TRIP) == 0
 
 
-async def test_short_functions_are_fed_ahead_up_to_a_bound() -> None:
+async def test_short_functions_are_queued_ahead_up_to_a_bound() -> None:
     crew = Children(2, lambda item: item)
     await crew.does(range(MIN_SAMPLES))
     assert crew.threads.ahead(60) == 2 * MAX_AHEAD_PER_THREAD
 
 
-async def test_functions_longer_than_a_round_trip_are_not_fed_ahead() -> None:
+async def test_functions_longer_than_a_round_trip_are_not_queued_ahead() -> None:
     crew = Children(4, _nap)
     await crew.does(range(MIN_SAMPLES))
     assert crew.threads.ahead(ROUND_TRIP) == 0
 
 
-async def test_what_no_thread_has_begun_can_be_taken_back() -> None:
+async def test_functions_that_no_thread_has_begun_can_be_removed() -> None:
     gate = threading.Event()
     crew = Children(2, lambda item: gate.wait(30) and item)
     for item in range(5):
@@ -84,14 +84,14 @@ async def test_what_no_thread_has_begun_can_be_taken_back() -> None:
     assert crew.threads.remove_waiting() == []
 
 
-async def test_threads_leave_when_they_are_closed() -> None:
+async def test_threads_exit_when_they_are_closed() -> None:
     crew = Children(3, lambda item: item)
     await crew.does(range(3))
     crew.threads.close()
     await until(lambda: crew.left == 3)
 
 
-async def test_a_thread_outlives_the_loop_only_until_it_has_nothing_to_tell() -> None:
+async def test_a_thread_outlives_the_loop_only_until_it_has_a_result_to_report() -> None:
     gate, crews = threading.Event(), []
 
     async def start() -> None:
@@ -103,7 +103,7 @@ async def test_a_thread_outlives_the_loop_only_until_it_has_nothing_to_tell() ->
     await until(lambda: crews[0].left == 1)
 
 
-async def test_claims_behind_functions_that_turn_out_long_go_back_to_others(
+async def test_claims_that_wait_for_long_functions_are_released_to_other_processes(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As if all functions had been short so far, on any machine.
@@ -138,7 +138,7 @@ async def test_many_short_functions_run_once_each(database: str) -> None:
     assert await in_thread(count, database, "claimedexecution") == 0
 
 
-async def test_what_waits_for_a_thread_when_the_process_stops_is_given_back(database: str) -> None:
+async def test_tasks_that_wait_for_a_thread_when_the_process_stops_are_released(database: str) -> None:
     await aenqueue_all([noop.bind() for _ in range(500)])
     async with running(worker(threads=2)):
         pass

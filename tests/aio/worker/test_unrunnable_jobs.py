@@ -144,7 +144,7 @@ async def test_rows_with_any_queue_name_and_priority_are_run(database: str) -> N
 
 
 @pytest.mark.parametrize("lane", [2, 7, -1])
-async def test_a_row_with_a_lane_that_the_worker_has_not_fails(database: str, lane: int) -> None:
+async def test_a_row_with_an_unknown_lane_fails(database: str, lane: int) -> None:
     result = await recording.rests.aenqueue("odd")
     await in_thread(query, database, f"UPDATE steady_queue_job SET lane = {lane}")
     async with running(worker()):
@@ -153,7 +153,7 @@ async def test_a_row_with_a_lane_that_the_worker_has_not_fails(database: str, la
     assert error_of(result) == "steady_queue.errors.ConfigurationError"
 
 
-async def test_a_ready_row_without_a_job_harms_nobody(database: str) -> None:
+async def test_a_ready_row_without_a_job_does_no_harm(database: str) -> None:
     nobody = job(priority=100)
     insert = "INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority) VALUES (?, ?, ?, ?)"
     await in_thread(lambda: SyncStore(database).ask(insert, nobody.id, "default", nobody.lane, nobody.priority))

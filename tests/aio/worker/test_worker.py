@@ -49,7 +49,7 @@ async def test_jobs_that_waited_before_the_worker_started_run(database: str) -> 
 
 
 @pytest.mark.parametrize(("task", "lane"), [(recording.rests, "async"), (recording.works, "thread")])
-async def test_more_jobs_than_room_all_run_and_never_more_at_once(
+async def test_more_jobs_than_capacity_all_run_and_never_more_at_once(
     database: str, task: Task[..., Any], lane: str
 ) -> None:
     async with running(worker(coroutines=4, threads=4)):
@@ -173,7 +173,7 @@ async def test_a_job_enqueued_while_the_worker_sleeps_starts_at_once(database: s
             await until(lambda before=began: len(task_record.began) > before, timeout_seconds=SOON)  # type: ignore[misc]
 
 
-async def test_room_that_was_lost_to_a_wrong_forecast_is_found_again(
+async def test_capacity_that_was_lost_to_a_wrong_forecast_is_recovered(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A claim made for more than there is room for at its end: what frees then is told."""
@@ -195,7 +195,7 @@ async def test_limited_jobs_are_promoted_one_after_another_without_delay(databas
     assert await in_thread(count, database, "semaphore") == 0
 
 
-async def test_a_process_shows_itself_while_it_runs_and_leaves_no_row(database: str) -> None:
+async def test_a_process_has_a_row_while_it_runs_and_leaves_none(database: str) -> None:
     async with running(worker()) as process:
         assert await in_thread(query, database, "SELECT name, kind FROM steady_queue_process") == [
             (process.name, "process")

@@ -87,7 +87,7 @@ async def test_two_processes_dispatch_and_run_everything_once(database: str) -> 
         due = datetime.now(UTC) + timedelta(seconds=1)
         await aenqueue_all(recording.rests.using(run_after=due).bind(number) for number in range(120))
         await until(lambda: len(task_record.runs) == 120 and not task_record.running["async"])
-        await until(lambda: _is_over(database))
+        await until(lambda: _all_jobs_finished(database))
         owners = await in_thread(query, database, "SELECT DISTINCT worker_ids FROM steady_queue_job")
         assert {owner for (owner,) in owners} <= {one.name, other.name}
     assert set(task_record.runs.values()) == {1}
@@ -95,7 +95,7 @@ async def test_two_processes_dispatch_and_run_everything_once(database: str) -> 
     assert sum(moved) == 120
 
 
-async def _is_over(alias: str) -> bool:
+async def _all_jobs_finished(alias: str) -> bool:
     return not await in_thread(counts, alias)
 
 

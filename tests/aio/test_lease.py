@@ -10,29 +10,29 @@ from tests.support.clock import ManualClock
 
 def test_a_lease_expires_before_other_processes_may_prune_the_process() -> None:
     clock = ManualClock()
-    trust = Lease(alive_seconds=100, clock=clock)
+    lease = Lease(alive_seconds=100, clock=clock)
     clock.at += 89
-    assert trust.is_held
+    assert lease.is_held
     clock.at += 2
-    assert not trust.is_held
+    assert not lease.is_held
 
 
 def test_a_lease_counts_from_the_time_at_which_a_heartbeat_was_sent() -> None:
     clock = ManualClock()
-    trust = Lease(alive_seconds=100, clock=clock)
+    lease = Lease(alive_seconds=100, clock=clock)
     sent = clock.at + 50
     clock.at += 95
-    trust.renew(sent)
-    assert trust.is_held
-    assert trust.seconds_since_heartbeat == pytest.approx(45)
+    lease.renew(sent)
+    assert lease.is_held
+    assert lease.seconds_since_heartbeat == pytest.approx(45)
     clock.at = sent + 91
-    assert not trust.is_held
+    assert not lease.is_held
 
 
 def test_an_old_heartbeat_does_not_shorten_the_lease() -> None:
     clock = ManualClock()
-    trust = Lease(alive_seconds=100, clock=clock)
-    trust.renew(clock.at + 10)
-    until = trust.expires_at
-    trust.renew(clock.at - 500)
-    assert trust.expires_at == until
+    lease = Lease(alive_seconds=100, clock=clock)
+    lease.renew(clock.at + 10)
+    until = lease.expires_at
+    lease.renew(clock.at - 500)
+    assert lease.expires_at == until

@@ -46,7 +46,7 @@ async def test_a_settle_whose_reply_is_lost_is_repeated_and_the_task_is_not(
     async with running(worker(), alias=behind, events=emitted):
         result = await task.aenqueue("once")
         await until(lambda: task_record.began == ["once"])
-        lose_the_end_of(proxy, UUID(result.id), in_transaction=database == "mariadb" or task is not recording.awaits)
+        lose_reply_to(proxy, UUID(result.id), in_transaction=database == "mariadb" or task is not recording.awaits)
         task_record.gate.set()
         assert await values(result) == ["once"]
         await until(lambda: bool(emitted.of(DatabaseRecovered)))
@@ -91,7 +91,7 @@ async def test_one_lost_heartbeat_has_no_effect(
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.2))
     emitted, id_ = EmittedEvents(), uuid4()
     result = await recording.awaits.aenqueue("runs on")
-    proxy.lose_answer(naming(id_), after=re.compile(b"SET last_heartbeat_at"))
+    proxy.lose_answer(build_pattern(id_), after=re.compile(b"SET last_heartbeat_at"))
     async with running(worker(), alias=behind, events=emitted, process_id=id_) as process:
         await until(lambda: task_record.began == ["runs on"])
         await until(lambda: any(event.service == "heartbeat" for event in emitted.of(DatabaseRecovered)))
@@ -103,14 +103,14 @@ async def test_one_lost_heartbeat_has_no_effect(
     assert not emitted.of(ProcessRegisteredAgain)
 
 
-def lose_the_end_of(proxy: Proxy, id_: UUID, *, in_transaction: bool) -> None:
+def lose_reply_to(proxy: Proxy, id_: UUID, *, in_transaction: bool) -> None:
     """The answer to the next statement with this id, or to the commit of its transaction, does not come."""
     if in_transaction:
-        proxy.lose_answer(COMMIT, after=naming(id_))
+        proxy.lose_answer(COMMIT, after=build_pattern(id_))
     else:
-        proxy.lose_answer(naming(id_))
+        proxy.lose_answer(build_pattern(id_))
 
 
-def naming(id_: UUID) -> re.Pattern[bytes]:
+def build_pattern(id_: UUID) -> re.Pattern[bytes]:
     """Found in a statement with this id, on every server."""
     return re.compile(b"|".join(map(re.escape, (id_.bytes, id_.hex.encode(), str(id_).encode()))))

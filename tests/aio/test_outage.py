@@ -49,7 +49,7 @@ pytestmark = [
 JOBS = 2_000
 
 
-async def is_over(alias: str) -> bool:
+async def all_jobs_finished(alias: str) -> bool:
     return not await in_thread(counts, alias)
 
 
@@ -73,7 +73,7 @@ async def test_a_restart_during_2000_running_tasks_loses_none_and_repeats_none(d
         await asyncio.to_thread(servers[database].restart)
         assert task_record.running["async"] >= JOBS // 2
         task_record.wake_event.set()
-        await until(lambda: is_over(database))
+        await until(lambda: all_jobs_finished(database))
         owners = await in_thread(query, database, "SELECT DISTINCT worker_ids, attempts FROM steady_queue_job")
         assert owners == [(process.name, 1)]
         await until(lambda: not process.outage.is_on)
@@ -93,7 +93,7 @@ async def test_a_restart_during_claims_and_settles_loses_no_job_and_repeats_none
     async with running(worker(coroutines=4, threads=2)) as process:
         await until(lambda: len(task_record.runs) >= 20)
         await asyncio.to_thread(servers[database].restart)
-        await until(lambda: is_over(database))
+        await until(lambda: all_jobs_finished(database))
         owners = await in_thread(query, database, "SELECT DISTINCT worker_ids, attempts FROM steady_queue_job")
         assert owners == [(process.name, 1)]
     assert len(task_record.runs) == 300
@@ -108,7 +108,7 @@ async def test_what_ends_while_the_server_is_down_is_settled_when_it_is_back(dat
             task_record.gate.set()
             await until(lambda: not sum(task_record.running.values()))
             await until(lambda: process.outage.is_on)
-        await until(lambda: is_over(database))
+        await until(lambda: all_jobs_finished(database))
     assert set(task_record.runs.values()) == {2}
 
 
@@ -153,14 +153,14 @@ async def test_a_stop_while_the_server_is_down_ends_soon_and_leaves_the_claims_t
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process counts as dead soon after its last heartbeat."""
     monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(seconds=2))
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.2))
 
 
 @contextmanager
-def gone(proxy: Proxy) -> Iterator[None]:
+def unreachable(proxy: Proxy) -> Iterator[None]:
     """The process does not reach the database while the block runs."""
     proxy.go()
     try:
@@ -170,7 +170,7 @@ def gone(proxy: Proxy) -> Iterator[None]:
 
 
 async def test_after_an_outage_longer_than_the_threshold_async_tasks_go_on_in_the_same_process(
-    database: str, behind: str, proxy: Proxy, impatient: None
+    database: str, behind: str, proxy: Proxy, short_lease: None
 ) -> None:
     """Those that ended are settled; the others were stopped, are given back and start again, with the cause told."""
     emitted = EmittedEvents()
@@ -181,7 +181,7 @@ async def test_after_an_outage_longer_than_the_threshold_async_tasks_go_on_in_th
             await recording.awaits.aenqueue("stopped"),
         )
         await until(lambda: len(task_record.began) == 2)
-        with gone(proxy):
+        with unreachable(proxy):
             task_record.other_gate.set()
             await until(lambda: not sum(task_record.running.values()))
             assert emitted.of(LeaseLost)
@@ -200,15 +200,15 @@ async def test_after_an_outage_longer_than_the_threshold_async_tasks_go_on_in_th
 
 
 async def test_a_process_pruned_during_an_outage_registers_again_and_changes_none_of_its_lost_claims(
-    database: str, behind: str, proxy: Proxy, impatient: None
+    database: str, behind: str, proxy: Proxy, short_lease: None
 ) -> None:
     emitted = EmittedEvents()
     async with running(worker(), alias=behind, events=emitted):
         result = await recording.awaits.aenqueue("taken")
         await until(lambda: task_record.began == ["taken"])
-        with gone(proxy):
+        with unreachable(proxy):
             await until(lambda: not sum(task_record.running.values()))
-            await in_thread(take_everything, database)
+            await in_thread(fail_all_claims, database)
         await until(lambda: bool(emitted.of(JobFenced)) and bool(emitted.of(ProcessRegisteredAgain)))
         assert await values(await recording.rests.aenqueue("next")) == ["next"]
         await result.arefresh()
@@ -217,7 +217,7 @@ async def test_a_process_pruned_during_an_outage_registers_again_and_changes_non
     assert task_record.runs["taken"] == 1
 
 
-def take_everything(alias: str) -> None:
+def fail_all_claims(alias: str) -> None:
     """What others do with a process that they take for dead."""
     store = SyncStore(alias)
     query(alias, "DELETE FROM steady_queue_process")
@@ -225,7 +225,7 @@ def take_everything(alias: str) -> None:
 
 
 async def test_a_process_whose_task_cannot_be_stopped_exits_when_its_lease_is_lost(
-    database: str, behind: str, proxy: Proxy, impatient: None
+    database: str, behind: str, proxy: Proxy, short_lease: None
 ) -> None:
     """A thread, a coroutine that swallows its cancellation, and one behind which a thread runs: each in its process."""
     stubborn = {
@@ -240,7 +240,7 @@ async def test_a_process_whose_task_cannot_be_stopped_exits_when_its_lease_is_lo
             await processes.enter_async_context(process)
             await task.using(queue_name=queue).aenqueue(queue)
         await until(lambda: len(task_record.began) == 3)
-        with gone(proxy):
+        with unreachable(proxy):
             await until(lambda: all(left.values()))
         task_record.gate.set()
         await until(lambda: not sum(task_record.running.values()))
@@ -248,7 +248,7 @@ async def test_a_process_whose_task_cannot_be_stopped_exits_when_its_lease_is_lo
 
 
 async def test_the_lease_expires_while_the_server_does_not_reply(
-    database: str, servers: Servers, impatient: None
+    database: str, servers: Servers, short_lease: None
 ) -> None:
     emitted = EmittedEvents()
     async with running(worker(), events=emitted) as process:
@@ -262,5 +262,5 @@ async def test_the_lease_expires_while_the_server_does_not_reply(
             servers[database].thaw()
         await until(lambda: task_record.runs["stopped"] >= 2)
         task_record.gate.set()
-        await until(lambda: is_over(database))
+        await until(lambda: all_jobs_finished(database))
     assert lost >= process.services.lease.duration_seconds

@@ -51,7 +51,7 @@ async def test_tasks_run_through_a_pooler_and_nothing_is_missed_where_notificati
     assert emitted.of(DatabaseLost) == []
 
 
-async def test_tasks_run_through_a_pooler_although_the_listener_cannot_connect(
+async def test_tasks_run_through_a_pooler_although_the_listener_receives_nothing(
     pooled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "PROBE_TIMEOUT_SECONDS", 0.2)

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.only_on("sqlite")]
 
 
 @pytest.fixture
-def hasty(database: str) -> Iterator[str]:
+def short_busy_timeout(database: str) -> Iterator[str]:
     """The same file for the process under test, which gives up waiting for another's transaction soon."""
     settings = twin_settings(database, options={"timeout": 0.1})
     with extra_database("sqlite_hasty", settings) as alias:
@@ -49,10 +49,10 @@ def lost_by(emitted: EmittedEvents, service: str) -> bool:
 
 
 async def test_a_settle_that_fails_after_a_successful_task_is_retried_and_the_task_is_not(
-    database: str, hasty: str
+    database: str, short_busy_timeout: str
 ) -> None:
     emitted = EmittedEvents()
-    async with running(worker(), alias=hasty, events=emitted):
+    async with running(worker(), alias=short_busy_timeout, events=emitted):
         results = [await recording.awaits.aenqueue("async"), await recording.blocks.aenqueue("sync")]
         await until(lambda: len(task_record.began) == 2)
         with written_by_another(database):
@@ -63,9 +63,9 @@ async def test_a_settle_that_fails_after_a_successful_task_is_retried_and_the_ta
     assert not emitted.of(JobFenced)
 
 
-async def test_a_claim_that_fails_is_tried_again(database: str, hasty: str) -> None:
+async def test_a_claim_that_fails_is_tried_again(database: str, short_busy_timeout: str) -> None:
     emitted = EmittedEvents()
-    async with running(worker(), alias=hasty, events=emitted) as process:
+    async with running(worker(), alias=short_busy_timeout, events=emitted) as process:
         assert await values(await recording.rests.aenqueue("before")) == ["before"]
         with written_by_another(database):
             process.services.wake_ups.wake()
@@ -74,10 +74,12 @@ async def test_a_claim_that_fails_is_tried_again(database: str, hasty: str) -> N
     assert set(task_record.runs.values()) == {1}
 
 
-async def test_one_failed_heartbeat_has_no_effect(database: str, hasty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_failed_heartbeat_has_no_effect(
+    database: str, short_busy_timeout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.1))
     emitted = EmittedEvents()
-    async with running(worker(), alias=hasty, events=emitted) as process:
+    async with running(worker(), alias=short_busy_timeout, events=emitted) as process:
         with written_by_another(database):
             await until(lambda: lost_by(emitted, "heartbeat"))
         await until(lambda: any(event.service == "heartbeat" for event in emitted.of(DatabaseRecovered)))

@@ -8,7 +8,7 @@ __all__ = ["empty_task_record"]
 
 
 @pytest.fixture
-def _old(monkeypatch: pytest.MonkeyPatch) -> None:
+def _servers_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every database server is too old."""
     from steady_queue.store.operations import server
 

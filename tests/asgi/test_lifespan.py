@@ -67,8 +67,8 @@ async def test_an_application_with_a_lifespan_starts_before_the_queue_and_stops_
     async with started(SteadyQueue(inner, events=emitted)) as lifespan:
         assert lifespan.scope["state"] == {"of": "the application"}
         assert await lifespan.shutdown() == STOPPED
-    told = [name for name in inner.received if name in ("startup", "ProcessStarted", "ProcessStopped", "shutdown")]
-    assert told == ["startup", "ProcessStarted", "ProcessStopped", "shutdown"]
+    reported = [name for name in inner.received if name in ("startup", "ProcessStarted", "ProcessStopped", "shutdown")]
+    assert reported == ["startup", "ProcessStarted", "ProcessStopped", "shutdown"]
 
 
 async def test_messages_of_an_application_with_a_lifespan_are_passed_on(database: str) -> None:
@@ -106,9 +106,9 @@ async def test_requests_pass_through_unchanged_and_a_server_without_lifespan_is_
         await application(scope, receive, send)
     for given, passed in zip(calls, inner.calls, strict=True):
         assert all(one is other for one, other in zip(given, passed, strict=True))
-    (told,) = [record for record in caplog.records if record.name == "steady_queue"]
-    assert told.levelno == logging.ERROR
-    assert "TASKS DO NOT RUN IN THIS PROCESS" in told.message
+    (reported,) = [record for record in caplog.records if record.name == "steady_queue"]
+    assert reported.levelno == logging.ERROR
+    assert "TASKS DO NOT RUN IN THIS PROCESS" in reported.message
 
 
 # -- what cannot start ------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ async def test_wrong_options_fail_the_startup_with_every_problem(database: str) 
     assert inner.received == ["startup", "shutdown"]
 
 
-@pytest.mark.usefixtures("_old")
+@pytest.mark.usefixtures("_servers_too_old")
 async def test_a_server_that_is_too_old_fails_the_startup(database: str) -> None:
     async with lifespan_of(SteadyQueue(get_asgi_application())) as lifespan:
         answer = await lifespan.startup()

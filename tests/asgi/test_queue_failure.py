@@ -55,7 +55,7 @@ async def test_a_server_can_be_stopped_while_its_database_is_away(database: str,
         assert await lifespan.shutdown() == STOPPED
 
 
-@pytest.mark.usefixtures("_old")
+@pytest.mark.usefixtures("_servers_too_old")
 @pytest.mark.only_on("postgres", "mariadb")
 async def test_a_server_found_too_old_after_the_startup_ends_the_runtime(
     database: str, behind: str, proxy: Proxy

@@ -264,7 +264,7 @@ async def test_what_actions_do(database: str) -> None:
     await actions.arun_now(str(soon.id))
     await actions.adiscard_many([str(ready.id), str(after.id), str(blocked.id)])
     await actions.aclear_queue("default")
-    told = [(type(event).__name__, vars(event)) for event in emitted]
+    reported = [(type(event).__name__, vars(event)) for event in emitted]
     expected: list[tuple[str, list[UUID], str | None]] = [
         ("JobsRetried", [UUID(result.id)], None),
         ("JobsRunNow", [soon.id], None),
@@ -273,8 +273,8 @@ async def test_what_actions_do(database: str) -> None:
         ("JobsDiscarded", [ready.id], "ready"),
         ("JobsDiscarded", sorted([UUID(result.id), soon.id, blocker.id]), "ready"),
     ]
-    assert [(name, sorted(event["job_ids"]), event.get("status")) for name, event in told] == expected
-    assert [event["count"] for _, event in told] == [1, 1, 1, 1, 1, 3]
+    assert [(name, sorted(event["job_ids"]), event.get("status")) for name, event in reported] == expected
+    assert [event["count"] for _, event in reported] == [1, 1, 1, 1, 1, 3]
 
 
 def test_events_of_actions_in_a_transaction_are_emitted_after_its_commit_or_never(database: str) -> None:
@@ -301,9 +301,9 @@ async def test_polls_are_logged_only_when_the_logger_is_set_below_debug(
     with caplog.at_level(1), caplog.at_level(level, "steady_queue"):
         async with running(Options(workers=[Worker(polling_interval=timedelta(seconds=0.01))])):
             assert await values(await recording.rests.aenqueue("a")) == ["a"]
-    told = {getattr(record, "event", None) for record in caplog.records}
-    assert "JobsClaimed" in told
-    assert ("Polled" in told) == (level == events.POLLING)
+    reported = {getattr(record, "event", None) for record in caplog.records}
+    assert "JobsClaimed" in reported
+    assert ("Polled" in reported) == (level == events.POLLING)
     # No statement of a poll is logged by Django: none goes through its connections.
     queries = [record.getMessage() for record in caplog.records if record.name == "django.db.backends"]
     assert not [text for text in queries if "readyexecution" in text and "SELECT" in text]

@@ -53,29 +53,29 @@ def test_a_subscriber_receives_all_events_or_those_of_some_kinds_until_it_unsubs
 
 
 def test_a_function_that_is_subscribed_twice_receives_each_event_once() -> None:
-    heard: list[Event] = []
+    received: list[Event] = []
 
     def hear(event: Event) -> None:
-        heard.append(event)
+        received.append(event)
 
     subscribe(hear)
     subscribe(hear, only=[JobsCleared])
     events.emit(CLEARED)
     events.emit(PROMOTED)
-    assert heard == [CLEARED]
+    assert received == [CLEARED]
 
 
 def test_a_subscriber_that_raises_is_reported_to_the_others_and_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    heard: list[Event] = []
+    received: list[Event] = []
 
     @subscribe
     def broken(event: Event) -> None:
         raise LookupError("on purpose")
 
-    subscribe(heard.append)
+    subscribe(received.append)
     events.emit(CLEARED)
-    assert [type(event) for event in heard] == [RuntimeFault, JobsCleared]
-    (fault,) = [event for event in heard if isinstance(event, RuntimeFault)]
+    assert [type(event) for event in received] == [RuntimeFault, JobsCleared]
+    (fault,) = [event for event in received if isinstance(event, RuntimeFault)]
     assert isinstance(fault.exception, LookupError)
     assert "broken failed on JobsCleared" in fault.where
     assert "on purpose" in caplog.text
@@ -96,7 +96,7 @@ def test_two_subscribers_that_always_raise_do_not_call_each_other_forever(caplog
 def test_after_any_exception_the_other_subscribers_receive_the_event_and_the_emitter_goes_on(
     error: type[BaseException],
 ) -> None:
-    heard: list[Event] = []
+    received: list[Event] = []
 
     @subscribe
     def broken(event: Event) -> None:
@@ -106,25 +106,25 @@ def test_after_any_exception_the_other_subscribers_receive_the_event_and_the_emi
     def broken_as_well(event: Event) -> None:
         raise error("on purpose")
 
-    subscribe(heard.append)
+    subscribe(received.append)
     Events().emit(CLEARED)
-    assert [type(event) for event in heard] == [RuntimeFault, JobsCleared]
+    assert [type(event) for event in received] == [RuntimeFault, JobsCleared]
 
 
 def test_a_log_that_fails_is_reported_to_the_subscribers_and_does_no_harm() -> None:
-    heard: list[Event] = []
+    received: list[Event] = []
 
     def refuse(record: logging.LogRecord) -> bool:
         raise LookupError("on purpose")
 
-    subscribe(heard.append)
+    subscribe(received.append)
     logger = logging.getLogger("steady_queue")
     logger.addFilter(refuse)
     try:
         events.emit(QueueNotServed(where="mail"))
     finally:
         logger.removeFilter(refuse)
-    assert [type(event) for event in heard] == [RuntimeFault, QueueNotServed]
+    assert [type(event) for event in received] == [RuntimeFault, QueueNotServed]
 
 
 def test_a_subscriber_whose_repr_raises_is_reported() -> None:
@@ -135,11 +135,11 @@ def test_a_subscriber_whose_repr_raises_is_reported() -> None:
         def __repr__(self) -> str:
             raise LookupError("no name")
 
-    heard: list[RuntimeFault] = []
+    received: list[RuntimeFault] = []
     subscribe(Shy())
-    subscribe(heard.append, only=RuntimeFault)
+    subscribe(received.append, only=RuntimeFault)
     events.emit(CLEARED)
-    (fault,) = heard
+    (fault,) = received
     assert "Shy that cannot be shown" in fault.where
 
 
@@ -161,17 +161,17 @@ def test_an_async_subscriber_is_refused() -> None:
 
 
 def test_polls_are_emitted_only_if_the_log_or_a_subscriber_wants_them(caplog: pytest.LogCaptureFixture) -> None:
-    told = Events()
+    emitter = Events()
     with caplog.at_level(logging.DEBUG, "steady_queue"):
-        assert not told.is_wanted(Polled)
-        assert told.is_wanted(JobsCleared)
+        assert not emitter.is_wanted(Polled)
+        assert emitter.is_wanted(JobsCleared)
     with caplog.at_level(POLLING, "steady_queue"):
-        assert told.is_wanted(Polled)
+        assert emitter.is_wanted(Polled)
     with caplog.at_level(logging.INFO, "steady_queue"):
-        assert not told.is_wanted(JobsCleared)
+        assert not emitter.is_wanted(JobsCleared)
         subscribe(print, only=[Polled])
-        assert told.is_wanted(Polled)
-        assert not told.is_wanted(JobsCleared)
+        assert emitter.is_wanted(Polled)
+        assert not emitter.is_wanted(JobsCleared)
 
 
 def test_an_event_shows_its_fields_and_cannot_be_changed() -> None:

@@ -9,9 +9,9 @@ KINDS = ["worker", "dispatcher", "scheduler"]
 
 def record_hook_calls(*names: str) -> list[tuple[str, hooks.Actor]]:
     """What hooks of these kinds and moments are told, and when."""
-    told: list[tuple[str, hooks.Actor]] = []
+    calls: list[tuple[str, hooks.Actor]] = []
     for kind in KINDS:
         for name in names:
             moment = getattr(hooks.by_kind[kind], name)  # type: ignore[index]
-            moment(lambda actor, what=moment.name: told.append((what, actor)))
-    return told
+            moment(lambda actor, what=moment.name: calls.append((what, actor)))
+    return calls

@@ -27,12 +27,12 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_each_actor_calls_its_three_hooks_once_and_is_described(database: str) -> None:
-    told = record_hook_calls("on_start", "on_stop", "on_exit")
+    calls = record_hook_calls("on_start", "on_stop", "on_exit")
     options = Options(workers=[Worker(queues=["mail", "default"], threads=4)], dispatchers=[Dispatcher(batch_size=7)])
     async with running(options) as process:
-        assert [what for what, _ in told] == [f"{kind}.on_start" for kind in KINDS]
-    assert [what for what, _ in told] == [f"{kind}.{m}" for m in ("on_start", "on_stop", "on_exit") for kind in KINDS]
-    first, dispatcher, scheduler = (actor for _, actor in told[:3])
+        assert [what for what, _ in calls] == [f"{kind}.on_start" for kind in KINDS]
+    assert [what for what, _ in calls] == [f"{kind}.{m}" for m in ("on_start", "on_stop", "on_exit") for kind in KINDS]
+    first, dispatcher, scheduler = (actor for _, actor in calls[:3])
     assert (first.kind, first.name, first.process_id) == ("worker", process.name, process.id)
     assert (first.pid, first.hostname, first.supervisor_id) == (os.getpid(), socket.gethostname(), None)
     assert first.queues == ("mail", "default")
@@ -42,11 +42,11 @@ async def test_each_actor_calls_its_three_hooks_once_and_is_described(database: 
 
 
 async def test_two_workers_of_one_process_start_with_a_call_each(database: str) -> None:
-    told = record_hook_calls("on_start")
+    calls = record_hook_calls("on_start")
     options = Options(workers=[Worker(queues=["a"]), Worker(queues=["b"])], only_work=True)
     async with running(options):
         pass
-    assert [actor.queues for _, actor in told] == [("a",), ("b",)]
+    assert [actor.queues for _, actor in calls] == [("a",), ("b",)]
 
 
 async def test_nothing_is_claimed_before_the_start_hooks_have_returned_and_the_loop_goes_on(database: str) -> None:
@@ -132,11 +132,11 @@ async def test_a_hook_that_raises_is_reported_and_the_others_are_called(
     for hook in (bad, as_bad):
         getattr(hooks.worker, moment)(hook)
 
-    told = record_hook_calls(moment)
+    calls = record_hook_calls(moment)
     emitted = EmittedEvents()
     async with running(worker(), events=emitted):
         assert await values(await recording.rests.aenqueue("fine")) == ["fine"]
-    assert len(told) == 3
+    assert len(calls) == 3
     faults = emitted.of(RuntimeFault)
     assert [type(fault.exception) for fault in faults] == [error, error]
     assert all(f"worker.{moment}" in fault.where and "bad" in fault.where for fault in faults)
@@ -149,13 +149,13 @@ async def test_a_sync_hook_that_raises_stop_iteration_is_reported(database: str,
     def bad(actor: hooks.Actor) -> None:
         next(iter(()))
 
-    told = record_hook_calls(moment)
+    calls = record_hook_calls(moment)
     emitted = EmittedEvents()
     async with running(worker(), events=emitted):
         pass
     (fault,) = emitted.of(RuntimeFault)
     assert isinstance(fault.exception, StopIteration)
-    assert len(told) == 3
+    assert len(calls) == 3
 
 
 @pytest.mark.parametrize("moment", ["on_start", "on_stop", "on_exit"])
@@ -169,13 +169,13 @@ async def test_an_async_hook_that_cancels_its_own_task_is_reported_and_the_other
         task.cancel()
         await asyncio.sleep(0)
 
-    told = record_hook_calls(moment)
+    calls = record_hook_calls(moment)
     emitted = EmittedEvents()
     async with running(worker(), events=emitted):
         assert await values(await recording.rests.aenqueue("fine")) == ["fine"]
     (fault,) = emitted.of(RuntimeFault)
     assert "cancelled its own task" in str(fault.exception)
-    assert len(told) == 3
+    assert len(calls) == 3
 
 
 async def test_a_hook_that_cannot_be_shown_is_called_and_reported(database: str) -> None:
@@ -195,15 +195,15 @@ async def test_a_hook_that_cannot_be_shown_is_called_and_reported(database: str)
 
 
 async def test_a_process_that_never_started_calls_no_hook(database: str) -> None:
-    told = record_hook_calls("on_start", "on_stop", "on_exit")
+    calls = record_hook_calls("on_start", "on_stop", "on_exit")
     process = steady_queue.aio.embedding.prepare(worker())
     process.stop()
     await process.run()
-    assert told == []
+    assert calls == []
 
 
 async def test_the_hooks_of_a_web_server_are_called_by_its_lifespan(database: str) -> None:
-    told = record_hook_calls("on_start", "on_exit")
+    calls = record_hook_calls("on_start", "on_exit")
     sent: list[str] = []
     asked: asyncio.Queue[dict[str, str]] = asyncio.Queue()
     asked.put_nowait({"type": "lifespan.startup"})
@@ -216,10 +216,10 @@ async def test_the_hooks_of_a_web_server_are_called_by_its_lifespan(database: st
 
     live = asyncio.create_task(SteadyQueue(nothing, worker())({"type": "lifespan"}, asked.get, send))
     await until(lambda: sent == ["lifespan.startup.complete"])
-    assert [what for what, _ in told] == [f"{kind}.on_start" for kind in KINDS]
+    assert [what for what, _ in calls] == [f"{kind}.on_start" for kind in KINDS]
     asked.put_nowait({"type": "lifespan.shutdown"})
     await live
-    assert [what for what, _ in told[3:]] == [f"{kind}.on_exit" for kind in KINDS]
+    assert [what for what, _ in calls[3:]] == [f"{kind}.on_exit" for kind in KINDS]
 
 
 @pytest.mark.parametrize("register", [hooks.worker.on_start, hooks.on_error])

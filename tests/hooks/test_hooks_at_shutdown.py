@@ -141,10 +141,10 @@ async def test_after_a_quit_quick_stop_hooks_are_called_with_any_shutdown_timeou
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=seconds))
     monkeypatch.setattr("steady_queue.aio.process.deadlines.STOP_HOOKS_SECONDS", 30.0)  # however busy the machine is
     monkeypatch.setattr("steady_queue.aio.process.deadlines.EXIT_HOOKS_NOW_SECONDS", 30.0)
-    told = record_hook_calls("on_stop", "on_exit")
+    calls = record_hook_calls("on_stop", "on_exit")
     async with running(worker()) as process:
         process.quit()
-    assert [what for what, _ in told] == [f"{kind}.{moment}" for moment in ("on_stop", "on_exit") for kind in KINDS]
+    assert [what for what, _ in calls] == [f"{kind}.{moment}" for moment in ("on_stop", "on_exit") for kind in KINDS]
 
 
 @pytest.mark.parametrize("moment", ["on_stop", "on_exit"])

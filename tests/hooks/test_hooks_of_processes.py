@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.hooks.call_log import KEPT, read
+from tests.hooks.call_log import KEEP_CALL_LOG, read
 from tests.shop import tasks
 from tests.support.databases.tables import count
 from tests.support.processes.commands import command, stop_command, wait_for_output
@@ -49,7 +49,7 @@ def whats(path: Path) -> Counter[str]:
     return Counter(one["what"] for one in read(path))
 
 
-async def heard(path: Path, **wanted: int) -> None:
+async def wait_for_calls(path: Path, **wanted: int) -> None:
     """So much of each was noted."""
     names = {name.replace("__", "."): number for name, number in wanted.items()}
     await until(lambda: all(whats(path)[name] >= number for name, number in names.items()), f"{names} in vain")
@@ -57,10 +57,12 @@ async def heard(path: Path, **wanted: int) -> None:
 
 async def test_each_kind_has_its_hooks_and_signals_once_in_its_own_process(database: str, tmp_path: Path) -> None:
     path = tmp_path / "notes"
-    with command(database, shutdown_timeout_seconds=20, setup=KEPT.format(path=str(path))) as process:
-        await heard(path, supervisor__on_start=1, worker__on_start=1, dispatcher__on_start=1, scheduler__on_start=1)
+    with command(database, shutdown_timeout_seconds=20, setup=KEEP_CALL_LOG.format(path=str(path))) as process:
+        await wait_for_calls(
+            path, supervisor__on_start=1, worker__on_start=1, dispatcher__on_start=1, scheduler__on_start=1
+        )
         (worker,), (dispatcher,) = await pids(database, "worker"), await pids(database, "dispatcher")
-        await heard(path, process_started=4)
+        await wait_for_calls(path, process_started=4)
         assert not {what for what in whats(path) if "stop" in what or "exit" in what}
         await stop_command(process)
     found = read(path)
@@ -78,24 +80,24 @@ async def test_each_kind_has_its_hooks_and_signals_once_in_its_own_process(datab
         assert signals[1]["error"] is None
     (queues,) = [one["queues"] for one in found if one["what"] == "worker.on_start"]
     assert queues == ["*"]
-    told = whats(path)
+    reported = whats(path)
     once = ("SupervisorStarted", "SupervisorStopped", "ChildrenStopping")
-    assert [told[name] for name in once] == [1, 1, 1]
-    assert [told[name] for name in ("ChildStarted", "ChildExited", "ProcessStarted", "ProcessStopped")] == [2] * 4
-    assert [told[name] for name in ("ProcessRegistered", "ProcessDeregistered")] == [3, 3]
+    assert [reported[name] for name in once] == [1, 1, 1]
+    assert [reported[name] for name in ("ChildStarted", "ChildExited", "ProcessStarted", "ProcessStopped")] == [2] * 4
+    assert [reported[name] for name in ("ProcessRegistered", "ProcessDeregistered")] == [3, 3]
     (stopping,) = read(path, "ChildrenStopping")
     assert (stopping["supervisor_pid"], sorted(stopping["pids"])) == (process.pid, sorted([worker, dispatcher]))
-    assert not told["ChildrenQuitting"]
+    assert not reported["ChildrenQuitting"]
     assert await in_thread(count, database, "process") == 0
 
 
 async def test_the_start_hooks_of_a_supervisor_are_called_when_it_is_registered(database: str, tmp_path: Path) -> None:
     path = tmp_path / "notes"
-    setup = "import steady_queue.aio.supervisor.supervisor as s; s.REGISTER_SECONDS = 60\n" + KEPT.format(
+    setup = "import steady_queue.aio.supervisor.supervisor as s; s.REGISTER_SECONDS = 60\n" + KEEP_CALL_LOG.format(
         path=str(path)
     )
     with command(database, "--only-work", shutdown_timeout_seconds=5, setup=setup) as process:
-        await heard(path, supervisor__on_start=1, worker__on_start=1, ProcessRegistered=2)
+        await wait_for_calls(path, supervisor__on_start=1, worker__on_start=1, ProcessRegistered=2)
         await stop_command(process)
     names = ("supervisor.on_start", "ProcessRegistered")
     mine = [one["what"] for one in read(path) if one["by"] == process.pid and one["what"] in names]
@@ -108,13 +110,16 @@ async def test_a_child_that_is_killed_and_replaced_is_reported_by_the_supervisor
 ) -> None:
     path = tmp_path / "notes"
     with command(
-        database, "--only-work", shutdown_timeout_seconds=shutdown_timeout_seconds, setup=KEPT.format(path=str(path))
+        database,
+        "--only-work",
+        shutdown_timeout_seconds=shutdown_timeout_seconds,
+        setup=KEEP_CALL_LOG.format(path=str(path)),
     ) as process:
         first = await wait_for_worker(database)
-        await heard(path, worker__on_start=1)
+        await wait_for_calls(path, worker__on_start=1)
         os.kill(first, signal.SIGKILL)
-        second = await wait_for_worker(database, besides=first)
-        await heard(path, process_restarted=1, worker__on_start=2)
+        second = await wait_for_worker(database, other_than=first)
+        await wait_for_calls(path, process_restarted=1, worker__on_start=2)
         await stop_command(process)
     (restarted,) = read(path, "process_restarted")
     assert (restarted["process_kind"], restarted["pid"], restarted["by"]) == ("worker", first, process.pid)
@@ -133,9 +138,11 @@ async def test_in_one_loop_each_actor_is_reported_once_and_another_process_repor
 ) -> None:
     path = tmp_path / "notes"
     with command(
-        database, "--async", "--processes", "2", shutdown_timeout_seconds=20, setup=KEPT.format(path=str(path))
+        database, "--async", "--processes", "2", shutdown_timeout_seconds=20, setup=KEEP_CALL_LOG.format(path=str(path))
     ) as process:
-        await heard(path, supervisor__on_start=1, worker__on_start=2, dispatcher__on_start=1, scheduler__on_start=1)
+        await wait_for_calls(
+            path, supervisor__on_start=1, worker__on_start=2, dispatcher__on_start=1, scheduler__on_start=1
+        )
         await stop_command(process)
     here = [one["what"] for one in read(path) if one["by"] == process.pid and "." in one["what"]]
     kinds = ("supervisor", *CHILDREN)
@@ -221,12 +228,14 @@ async def test_a_signal_without_a_meaning_is_reported_and_ends_no_process(
     database: str, tmp_path: Path, number: signal.Signals
 ) -> None:
     path = tmp_path / "notes"
-    with command(database, "--only-work", shutdown_timeout_seconds=20, setup=KEPT.format(path=str(path))) as process:
+    with command(
+        database, "--only-work", shutdown_timeout_seconds=20, setup=KEEP_CALL_LOG.format(path=str(path))
+    ) as process:
         worker = await wait_for_worker(database)
-        await heard(path, worker__on_start=1, supervisor__on_start=1)
+        await wait_for_calls(path, worker__on_start=1, supervisor__on_start=1)
         for pid in (worker, process.pid):
             os.kill(pid, number)
-        await heard(path, UnhandledSignal=2)
+        await wait_for_calls(path, UnhandledSignal=2)
         await stop_command(process)
     assert {(one["by"], one["signal"]) for one in read(path, "UnhandledSignal")} == {
         (worker, number.name),
@@ -276,22 +285,26 @@ async def test_an_error_hook_that_never_returns_does_not_prevent_a_stop(
 
 async def test_children_that_are_signalled_to_stop_at_once_are_reported(database: str, tmp_path: Path) -> None:
     path, gate = tmp_path / "notes", tmp_path / "gate"
-    with command(database, "--only-work", shutdown_timeout_seconds=20, setup=KEPT.format(path=str(path))) as process:
+    with command(
+        database, "--only-work", shutdown_timeout_seconds=20, setup=KEEP_CALL_LOG.format(path=str(path))
+    ) as process:
         await tasks.blocks_until_file.aenqueue(str(gate))
         await wait_for_output(process, "began")
         await stop_command(process, signal.SIGQUIT)
     gate.touch()
-    (told,) = read(path, "ChildrenQuitting")
-    assert (told["supervisor_pid"], len(told["pids"]), told["timed_out"]) == (process.pid, 1, False)
+    (reported,) = read(path, "ChildrenQuitting")
+    assert (reported["supervisor_pid"], len(reported["pids"]), reported["timed_out"]) == (process.pid, 1, False)
     assert len(read(path, "ProcessQuitting")) == 1
 
 
 async def test_children_that_exceed_the_shutdown_timeout_are_reported_as_late(database: str, tmp_path: Path) -> None:
     path = tmp_path / "notes"
-    with command(database, "--only-work", shutdown_timeout_seconds=0, setup=KEPT.format(path=str(path))) as process:
+    with command(
+        database, "--only-work", shutdown_timeout_seconds=0, setup=KEEP_CALL_LOG.format(path=str(path))
+    ) as process:
         worker = await wait_for_worker(database)
-        await heard(path, worker__on_start=1)
+        await wait_for_calls(path, worker__on_start=1)
         os.kill(worker, signal.SIGSTOP)
         await stop_command(process)
-    (told,) = read(path, "ChildrenQuitting")
-    assert (told["pids"], told["count"], told["timed_out"]) == ([worker], 1, True)
+    (reported,) = read(path, "ChildrenQuitting")
+    assert (reported["pids"], reported["count"], reported["timed_out"]) == ([worker], 1, True)

@@ -236,7 +236,7 @@ def refusal(*arguments: str, environ: dict[str, str] | None = None, **options: A
 @pytest.mark.only_on("sqlite")
 @pytest.mark.usefixtures("_restricted")
 def test_all_problems_are_reported_at_once(database: str) -> None:
-    told = refusal(
+    reported = refusal(
         "--async",
         "--threads=99999999999999999999",
         "--coroutines=many",
@@ -244,7 +244,7 @@ def test_all_problems_are_reported_at_once(database: str) -> None:
         "--log-format=xml",
         environ={"STEADY_QUEUE_MAX_RSS": "0", "STEADY_QUEUE_DRAIN": "maybe", "STEADY_QUEUE_PROCESSES": "0"},
     )
-    assert told == [
+    assert reported == [
         "--coroutines must be an integer, not 'many'",
         "STEADY_QUEUE_DRAIN must be 1 or 0, not 'maybe'",
         "workers[0]: threads must be at most 1,000, not 99,999,999,999,999,999,999",
@@ -261,8 +261,8 @@ def test_a_queue_that_no_backend_has_is_named_with_a_suggestion(database: str) -
     assert refusal("--async", "--queues", "mial,default") == [
         "workers[0]: no backend in TASKS has a queue 'mial' in its QUEUES. Did you mean 'mail'?"
     ]
-    (told,) = refusal("--async", environ={"STEADY_QUEUE_QUEUES": "xyzzy"})
-    assert told.endswith(f"no backend in TASKS has a queue 'xyzzy' in its QUEUES. The queues are {QUEUES}.")
+    (reported,) = refusal("--async", environ={"STEADY_QUEUE_QUEUES": "xyzzy"})
+    assert reported.endswith(f"no backend in TASKS has a queue 'xyzzy' in its QUEUES. The queues are {QUEUES}.")
 
 
 @pytest.mark.only_on("sqlite")

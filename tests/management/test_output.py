@@ -36,14 +36,14 @@ async def test_every_line_is_a_json_object_with_the_json_log(database: str) -> N
         printed = await stop_command(process)
     lines = [json.loads(line) for line in printed.splitlines()]
     assert all({"time", "level", "message", "process"} <= line.keys() for line in lines)
-    told = [line for line in lines if line["logger"] == "steady_queue"]
-    assert all("event" in line for line in told)
-    events = {line["event"] for line in told}
+    reported = [line for line in lines if line["logger"] == "steady_queue"]
+    assert all("event" in line for line in reported)
+    events = {line["event"] for line in reported}
     assert {"ChildStarted", "ProcessStarted", "ProcessStopping", "ProcessStopped", "ChildExited"} <= events
-    assert len({line["process"] for line in told}) == 3
+    assert len({line["process"] for line in reported}) == 3
     (failure,) = [line for line in lines if line["level"] == "ERROR"]
     assert "ValueError: on purpose" in failure["traceback"]
-    (started, _) = [line for line in told if line["event"] == "ChildStarted"]
+    (started, _) = [line for line in reported if line["event"] == "ChildStarted"]
     assert started["level"] == "INFO"
     assert started["message"] == f"worker (*) started as process {started['fields']['pid']}"
 
@@ -69,7 +69,7 @@ async def test_the_banner_shows_what_starts_and_without_a_terminal_there_is_no_s
     assert " · " not in printed
 
 
-async def test_it_is_quiet_with_the_quiet_option(database: str) -> None:
+async def test_it_is_quiet_with_verbosity_0(database: str) -> None:
     with command(database, "-v", "0", "--drain", "--async") as process:
         assert await read_output(process) == ""
 

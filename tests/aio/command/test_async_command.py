@@ -141,7 +141,7 @@ async def test_a_process_frozen_longer_than_its_lease_exits_with_75_when_its_tas
     with command(database, "--async", alive=2) as process:
         await wait_for_output(process, "began")
         process.send_signal(signal.SIGSTOP)
-        await in_thread(bury, database)
+        await in_thread(prune_process, database)
         process.send_signal(signal.SIGCONT)
         await read_output(process, code=75)
     await wait_for_results(result)
@@ -154,7 +154,7 @@ async def test_a_process_frozen_longer_than_its_lease_stops_its_async_tasks_and_
     with command(database, "--async", alive=2) as process:
         await wait_for_output(process, "began")
         process.send_signal(signal.SIGSTOP)
-        await in_thread(bury, database)
+        await in_thread(prune_process, database)
         process.send_signal(signal.SIGCONT)
         await wait_for_output(process, "lost its claim")
         assert await values(await add.aenqueue(1)) == [1]
@@ -164,7 +164,7 @@ async def test_a_process_frozen_longer_than_its_lease_stops_its_async_tasks_and_
     assert error_of(result) == "steady_queue.processes.ProcessPrunedError"
 
 
-def bury(alias: str) -> None:
+def prune_process(alias: str) -> None:
     """Take the only process for dead, as another would that sees no heartbeat for so long."""
     store = SyncStore(alias)
     error = report(ProcessPrunedError, "no heartbeat")

@@ -25,7 +25,7 @@ async def test_another_process_works_is_replaced_when_killed_and_stops_with_the_
     database: str, tmp_path: Path
 ) -> None:
     with command(database, "--async", "--processes", "2", "--threads", "1", shutdown_timeout_seconds=5) as process:
-        other = await besides(database, process.pid)
+        other = await wait_for_other_worker(database, process.pid)
         (child,) = [row for row in await in_thread(rows, database) if row.pid == other]
         assert child.actors == ["worker"]
         (main,) = [row for row in await in_thread(rows, database) if row.pid == process.pid]
@@ -40,7 +40,7 @@ async def test_another_process_works_is_replaced_when_killed_and_stops_with_the_
         (victim,) = [result for result in both if result.id.replace("-", "") in lost]
         await wait_for_results(victim)
         assert error_of(victim) == "steady_queue.processes.ProcessExitError"
-        again = await besides(database, process.pid, other)
+        again = await wait_for_other_worker(database, process.pid, other)
         assert await values(await add.aenqueue(1)) == [1]
 
         process.send_signal(signal.SIGTERM)
@@ -53,7 +53,7 @@ async def test_another_process_works_is_replaced_when_killed_and_stops_with_the_
     assert await in_thread(count, database, "process") == 0
 
 
-async def besides(alias: str, *known: int) -> int:
+async def wait_for_other_worker(alias: str, *known: int) -> int:
     """The process id of a registered worker that is none of these."""
     found: list[int] = []
 

@@ -47,14 +47,14 @@ pytestmark = [
     pytest.mark.usually_on("postgres", "mariadb", "sqlite"),
 ]
 
-MOST = 2_147_483_647
+MAX_ATTEMPTS = 2_147_483_647
 
 
 async def test_a_dead_process_is_pruned_although_attempts_of_a_task_cannot_be_counted_any_further(
     database: str,
 ) -> None:
     results = await enqueue_each(recording.works, range(5))
-    text = f"UPDATE steady_queue_job SET attempts = {MOST}, worker_ids = 'another' WHERE id = %s"
+    text = f"UPDATE steady_queue_job SET attempts = {MAX_ATTEMPTS}, worker_ids = 'another' WHERE id = %s"
     bad = UUID(results[2].id)
     await in_thread(query, database, text, bad if database == "postgres" else bad.hex)
     await in_thread(register_stale_process, database)
@@ -62,7 +62,7 @@ async def test_a_dead_process_is_pruned_although_attempts_of_a_task_cannot_be_co
         await run_maintenance_turn(process)
     assert await errors_of(*results) == [PRUNED] * 5
     assert await in_thread(counts, database) == {"failed": 5}
-    assert (await in_thread(row, database, "job", bad, "id"))["attempts"] == MOST  # type: ignore[index]
+    assert (await in_thread(row, database, "job", bad, "id"))["attempts"] == MAX_ATTEMPTS  # type: ignore[index]
     assert await in_thread(count, database, "process") == 0
 
 
@@ -90,8 +90,8 @@ async def test_a_claim_that_cannot_be_ended_is_set_aside_and_the_others_of_its_p
     assert await in_thread(count, database, "process") == 0
     assert [event.job_id for event in emitted.of(JobSetAside)] == [bad]
     assert sum(event.count for event in emitted.of(JobsFailed)) == 6
-    told = [event.jobs for event in emitted.of(OrphansFailed)]
-    assert told == ([6] if is_orphaned else [])
+    reported = [event.jobs for event in emitted.of(OrphansFailed)]
+    assert reported == ([6] if is_orphaned else [])
     assert [event.process_id for event in emitted.of(ProcessPruned)] == ([] if is_orphaned else [process_id])
     assert emitted.of(MaintenanceStepFailed) == []
 

@@ -38,7 +38,7 @@ pytestmark = [
 ]
 
 
-class World:
+class PendingWork:
     """Something to do for each step of a turn."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class World:
         self.finished = job(queue_name="finished")
         self.failed = job(queue_name="failed")
 
-    def make(self, alias: str) -> None:
+    def store(self, alias: str) -> None:
         from steady_queue.models import FailedExecution, Job
 
         store = SyncStore(alias)
@@ -74,7 +74,7 @@ class World:
             job_id=self.failed.id, failed_at=long_ago, exception_class="", message=""
         )
 
-    def left(self, alias: str) -> set[str]:
+    def remaining_steps(self, alias: str) -> set[str]:
         """The steps that have something to do still."""
         waits = {
             "pruning": row(alias, "claimedexecution", self.dead.id),
@@ -87,7 +87,7 @@ class World:
         }
         return {name for name, found in waits.items() if found is not None}
 
-    def whose(self, step: str) -> tuple[Literal["DELETE"], str, NewJob]:
+    def find_row_to_refuse(self, step: str) -> tuple[Literal["DELETE"], str, NewJob]:
         """What is refused so that a step can do nothing at all."""
         return {
             "pruning": ("DELETE", "claimedexecution", self.dead),
@@ -123,13 +123,13 @@ def _short_spans(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_step_that_fails_is_reported_with_its_name_and_keeps_no_other_from_being_done(
     database: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    emitted, world = EmittedEvents(), World()
-    await in_thread(world.make, database)
-    change, table, refused = world.whose(step)
+    emitted, pending = EmittedEvents(), PendingWork()
+    await in_thread(pending.store, database)
+    change, table, refused = pending.find_row_to_refuse(step)
     async with running(IDLE, events=emitted) as process:
         async with refusing(database, change, table, refused.id):
             await run_maintenance_turn(process)
-            assert await in_thread(world.left, database) == {step}
+            assert await in_thread(pending.remaining_steps, database) == {step}
             await run_maintenance_turn(process)
             (failure,) = emitted.of(MaintenanceStepFailed)
             assert (failure.step, failure.times) == (step, 1)
@@ -143,7 +143,7 @@ async def test_a_step_that_fails_is_reported_with_its_name_and_keeps_no_other_fr
             await run_maintenance_turn(process)
             assert [event.times for event in emitted.of(MaintenanceStepFailed)] == [1, 3]
         await run_maintenance_turn(process)
-        assert await in_thread(world.left, database) == set()
+        assert await in_thread(pending.remaining_steps, database) == set()
         (recovery,) = emitted.of(MaintenanceStepRecovered)
         assert (recovery.step, recovery.times) == (step, 3)
         assert not [line for line in (await in_thread(check_health)).lines if "maintenance" in line]

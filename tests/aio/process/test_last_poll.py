@@ -47,7 +47,7 @@ async def is_healthy(max_age: timedelta | None = None) -> bool:
     return (await judged(max_age)).healthy
 
 
-async def told(alias: str, process: Any) -> dict[str, Any]:
+async def stored_row(alias: str, process: Any) -> dict[str, Any]:
     found = await in_thread(row, alias, "Process", process.id, "id")
     assert found is not None
     return found
@@ -77,10 +77,10 @@ async def test_a_process_reports_its_polls_soon_after_its_start_and_not_only_wit
 async def test_polls_continue_to_be_reported(database: str, quick_beats: None) -> None:
     async with running(worker()) as process:
         await until(is_healthy)
-        first = (await told(database, process))["polled_at"]
+        first = (await stored_row(database, process))["polled_at"]
 
         async def is_later() -> bool:
-            return bool((await told(database, process))["polled_at"] > first + timedelta(seconds=0.5))
+            return bool((await stored_row(database, process))["polled_at"] > first + timedelta(seconds=0.5))
 
         await until(is_later)
 
@@ -106,7 +106,7 @@ async def test_a_worker_whose_claims_fail_is_unhealthy_although_its_heartbeats_s
         async with without_table(database, "steady_queue_readyexecution"):
 
             async def beats_without_polling() -> bool:
-                found = await told(database, process)
+                found = await stored_row(database, process)
                 return bool(found["last_heartbeat_at"] - found["polled_at"] > QUICK)
 
             await until(beats_without_polling)
@@ -121,10 +121,10 @@ async def test_a_worker_without_capacity_is_healthy_without_polls(database: str,
         await recording.awaits.aenqueue("takes the only room")
         await until(lambda: task_record.running["async"] == 1)
         await until(lambda: process.services.workers[0].polled_ago == 0.0)
-        since = (await told(database, process))["last_heartbeat_at"]
+        since = (await stored_row(database, process))["last_heartbeat_at"]
 
         async def has_been_so_for_long() -> bool:
-            return bool((await told(database, process))["last_heartbeat_at"] > since + 2 * QUICK)
+            return bool((await stored_row(database, process))["last_heartbeat_at"] > since + 2 * QUICK)
 
         await until(has_been_so_for_long)
         assert await is_healthy(QUICK)
@@ -150,7 +150,7 @@ async def test_a_process_whose_row_was_removed_reports_its_polls_again(database:
         await until(is_healthy)
         await in_thread(query, database, "DELETE FROM steady_queue_process")
         await until(is_healthy)
-        assert (await told(database, process))["polled_at"] is not None
+        assert (await stored_row(database, process))["polled_at"] is not None
 
 
 async def test_a_process_that_drains_is_healthy_during_long_tasks(
@@ -161,10 +161,10 @@ async def test_a_process_that_drains_is_healthy_during_long_tasks(
         await recording.awaits.aenqueue("runs on")
         await until(lambda: task_record.running["async"] == 1)
         process.stop()
-        since = (await told(database, process))["last_heartbeat_at"]
+        since = (await stored_row(database, process))["last_heartbeat_at"]
 
         async def has_drained_for_long() -> bool:
-            return bool((await told(database, process))["last_heartbeat_at"] > since + 2 * QUICK)
+            return bool((await stored_row(database, process))["last_heartbeat_at"] > since + 2 * QUICK)
 
         await until(has_drained_for_long)
         assert await is_healthy(QUICK)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres")]
 
 #: A manage.py whose processes look at nothing by themselves: they act when they are told.
-TOLD_AT_ONCE = """
+WITHOUT_PERIODIC_CHECKS = """
 from steady_queue.aio.process import recycling
 from steady_queue.aio.supervisor import children
 children.CHECK_SECONDS = recycling.CHECK_SECONDS = 3600
@@ -44,7 +44,7 @@ async def test_a_replacement_works_while_the_last_task_ends_and_nothing_is_lost_
         many = [await add.aenqueue(number) for number in range(40)]
         assert await values(*many) == list(range(40))
         await wait_for_output(process, "this process is being recycled")
-        second = await wait_for_worker(database, besides=first)
+        second = await wait_for_worker(database, other_than=first)
         assert exists(first)
         assert await values(await add.aenqueue(1)) == [1]
         (tmp_path / "file").touch()
@@ -66,7 +66,9 @@ async def test_a_loop_without_a_supervisor_ends_when_its_last_task_has(database:
     # Longer than the process may take to stop: it may go on for as long as it needs.
     last = await tasks.blocks_until_file.aenqueue(str(tmp_path / "file"))
     environ = {"STEADY_QUEUE_MAX_TASKS": "2"}
-    with command(database, "--async", environ=environ, shutdown_timeout_seconds=0.1, setup=TOLD_AT_ONCE) as process:
+    with command(
+        database, "--async", environ=environ, shutdown_timeout_seconds=0.1, setup=WITHOUT_PERIODIC_CHECKS
+    ) as process:
         await wait_for_output(process, "began")
         await values(await add.aenqueue(1), await add.aenqueue(2))
         await wait_for_output(process, "it has ended 2 tasks, the limit is 2")
@@ -87,12 +89,12 @@ async def test_there_are_never_two_recycling_processes_and_one_that_claims_new_t
 ) -> None:
     files = [tmp_path / name for name in ("first", "second", "third")]
     limits = ("--threads", "1", "--coroutines", "1", "--max-tasks", "1")
-    with command(database, "--only-work", *limits, alive=3000, setup=TOLD_AT_ONCE) as process:
+    with command(database, "--only-work", *limits, alive=3000, setup=WITHOUT_PERIODIC_CHECKS) as process:
         pids: list[int] = []
         for file in files[:2]:
             await tasks.blocks_until_file.aenqueue(str(file))
             await wait_for_output(process, "began")
-            pids.append(await wait_for_worker(database, besides=pids[0] if pids else None))
+            pids.append(await wait_for_worker(database, other_than=pids[0] if pids else None))
             await tasks.anoop.aenqueue()
             await wait_for_output(process, "this process is being recycled")
         last = await tasks.blocks_until_file.aenqueue(str(files[2]))

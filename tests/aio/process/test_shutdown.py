@@ -39,7 +39,7 @@ GRACE = 20.0
 
 
 @pytest.fixture
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_shutdown_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks have little time after a stop."""
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=0.3))
 
@@ -78,7 +78,7 @@ async def test_an_idle_process_does_not_wait_for_the_time_that_tasks_would_have(
 
 
 async def test_a_long_async_task_is_cancelled_and_ready_again_with_no_attempt_spent(
-    database: str, hurried: None
+    database: str, short_shutdown_timeout: None
 ) -> None:
     emitted = EmittedEvents()
     async with running(worker(), events=emitted):
@@ -113,7 +113,9 @@ async def test_an_async_task_that_is_stopped_before_its_first_step_is_released(d
     await nothing_is_left(database)
 
 
-async def test_a_limited_async_task_that_is_released_keeps_its_slot(database: str, hurried: None) -> None:
+async def test_a_limited_async_task_that_is_released_keeps_its_slot(
+    database: str, short_shutdown_timeout: None
+) -> None:
     async with running(worker()):
         await enqueue_each(recording.alone_until_open, ["first", "second"])
         await until(lambda: task_record.began == ["first"])
@@ -121,7 +123,9 @@ async def test_a_limited_async_task_that_is_released_keeps_its_slot(database: st
     assert await in_thread(count, database, "semaphore") == 1
 
 
-async def test_tasks_that_do_not_stop_fail_and_do_not_delay_the_shutdown(database: str, hurried: None) -> None:
+async def test_tasks_that_do_not_stop_fail_and_do_not_delay_the_shutdown(
+    database: str, short_shutdown_timeout: None
+) -> None:
     """A coroutine that swallows its cancellation, threads, and threads behind coroutines and behind their children."""
     stubborn = (
         misbehaving.swallows_cancellation,
@@ -176,7 +180,7 @@ async def open_when_asked(number: int) -> None:
 
 
 async def test_functions_that_occupy_every_thread_forever_delay_neither_async_tasks_nor_the_shutdown(
-    database: str, hurried: None
+    database: str, short_shutdown_timeout: None
 ) -> None:
     async with running(worker(threads=2)):
         stuck = await enqueue_each(recording.blocks, range(4))
@@ -191,7 +195,7 @@ async def test_functions_that_occupy_every_thread_forever_delay_neither_async_ta
     await nothing_is_left(database)
 
 
-async def test_a_block_that_raises_drains_as_well(database: str, hurried: None) -> None:
+async def test_a_block_that_raises_drains_as_well(database: str, short_shutdown_timeout: None) -> None:
     with pytest.raises(LookupError):
         async with running(worker()):
             await recording.awaits.aenqueue("long")
@@ -204,7 +208,7 @@ async def test_a_block_that_raises_drains_as_well(database: str, hurried: None) 
     await nothing_is_left(database)
 
 
-async def test_a_block_that_is_cancelled_drains_as_well(database: str, hurried: None) -> None:
+async def test_a_block_that_is_cancelled_drains_as_well(database: str, short_shutdown_timeout: None) -> None:
     async def embedding() -> None:
         async with running(worker()):
             await recording.awaits.aenqueue("long")
@@ -219,7 +223,9 @@ async def test_a_block_that_is_cancelled_drains_as_well(database: str, hurried: 
     await nothing_is_left(database)
 
 
-async def test_a_task_that_has_ended_is_not_run_again_because_a_receiver_is_slow(database: str, hurried: None) -> None:
+async def test_a_task_that_has_ended_is_not_run_again_because_a_receiver_is_slow(
+    database: str, short_shutdown_timeout: None
+) -> None:
     gate = task_record.gate
 
     def receive(**kwargs: Any) -> None:

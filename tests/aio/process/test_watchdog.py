@@ -20,39 +20,41 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
+def frequent_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The watchdog looks often."""
     monkeypatch.setattr(watchdog, "BLOCKED_SECONDS", 0.2)
     monkeypatch.setattr(watchdog, "CHECK_SECONDS", 0.05)
 
 
-async def test_a_task_that_blocks_the_loop_is_reported_with_its_name_and_line(database: str, watchful: None) -> None:
+async def test_a_task_that_blocks_the_loop_is_reported_with_its_name_and_line(
+    database: str, frequent_checks: None
+) -> None:
     emitted = EmittedEvents()
     async with running(worker(), events=emitted) as process:
         (result,) = await wait_for_results(await misbehaving.blocks_the_loop.aenqueue(0.8))
         assert process.services.watchdog.blocked_count >= 1
     event, *_ = [event for event in emitted.of(LoopBlocked) if result.id in event.task]
     assert event.task == f"tests.support.tasks.misbehaving.blocks_the_loop ({result.id})"
-    assert "recording.py:" in event.where
+    assert "misbehaving.py:" in event.where
     assert "blocks_the_loop: time.sleep(" in event.where
     assert event.seconds >= 0.2
 
 
-async def test_a_task_that_blocks_its_own_thread_is_not_reported(database: str, watchful: None) -> None:
+async def test_a_task_that_blocks_its_own_thread_is_not_reported(database: str, frequent_checks: None) -> None:
     emitted = EmittedEvents()
     async with running(worker(), events=emitted):
         (result,) = await wait_for_results(await misbehaving.blocks_its_thread.aenqueue(0.5))
     assert not [event for event in emitted.of(LoopBlocked) if result.id in event.task]
 
 
-async def test_a_loop_blocked_longer_than_the_lease_ends_the_process(watchful: None) -> None:
+async def test_a_loop_blocked_longer_than_the_lease_ends_the_process(frequent_checks: None) -> None:
     emitted = EmittedEvents()
     assert left_by(emitted) == [EXIT_LEASE_LOST]
     await until(lambda: bool(emitted.of(LoopBlocked)))
     assert emitted.of(LoopBlocked)[0].task == "this very test"
 
 
-async def test_a_log_pipe_that_is_not_read_cannot_delay_a_process_that_must_exit(watchful: None) -> None:
+async def test_a_log_that_is_not_read_cannot_delay_a_process_that_must_exit(frequent_checks: None) -> None:
     stuck = threading.Event()
     try:
         assert left_by(Events([lambda event: stuck.wait(WAIT_TIMEOUT_SECONDS)])) == [EXIT_LEASE_LOST]

@@ -16,8 +16,7 @@ from steady_queue import aschedule_recurring_task, schedule_recurring_task
 from steady_queue.aio import running
 from steady_queue.aio.context import Context
 from steady_queue.aio.outage import Outage
-from steady_queue.aio.scheduler import other_backends as handing
-from steady_queue.aio.scheduler import scheduler
+from steady_queue.aio.scheduler import other_backends, scheduler
 from steady_queue.aio.scheduler.scheduler import Scheduler
 from steady_queue.aio.timing import SystemClock
 from steady_queue.db.aliases import open_async
@@ -98,7 +97,7 @@ async def test_a_scheduler_sleeps_no_longer_than_until_its_next_look(
     alone = Scheduler(
         find_static=list,
         driver=driver,
-        other_backends=handing.OtherBackends(events=emitted),
+        other_backends=other_backends.OtherBackends(events=emitted),
         wake_all=nobody,
         context=Context(clock, emitted, Outage(clock=clock, events=emitted)),
     )

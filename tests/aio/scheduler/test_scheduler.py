@@ -76,7 +76,7 @@ async def test_a_static_entry_fires_every_second_and_its_tasks_run(database: str
 
 
 @pytest.mark.parametrize("options", [{"skip_recurring": True}, {"only_work": True}])
-async def test_a_process_without_recurring_tasks_enqueues_nothing(
+async def test_a_process_without_a_scheduler_enqueues_no_recurring_task(
     database: str, static: Recurrences, options: dict[str, Any]
 ) -> None:
     static.add(recurrence("tick"))
@@ -258,14 +258,14 @@ async def test_schedulers_that_are_killed_lose_and_double_no_tick(database: str)
         return stack.enter_context(command(database, "--async", setup=setup, environ=environ))
 
     with ExitStack() as stack:
-        crew = [start(stack) for _ in range(2)]
-        for process in crew:
+        processes = [start(stack) for _ in range(2)]
+        for process in processes:
             await wait_for_output(process, "started")
         for turn in range(3):
             await asyncio.sleep(until_killed / 4)
-            os.kill(crew[turn % 2].pid, signal.SIGKILL)
-            crew[turn % 2] = start(stack)
-            await wait_for_output(crew[turn % 2], "started")
+            os.kill(processes[turn % 2].pid, signal.SIGKILL)
+            processes[turn % 2] = start(stack)
+            await wait_for_output(processes[turn % 2], "started")
         enough = await in_thread(count, database, "recurringexecution") + 40
         await until(lambda: in_thread(lambda: count(database, "recurringexecution") >= enough))
     rows = await in_thread(

@@ -263,7 +263,7 @@ async def test_a_concurrency_key_that_fails_stores_nothing_and_a_full_one_is_rep
         is_broken = False
         await has_ticks(database, "broken", 1)
     assert {event.key for event in emitted.of(RecurringDiscarded)} <= {"full", "broken"}
-    told = sum(event.count for event in emitted.of(RecurringEnqueued)) + len(emitted.of(RecurringDiscarded))
-    assert told == await in_thread(count, database, "recurringexecution")
+    reported = sum(event.count for event in emitted.of(RecurringEnqueued)) + len(emitted.of(RecurringDiscarded))
+    assert reported == await in_thread(count, database, "recurringexecution")
     # One waits for its turn for each key: the others found it full.
     assert await in_thread(count, database, "job") == 2

@@ -11,7 +11,7 @@ from steady_queue import task
 from steady_queue.concurrency import limits_concurrency
 
 #: A manage.py that knows these tasks: they belong to no installed app.
-KNOWN = "import django\ndjango.setup()\nimport tests.aio.supervisor.tasks"
+IMPORT_TASKS = "import django\ndjango.setup()\nimport tests.aio.supervisor.tasks"
 
 
 def note(path: str, word: str, name: str) -> None:

@@ -20,7 +20,7 @@ from tests.aio.supervisor.helpers import (
     on_servers,
     wait_for_processes,
 )
-from tests.aio.supervisor.tasks import KNOWN, awaits, blocks, blocks_alone, rests, works
+from tests.aio.supervisor.tasks import IMPORT_TASKS, awaits, blocks, blocks_alone, rests, works
 from tests.shop.tasks import add
 from tests.support.databases.tables import count, counts
 from tests.support.processes.commands import command, stop_command, wait_for_output
@@ -47,7 +47,7 @@ async def test_restarts_of_the_server_and_an_outage_end_no_process_lose_no_task_
     held = [task.bind(task_log.path, task.name, str(file)) for task in (awaits, blocks, blocks_alone)]
     many = [(works if n % 3 else rests).bind(task_log.path, str(n), 0.01) for n in range(600)]
     await aenqueue_all([*held, *many])
-    with command(database, "--coroutines", "3", "--threads", "4", setup=KNOWN) as process:
+    with command(database, "--coroutines", "3", "--threads", "4", setup=IMPORT_TASKS) as process:
         await task_log.has_begun("awaits", "blocks", "blocks_alone", "0")
         before = await wait_for_processes(database, 3)
         for _ in range(5):
@@ -77,7 +77,7 @@ async def test_a_worker_killed_during_an_outage_is_replaced_at_once_and_its_task
 ) -> None:
     calls = [task.bind(task_log.path, task.name, "never") for task in (awaits, blocks, blocks_alone)]
     lost = list(await aenqueue_all(calls))
-    with command(database, port=proxy.port, setup=KNOWN) as process:
+    with command(database, port=proxy.port, setup=IMPORT_TASKS) as process:
         await task_log.has_begun("awaits", "blocks", "blocks_alone")
         victim = await wait_for_worker(database)
         proxy.go()
@@ -102,7 +102,7 @@ async def test_a_stop_during_an_outage_ends_in_time_also_for_processes_that_are_
     first, second = await aenqueue_all(
         [blocks_alone.bind(task_log.path, name, str(tmp_path / "file")) for name in ("first", "second")]
     )
-    with command(database, port=proxy.port, setup=KNOWN) as process:
+    with command(database, port=proxy.port, setup=IMPORT_TASKS) as process:
         await task_log.has_begun("first")
         pids = await wait_for_processes(database, 3)
         (dispatcher,) = [row.pid for row in await in_thread(rows, database) if "dispatcher" in row.actors]
@@ -112,12 +112,12 @@ async def test_a_stop_during_an_outage_ends_in_time_also_for_processes_that_are_
         await wait_for_output(process, f"start: {UNAVAILABLE}")  # the one that takes its place boots without a database
         (tmp_path / "file").touch()
         await task_log.has_ended("first")
-        told = time.monotonic()
+        signalled_at = time.monotonic()
         printed = await stop_command(process)
-        assert time.monotonic() - told < 1 + MARGIN_SECONDS, printed
+        assert time.monotonic() - signalled_at < 1 + MARGIN_SECONDS, printed
     assert not any(map(exists, pids))
     assert await in_thread(counts, database) == {"claimed": 1, "blocked": 1}
-    with command(database, setup=KNOWN) as successor:
+    with command(database, setup=IMPORT_TASKS) as successor:
         await wait_for_results(first, second)
         assert error_of(first) == EXIT_ERROR
         assert second.return_value == "done"
@@ -130,9 +130,9 @@ async def test_a_start_without_the_database_can_be_stopped(database: str, proxy:
     proxy.go()
     with command(database, port=proxy.port) as process:
         await wait_for_output(process, UNAVAILABLE)
-        told = time.monotonic()
+        signalled_at = time.monotonic()
         await stop_command(process)
-        assert time.monotonic() - told < MARGIN_SECONDS
+        assert time.monotonic() - signalled_at < MARGIN_SECONDS
 
 
 @on_servers
@@ -152,7 +152,7 @@ async def test_a_worker_without_the_database_for_too_long_with_a_task_in_a_threa
     database: str, proxy: Proxy, task_log: TaskLog
 ) -> None:
     lost = await blocks_alone.aenqueue(task_log.path, "first", "never")
-    with command(database, "--only-work", port=proxy.port, alive=3, setup=KNOWN) as process:
+    with command(database, "--only-work", port=proxy.port, alive=3, setup=IMPORT_TASKS) as process:
         await task_log.has_begun("first")
         proxy.go()
         await wait_for_output(process, "exited with status 75")

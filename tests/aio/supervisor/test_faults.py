@@ -16,7 +16,7 @@ from steady_queue import aenqueue_all
 from steady_queue.aio import running
 from steady_queue.store.job import Lane
 from tests.aio.supervisor.helpers import EXIT_ERROR, MARGIN_SECONDS, on_servers, wait_for_processes
-from tests.aio.supervisor.tasks import KNOWN, awaits, awaits_alone, blocks, blocks_alone
+from tests.aio.supervisor.tasks import IMPORT_TASKS, awaits, awaits_alone, blocks, blocks_alone
 from tests.shop.tasks import add, charge, sleeps_for_long
 from tests.support.databases.tables import count, counts, query
 from tests.support.processes.commands import command, read_output, stop_command, wait_for_output
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
 
 #: A manage.py whose processes look after others several times a second.
-WATCHFUL = f"{KNOWN}\nfrom steady_queue.aio.maintenance import maintenance\nmaintenance.INTERVAL_SECONDS = 0.3"
+FREQUENT_MAINTENANCE = (
+    f"{IMPORT_TASKS}\nfrom steady_queue.aio.maintenance import maintenance\nmaintenance.INTERVAL_SECONDS = 0.3"
+)
 
 
 # -- a stop amid work -------------------------------------------------------------------------------------------------
@@ -53,20 +55,20 @@ async def test_a_stop_lets_short_tasks_finish_and_never_releases_what_runs(
     short = list(await aenqueue_all(calls))
     long = await sleeps_for_long.aenqueue()
     stubborn = await blocks.aenqueue(task_log.path, "stubborn", "never")
-    with command(database, shutdown_timeout_seconds=shutdown_timeout_seconds, setup=KNOWN) as process:
+    with command(database, shutdown_timeout_seconds=shutdown_timeout_seconds, setup=IMPORT_TASKS) as process:
         await task_log.has_begun("awaits", "blocks", "stubborn")
         await wait_for_output(process, "began")
         pid = await wait_for_worker(database)
-        told = time.monotonic()
+        signalled_at = time.monotonic()
         for number in signals:
             process.send_signal(number)
         await wait_for_output(process, "is stopping: 4 tasks")
         (tmp_path / "file").touch()
         while await in_thread(where, database, stubborn) == ["claimed"]:
-            assert time.monotonic() - told < shutdown_timeout_seconds + MARGIN_SECONDS
+            assert time.monotonic() - signalled_at < shutdown_timeout_seconds + MARGIN_SECONDS
         assert not exists(pid)  # what runs is never given back
         await read_output(process)
-        assert time.monotonic() - told < shutdown_timeout_seconds + MARGIN_SECONDS
+        assert time.monotonic() - signalled_at < shutdown_timeout_seconds + MARGIN_SECONDS
     assert await values(*short) == ["done", "done"]
     assert await in_thread(where, database, long) == ["ready"]
     assert await in_thread(where, database, stubborn) == ["ready"]
@@ -94,7 +96,7 @@ async def test_a_frozen_worker_that_was_pruned_changes_nothing_when_it_resumes(
     """With its supervisor, as in a container that is paused; the other worker takes both for dead."""
     taken = await awaits_alone.aenqueue(task_log.path, "taken", str(tmp_path / "file"))
     following = await awaits_alone.aenqueue(task_log.path, "following", str(tmp_path / "later"))
-    with command(database, "--processes", "2", "--only-work", alive=3, setup=WATCHFUL) as process:
+    with command(database, "--processes", "2", "--only-work", alive=3, setup=FREQUENT_MAINTENANCE) as process:
         await task_log.has_begun("taken")
         pids = await wait_for_processes(database, 3)
         (victim,) = await in_thread(owners, database)

@@ -149,7 +149,7 @@ async def test_a_worker_that_is_signalled_to_stop_finishes_its_tasks_and_is_repl
         await wait_for_output(process, "is stopping")
         (tmp_path / "file").touch()
         assert await values(*results) == ["done"] * 3
-        await wait_for_worker(database, besides=first)
+        await wait_for_worker(database, other_than=first)
         assert await values(await add.aenqueue(1)) == [1]
         await stop_command(process)
     assert await in_thread(query, database, "SELECT DISTINCT attempts FROM steady_queue_job") == [(1,)]
@@ -247,9 +247,7 @@ async def test_tasks_that_outlast_a_stop_are_released_when_their_process_has_end
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGQUIT], [signal.SIGINT, signal.SIGINT]], ids=["quit", "ctrl-c twice"])
-async def test_with_a_shutdown_timeout_of_0_tasks_are_released_at_once(
-    database: str, signals: list[signal.Signals]
-) -> None:
+async def test_an_immediate_shutdown_releases_tasks_at_once(database: str, signals: list[signal.Signals]) -> None:
     await tasks.never_ends.aenqueue()
     await tasks.sleeps_for_long.aenqueue()
     finished = await add.aenqueue(1)
@@ -283,7 +281,7 @@ async def test_a_child_that_hangs_is_killed_and_replaced(database: str) -> None:
         victim = await wait_for_worker(database)
         os.kill(victim, signal.SIGSTOP)
         await wait_for_output(process, "has not responded")
-        await wait_for_worker(database, besides=victim)
+        await wait_for_worker(database, other_than=victim)
         assert await values(await add.aenqueue(2)) == [2]
         await stop_command(process)
     assert not exists(victim)

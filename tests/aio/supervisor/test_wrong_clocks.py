@@ -14,7 +14,7 @@ from steady_queue.aio import running
 from steady_queue.aio.maintenance import maintenance
 from steady_queue.events import ProcessPruned
 from steady_queue.store.operations.processes import NewProcess, register
-from tests.aio.supervisor.tasks import KNOWN, awaits_alone, rests
+from tests.aio.supervisor.tasks import IMPORT_TASKS, awaits_alone, rests
 from tests.support.databases.tables import count, counts, query
 from tests.support.processes.commands import command, stop_command, wait_for_output
 from tests.support.processes.process_rows import rows
@@ -33,7 +33,7 @@ pytestmark = [
 ]
 
 ALIVE = 2.0
-SETUP = f"{KNOWN}\nfrom steady_queue.aio.maintenance import maintenance\nmaintenance.INTERVAL_SECONDS = 0.2"
+SETUP = f"{IMPORT_TASKS}\nfrom steady_queue.aio.maintenance import maintenance\nmaintenance.INTERVAL_SECONDS = 0.2"
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def wrong_by(seconds: int) -> dict[str, str]:
     return {"LD_PRELOAD": str(library), "FAKETIME": f"{seconds:+}", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
-def leave_a_corpse(alias: str) -> None:
+def leave_stale_process(alias: str) -> None:
     """The row of a process of another machine that was last alive before the time that it may be silent."""
     store = SyncStore(alias)
     store.run(register(store.sql, NewProcess(uuid4(), "process", "corpse", 1, "elsewhere", None, "{}")))
@@ -58,7 +58,7 @@ def leave_a_corpse(alias: str) -> None:
     query(alias, "UPDATE steady_queue_process SET last_heartbeat_at = %s WHERE name = 'corpse'", past)
 
 
-async def no_corpse(alias: str) -> bool:
+async def has_no_stale_process(alias: str) -> bool:
     return not await in_thread(query, alias, "SELECT id FROM steady_queue_process WHERE name = 'corpse'")
 
 
@@ -79,12 +79,12 @@ async def test_a_worker_with_a_wrong_clock_works_together_with_a_worker_with_a_r
         await task_log.has_begun("held")
         await wait_for_results(soon)
         (pid,) = [row.pid for row in await in_thread(rows, database)]
-        await in_thread(leave_a_corpse, database)
+        await in_thread(leave_stale_process, database)
         await wait_for_output(process, "pruned corpse")
         async with running(worker(), events=emitted):
             while not emitted.of(ProcessPruned):  # whoever of the two is first buries the next one
-                await in_thread(leave_a_corpse, database)
-                await until(lambda: no_corpse(database), "nobody buries the dead")
+                await in_thread(leave_stale_process, database)
+                await until(lambda: has_no_stale_process(database), "nobody buries the dead")
             (tmp_path / "file").touch()
             await wait_for_results(held)
             assert pid in {row.pid for row in await in_thread(rows, database)}

@@ -172,7 +172,7 @@ class Recorder:
         return await self._driver.run(operation)
 
 
-class Hands:
+class ManualClock:
     """A clock that stands still until it is moved."""
 
     def __init__(self) -> None:
@@ -186,7 +186,7 @@ class Poller:
     """What a worker does in a turn, without running anything: jobs go back to where they were."""
 
     def __init__(self, driver: AsyncDriver, patterns: Sequence[str]) -> None:
-        self.recorder, self.clock = Recorder(driver), Hands()
+        self.recorder, self.clock = Recorder(driver), ManualClock()
         self.plan = QueuePlan(patterns, driver=cast("AsyncDriver", self.recorder), clock=cast("Clock", self.clock))
         self.process = NewProcess(id=job().id, kind="worker", name="poller", pid=1, hostname="here")
         self._driver = driver

@@ -112,10 +112,10 @@ async def test_each_run_sends_started_and_finished_once_with_the_backend_class(d
 
 
 async def test_an_async_receiver_and_a_receiver_that_fails_do_not_change_the_outcome(database: str) -> None:
-    heard: list[str] = []
+    finished_ids: list[str] = []
 
     async def receive(sender: Any, task_result: TaskResult[Any], **kwargs: Any) -> None:
-        heard.append(task_result.id)
+        finished_ids.append(task_result.id)
 
     def refuse(sender: Any, **kwargs: Any) -> None:
         raise LookupError("refused")
@@ -129,7 +129,7 @@ async def test_an_async_receiver_and_a_receiver_that_fails_do_not_change_the_out
     finally:
         for receiver in (receive, refuse):
             task_finished.disconnect(receiver)
-    assert sorted(heard) == sorted(result.id for result in results)
+    assert sorted(finished_ids) == sorted(result.id for result in results)
 
 
 async def test_a_failure_is_logged_once_with_its_traceback(database: str, caplog: pytest.LogCaptureFixture) -> None:

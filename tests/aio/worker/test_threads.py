@@ -33,7 +33,7 @@ def _nap(item: int) -> int:
     return item
 
 
-class Children:
+class RecordedThreads:
     """Threads, what they have done, and how often one of them left."""
 
     def __init__(self, count: int, work: Callable[[int], int]) -> None:
@@ -54,53 +54,53 @@ class Children:
 
 
 async def test_nothing_is_queued_ahead_before_enough_functions_were_measured() -> None:
-    crew = Children(2, lambda item: item)
-    assert crew.threads.ahead(ROUND_TRIP) == 0
-    await crew.does(range(MIN_SAMPLES - 1))
-    assert crew.threads.ahead(ROUND_TRIP) == 0
+    recorded = RecordedThreads(2, lambda item: item)
+    assert recorded.threads.ahead(ROUND_TRIP) == 0
+    await recorded.does(range(MIN_SAMPLES - 1))
+    assert recorded.threads.ahead(ROUND_TRIP) == 0
 
 
 async def test_short_functions_are_queued_ahead_up_to_a_bound() -> None:
-    crew = Children(2, lambda item: item)
-    await crew.does(range(MIN_SAMPLES))
-    assert crew.threads.ahead(60) == 2 * MAX_AHEAD_PER_THREAD
+    recorded = RecordedThreads(2, lambda item: item)
+    await recorded.does(range(MIN_SAMPLES))
+    assert recorded.threads.ahead(60) == 2 * MAX_AHEAD_PER_THREAD
 
 
 async def test_functions_longer_than_a_round_trip_are_not_queued_ahead() -> None:
-    crew = Children(4, _nap)
-    await crew.does(range(MIN_SAMPLES))
-    assert crew.threads.ahead(ROUND_TRIP) == 0
+    recorded = RecordedThreads(4, _nap)
+    await recorded.does(range(MIN_SAMPLES))
+    assert recorded.threads.ahead(ROUND_TRIP) == 0
 
 
 async def test_functions_that_no_thread_has_begun_can_be_removed() -> None:
     gate = threading.Event()
-    crew = Children(2, lambda item: gate.wait(30) and item)
+    recorded = RecordedThreads(2, lambda item: gate.wait(30) and item)
     for item in range(5):
-        crew.threads.submit(item)
-    await until(lambda: crew.threads._items.qsize() == 3)
-    assert crew.threads.remove_waiting() == [2, 3, 4]
+        recorded.threads.submit(item)
+    await until(lambda: recorded.threads._items.qsize() == 3)
+    assert recorded.threads.remove_waiting() == [2, 3, 4]
     gate.set()
-    await until(lambda: sorted(crew.done) == [0, 1])
-    assert crew.threads.remove_waiting() == []
+    await until(lambda: sorted(recorded.done) == [0, 1])
+    assert recorded.threads.remove_waiting() == []
 
 
 async def test_threads_exit_when_they_are_closed() -> None:
-    crew = Children(3, lambda item: item)
-    await crew.does(range(3))
-    crew.threads.close()
-    await until(lambda: crew.left == 3)
+    recorded = RecordedThreads(3, lambda item: item)
+    await recorded.does(range(3))
+    recorded.threads.close()
+    await until(lambda: recorded.left == 3)
 
 
-async def test_a_thread_outlives_the_loop_only_until_it_has_a_result_to_report() -> None:
-    gate, crews = threading.Event(), []
+async def test_a_thread_exits_after_its_function_if_the_loop_has_been_closed() -> None:
+    gate, recorded = threading.Event(), []
 
     async def start() -> None:
-        crews.append(Children(1, lambda item: gate.wait(30) and item))
-        crews[0].threads.submit(1)
+        recorded.append(RecordedThreads(1, lambda item: gate.wait(30) and item))
+        recorded[0].threads.submit(1)
 
     await asyncio.to_thread(asyncio.run, start())
     gate.set()
-    await until(lambda: crews[0].left == 1)
+    await until(lambda: recorded[0].left == 1)
 
 
 async def test_claims_that_wait_for_long_functions_are_released_to_other_processes(

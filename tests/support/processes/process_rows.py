@@ -38,12 +38,12 @@ async def pids(alias: str, kind: str) -> list[int]:
     return [row.pid for row in await in_thread(rows, alias) if kind in row.actors]
 
 
-async def wait_for_worker(alias: str, *, besides: int | None = None) -> int:
+async def wait_for_worker(alias: str, *, other_than: int | None = None) -> int:
     """The process id of the worker, when one is registered that is not this."""
     found: list[int] = []
 
     async def there() -> bool:
-        found[:] = [pid for pid in await pids(alias, "worker") if pid != besides]
+        found[:] = [pid for pid in await pids(alias, "worker") if pid != other_than]
         return bool(found)
 
     await until(there, "no worker is registered")

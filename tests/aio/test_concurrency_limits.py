@@ -1,4 +1,4 @@
-"""Concurrency limits while processes run: long tasks, limits that change, discards, and how often it is looked."""
+"""Concurrency limits while processes run: long tasks, limits that change, discards, the interval of maintenance."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ MOMENTARY = [recording.alone_for_a_moment, recording.alone_for_a_moment_in_threa
 
 @pytest.fixture
 def in_code(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Change the limit of a task in the code, without a word to the jobs that are stored."""
+    """Change the limit of a task in the code; stored jobs are not changed."""
 
     def change(task: Any, to: int) -> None:
         changed = replace(task, concurrency=replace(task.concurrency, to=to))
@@ -64,7 +64,7 @@ def in_code(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 async def stranded(alias: str) -> str:
-    """The id of a blocked job beside a free slot."""
+    """The id of a blocked job whose key has a free slot."""
     await charge.aenqueue("ada")
     second = await charge.aenqueue("ada")
     for table in ("semaphore", "readyexecution"):
@@ -276,7 +276,7 @@ async def test_the_maintenance_is_never_less_frequent_than_by_default(
 
 
 class Refusing:
-    """The limits in force, but for a task at whose jobs every promotion fails, as if a value did not fit."""
+    """The limits in force, and one task whose promotions always fail, as if a value did not fit."""
 
     def __init__(self, path: str) -> None:
         self.path: str | None = path

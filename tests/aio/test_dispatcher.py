@@ -1,4 +1,4 @@
-"""Dispatchers: jobs run when their time has come, not before, and once however many look."""
+"""Dispatchers: jobs run at their time, not before, and once with any number of dispatchers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 HOUR = timedelta(hours=1)
-#: The next look by polling is too late for any test: only what the dispatcher knows can be in time.
+#: The next poll is too late for any test: the dispatcher is in time only if it knows the due time.
 SLEEPY = Options(workers=[Worker()], dispatchers=[Dispatcher(polling_interval=timedelta(seconds=45))])
 
 
@@ -138,7 +138,7 @@ async def test_due_jobs_are_moved_by_time_then_priority_a_batch_at_a_time(databa
 
 
 def until_due(alias: str) -> None:
-    """Make everything due that was scheduled, keeping the order."""
+    """Make all scheduled jobs due, in the same order."""
     for model in (ScheduledExecution, Job):
         model.objects.using(alias).update(scheduled_at=F("scheduled_at") - HOUR)
 

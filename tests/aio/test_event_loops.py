@@ -39,8 +39,8 @@ async def test_tasks_run_block_fail_and_are_stopped_on_either_loop(
         failed, blocked = await wait_for_results(
             await fail.aenqueue("boom"), await misbehaving.blocks_the_loop.aenqueue(0.6)
         )
-        await recording.awaits.aenqueue("given back")
-        await until(lambda: task_record.began == ["given back"])
+        await recording.awaits.aenqueue("released")
+        await until(lambda: task_record.began == ["released"])
     assert failed.errors
     assert any(blocked.id in event.task for event in emitted.of(LoopBlocked))
     assert await in_thread(counts, database) == {"failed": 1, "ready": 1}

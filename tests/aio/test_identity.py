@@ -36,7 +36,7 @@ def test_in_doubt_a_process_is_not_gone(metadata: str) -> None:
 
 
 def test_a_process_that_the_system_hides_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with /proc mounted so that a user sees only his own."""
+    """As with /proc mounted so that users see only their own processes."""
     mine = describe([])
     monkeypatch.setattr(identity, "start_time", lambda pid: None)
     assert not is_gone(registered(os.getppid(), mine))

@@ -1,4 +1,4 @@
-"""The whole way of tasks with texts that the default character set of their database has no room for."""
+"""Tasks with texts that the default character set of their database cannot store, from enqueue to result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notifications: sent after commit, along with the insert when the process was quiet, and never needed."""
+"""Notifications: sent after the commit, or with the insert if the process was idle; polling finds every job without."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def listening(alias: str) -> AsyncIterator[list[str]]:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Notifications that were statements of their own."""
+    """The notifications that were sent as separate statements."""
     found: list[str] = []
     send = notify
 
@@ -138,4 +138,4 @@ async def test_a_listener_whose_connection_breaks_is_replaced(database: str) -> 
         await until(lambda: bool(emitted.of(ListenerLost)))
         await until(lambda: wakeup.is_listening())
         assert "listener" in {event.service for event in emitted.of(DatabaseRecovered)}
-        assert await values(await recording.rests.aenqueue("heard again")) == ["heard again"]
+        assert await values(await recording.rests.aenqueue("notified again")) == ["notified again"]

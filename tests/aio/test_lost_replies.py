@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.usefixtures("short_outage_pauses"),
-    pytest.mark.only_on("postgres", "mariadb"),  # SQLite has no server that could go
+    pytest.mark.only_on("postgres", "mariadb"),  # SQLite has no server that could be stopped
     pytest.mark.usually_on("postgres", "mariadb"),
 ]
 
@@ -60,7 +60,7 @@ async def test_jobs_whose_claim_reply_was_lost_are_released_and_run_once(
 ) -> None:
     emitted = EmittedEvents()
     results = [await task.aenqueue(number) for number in range(3) for task in (recording.rests, recording.works)]
-    if database == "postgres":  # one statement, which tells the process and, as arrays, what is wanted
+    if database == "postgres":  # one statement, with the process id and, as arrays, what to claim
         me = uuid4()
         proxy.lose_answer(re.compile(re.escape(me.bytes) + rb"\x00{3}.\x00{3}\x01", re.DOTALL))
     else:
@@ -75,7 +75,7 @@ async def test_jobs_whose_claim_reply_was_lost_are_released_and_run_once(
 async def test_connections_that_never_reply_again_are_replaced(
     database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As behind a balancer that has lost its backend: nothing is closed, and nothing comes back."""
+    """As with a load balancer that has lost its backend: nothing is closed, and no reply arrives."""
     monkeypatch.setattr(connections, "LONGEST_OPERATION_SECONDS", 1.0)
     emitted = EmittedEvents()
     async with running(worker(), alias=behind, events=emitted):
@@ -104,7 +104,7 @@ async def test_one_lost_heartbeat_has_no_effect(
 
 
 def lose_reply_to(proxy: Proxy, id_: UUID, *, in_transaction: bool) -> None:
-    """The answer to the next statement with this id, or to the commit of its transaction, does not come."""
+    """Lose the reply to the next statement with this id, or to the commit of its transaction."""
     if in_transaction:
         proxy.lose_answer(COMMIT, after=build_pattern(id_))
     else:
@@ -112,5 +112,5 @@ def lose_reply_to(proxy: Proxy, id_: UUID, *, in_transaction: bool) -> None:
 
 
 def build_pattern(id_: UUID) -> re.Pattern[bytes]:
-    """Found in a statement with this id, on every server."""
+    """A pattern that matches a statement with this id, on every server."""
     return re.compile(b"|".join(map(re.escape, (id_.bytes, id_.hex.encode(), str(id_).encode()))))

@@ -1,4 +1,4 @@
-"""The database goes away in the middle of work: the same process goes on, nothing is lost and nothing runs twice."""
+"""The database is unavailable while tasks run: the same process goes on, nothing is lost and nothing runs twice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.usefixtures("short_outage_pauses"),
-    pytest.mark.only_on("postgres", "mariadb"),  # SQLite has no server that could go
+    pytest.mark.only_on("postgres", "mariadb"),  # SQLite has no server that could be stopped
     pytest.mark.usually_on("postgres", "mariadb"),
 ]
 
@@ -65,7 +65,7 @@ async def outage(server: Postgres | MariaDB) -> AsyncIterator[None]:
 
 async def test_a_restart_during_2000_running_tasks_loses_none_and_repeats_none(database: str, servers: Servers) -> None:
     emitted = EmittedEvents()
-    # Half of them end one after another, before and during the restart; the others when it is over.
+    # Half of the tasks end one after another, before and during the restart; the other half after it.
     await aenqueue_all([recording.sleeps.bind(number / 1000, number) for number in range(JOBS // 2)])
     await aenqueue_all([recording.awaits_event.bind(number) for number in range(JOBS // 2, JOBS)])
     async with running(worker(coroutines=JOBS), events=emitted) as process:
@@ -133,7 +133,7 @@ async def test_a_stop_while_the_server_is_down_ends_soon_and_leaves_the_claims_t
     database: str, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deadlines, "FLUSH_SECONDS", 0.5)
-    result = await recording.blocks.aenqueue("settled by nobody")
+    result = await recording.blocks.aenqueue("never settled")
     emitted = EmittedEvents()
     async with AsyncExitStack() as down, running(worker(), events=emitted):
         await until(lambda: sum(task_record.running.values()) == 1)
@@ -146,10 +146,10 @@ async def test_a_stop_while_the_server_is_down_ends_soon_and_leaves_the_claims_t
         await process.services.maintenance.turn()
         await wait_for_results(result)
     assert error_of(result) == "steady_queue.processes.ProcessMissingError"
-    assert task_record.runs["settled by nobody"] == 1
+    assert task_record.runs["never settled"] == 1
 
 
-# -- past the time after which others take the process for dead -------------------------------------------------------
+# -- outages longer than process_alive_threshold ----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def unreachable(proxy: Proxy) -> Iterator[None]:
 async def test_after_an_outage_longer_than_the_threshold_async_tasks_go_on_in_the_same_process(
     database: str, behind: str, proxy: Proxy, short_lease: None
 ) -> None:
-    """Those that ended are settled; the others were stopped, are given back and start again, with the cause told."""
+    """Tasks that ended are settled; the others are stopped, released with the cause and started again."""
     emitted = EmittedEvents()
     left: list[int] = []
     async with running(worker(), alias=behind, events=emitted, leave=left.append) as process:
@@ -218,7 +218,7 @@ async def test_a_process_pruned_during_an_outage_registers_again_and_changes_non
 
 
 def fail_all_claims(alias: str) -> None:
-    """What others do with a process that they take for dead."""
+    """What the maintenance of another process does with a process that it takes for dead."""
     store = SyncStore(alias)
     query(alias, "DELETE FROM steady_queue_process")
     assert store.run(fail_orphans(store.sql, report(ProcessMissingError, "it is gone"))) != []
@@ -227,7 +227,7 @@ def fail_all_claims(alias: str) -> None:
 async def test_a_process_whose_task_cannot_be_stopped_exits_when_its_lease_is_lost(
     database: str, behind: str, proxy: Proxy, short_lease: None
 ) -> None:
-    """A thread, a coroutine that swallows its cancellation, and one behind which a thread runs: each in its process."""
+    """A thread, a coroutine that swallows its cancellation, and one that waits for a thread, each in its process."""
     stubborn = {
         "default": recording.blocks,
         "mail": misbehaving.swallows_cancellation,

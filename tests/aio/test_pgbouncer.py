@@ -1,4 +1,4 @@
-"""The runtime through PgBouncer in transaction mode, where nothing can be listened to: polling finds every task."""
+"""The runtime through PgBouncer in transaction mode, where LISTEN does not work: polling finds every task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.only_on("postgres")]
 
 @pytest.fixture
 def pooled(database: str, servers: dict[str, Postgres | MariaDB]) -> Iterator[str]:
-    """The way to the database through the pooler, set up as Django's own setting for poolers says."""
+    """An alias of the database through the pooler, configured as Django documents it for poolers."""
     server = servers[database]
     assert isinstance(server, Postgres)
     with PgBouncer(server) as bouncer:

@@ -1,4 +1,4 @@
-"""SQLite while another writes for long: what is busy is waited for, and nothing is failed or run again for it."""
+"""SQLite while another connection writes for long: the process waits, and no task fails or runs again because of it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.only_on("sqlite")]
 
 @pytest.fixture
 def short_busy_timeout(database: str) -> Iterator[str]:
-    """The same file for the process under test, which gives up waiting for another's transaction soon."""
+    """The same file for the process under test, with a short busy timeout."""
     settings = twin_settings(database, options={"timeout": 0.1})
-    with extra_database("sqlite_hasty", settings) as alias:
+    with extra_database("sqlite_short_busy_timeout", settings) as alias:
         yield alias
 
 

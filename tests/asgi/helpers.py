@@ -18,7 +18,7 @@ STOPPED = {"type": "lifespan.shutdown.complete"}
 
 
 class Lifespan:
-    """A server's side of it."""
+    """The web server's side of a lifespan."""
 
     def __init__(self, application: Any) -> None:
         self.scope: dict[str, Any] = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
@@ -58,7 +58,7 @@ async def started(application: Any) -> AsyncIterator[Lifespan]:
 
 
 class Application:
-    """A wrapped application that has a lifespan of its own, and writes down what it is told."""
+    """A wrapped application with its own lifespan, which records the messages that it receives."""
 
     def __init__(self, **messages: str) -> None:
         self.received: list[str] = []
@@ -80,9 +80,9 @@ class Application:
 
 
 async def must_not_be_called(*message: Any) -> None:
-    raise AssertionError("nobody may be asked or told")
+    raise AssertionError("neither receive nor send may be called")
 
 
 async def delete_process_rows(alias: str) -> None:
-    """Remove the rows of processes that have died."""
+    """Delete the rows of processes that have failed."""
     await in_thread(query, alias, "DELETE FROM steady_queue_process")

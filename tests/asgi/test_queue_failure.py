@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
 
 
-# -- the database is away at boot -------------------------------------------------------------------------------------
+# -- the database is unavailable at the startup -----------------------------------------------------------------------
 
 
-@pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could be away
+@pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could be unavailable
 async def test_a_server_serves_while_its_database_is_away_and_runs_tasks_when_it_is_back(
     database: str, behind: str, proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -71,7 +71,7 @@ async def test_a_server_found_too_old_after_the_startup_ends_the_runtime(
     assert "is too old" in str(error)
 
 
-# -- the queue dies ---------------------------------------------------------------------------------------------------
+# -- the runtime fails ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ async def test_a_lost_lease_is_reported_once_and_the_runtime_goes_on_if_on_death
         blocked = await recording.blocks.aenqueue("blocked")
         await until(lambda: len(task_record.began) == 1)
         proxy.go()
-        # The runtime asks again and again to be ended.
+        # The runtime requests its end repeatedly.
         await until(lambda: len(emitted.of(LeaseLost)) >= 3)
         proxy.come_back()
         task_record.gate.set()

@@ -25,12 +25,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
 
 
 REQUESTS = 200
-#: How many requests are under way at once.
+#: The number of concurrent requests.
 CLIENTS = 20
 
 
 class Web:
-    """The application of tests.asgi.web_application in a server, and what it has written down."""
+    """The application of tests.asgi.web_application in a server, and the file that it writes."""
 
     def __init__(self, directory: Path) -> None:
         self.file = directory / "done"
@@ -41,7 +41,7 @@ class Web:
         return serving(*arguments, STEADY_QUEUE_WEB_DATABASE=alias, STEADY_QUEUE_WEB_FILE=str(self.file), **more)
 
     def done(self, what: str) -> list[int]:
-        """The numbers of the tasks of which this was written down."""
+        """The numbers of the tasks with this word in the file."""
         lines = self.file.read_text().splitlines() if self.file.exists() else []
         return [int(line.split()[1]) for line in lines if line.startswith(f"{what} ")]
 
@@ -52,7 +52,7 @@ def web(tmp_path: Path) -> Web:
 
 
 async def ask(server: Server, paths: list[str]) -> Counter[int]:
-    """Request all of them, several at once; returns how many answers had which status."""
+    """Request all paths, several at once; return the number of responses by status."""
     left = iter(paths)
     statuses: Counter[int] = Counter()
 
@@ -83,7 +83,7 @@ async def test_200_requests_are_served_while_tasks_run_and_a_stop_drains_them(
     for bad in ("ERROR", "Error", "Traceback", *(["Warning"] if workers == 1 else [])):
         assert bad not in server.printed, server.printed
     assert await in_thread(count, database, "process") == 0
-    # What had not begun was given back. Nothing was cancelled, failed or left behind.
+    # Jobs that had not begun were released. Nothing was cancelled, failed or left claimed.
     assert set(await in_thread(counts, database)) <= {"ready"}
     assert {1000, 1001} <= set(web.done("ran"))
     await run_what_is_left(database, web)
@@ -94,7 +94,7 @@ async def test_200_requests_are_served_while_tasks_run_and_a_stop_drains_them(
 
 
 async def run_what_is_left(alias: str, web: Web) -> None:
-    """Another server takes what was given back."""
+    """Run the released jobs in another server."""
     async with web.serving(alias) as server:
 
         async def is_over() -> bool:
@@ -129,7 +129,7 @@ async def test_a_real_server_whose_runtime_fails_answers_its_requests_and_exits_
 
 @pytest.mark.only_on("sqlite")
 async def test_a_web_worker_whose_runtime_has_failed_is_replaced_by_its_parent(database: str, web: Web) -> None:
-    # Its parent may have asked it just before whether it is alive, and replaces it when no answer came in time.
+    # Its parent may have sent a health check just before, and replaces the worker when no answer came in time.
     within = 15
     async with web.serving(database, workers=2, answer_within_seconds=within, STEADY_QUEUE_WEB_BREAKS="yes") as server:
         assert await server.get("/break") == (200, "broken")
@@ -143,14 +143,14 @@ async def test_a_web_worker_whose_runtime_has_failed_is_replaced_by_its_parent(d
 async def test_a_real_server_exits_with_75_when_the_lease_is_lost_while_a_thread_runs(
     database: str, web: Web, proxy: Proxy
 ) -> None:
-    elsewhere = {f"STEADY_QUEUE_TEST_{database.upper()}_PORT": str(proxy.port), "STEADY_QUEUE_WEB_ALIVE": "4"}
-    async with web.serving(database, **elsewhere) as server:
+    environment = {f"STEADY_QUEUE_TEST_{database.upper()}_PORT": str(proxy.port), "STEADY_QUEUE_WEB_ALIVE": "4"}
+    async with web.serving(database, **environment) as server:
         assert await ask(server, ["/enqueue/blocks/1"]) == {200: 1}
         await until(lambda: web.done("began") == [1])
         proxy.go()
         assert await server.ended() == 75, server.printed
     assert "a task runs that cannot be stopped" in server.printed
-    async with running(worker(threads=0)):  # at its start it buries the dead of its own machine
+    async with running(worker(threads=0)):  # at its start it prunes the dead processes of its own machine
 
         async def has_failed() -> bool:
             return await in_thread(counts, database) == {"failed": 1}

@@ -1,4 +1,4 @@
-"""Each event is told once, with its fields: in one process, on each database."""
+"""Each event is emitted once, with its fields: in one process, on each database."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_starts_registrations_stops_and_deregistrations(database: str, emi
 async def test_an_immediate_stop_with_a_task_that_cannot_be_stopped(
     database: str, emitted: EmittedEvents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steady_queue.aio.process.deadlines.FLUSH_NOW_SECONDS", 30.0)  # however busy the machine is
+    monkeypatch.setattr("steady_queue.aio.process.deadlines.FLUSH_NOW_SECONDS", 30.0)  # enough on a busy machine
     async with running(worker(), events=emitted) as process:
         result = await recording.blocks.aenqueue("long")
         await until(lambda: task_record.began == ["long"])

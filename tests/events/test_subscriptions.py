@@ -1,4 +1,4 @@
-"""Who hears events: everybody who subscribes, what they want, and nobody's failure is another's."""
+"""Subscribers of events: each receives the kinds it wants, and the failure of one affects no other."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def test_a_subscriber_receives_all_events_or_those_of_some_kinds_until_it_unsubs
     faults: list[Event] = []
 
     @subscribe
-    def hear(event: Event) -> None:
+    def receive(event: Event) -> None:
         everything.append(event)
 
     @subscribe(only=[JobsCleared])
-    def hear_some(event: JobsCleared) -> None:
+    def receive_some(event: JobsCleared) -> None:
         some.append(event)
 
     subscribe(faults.append, only=[Fault])
     lost = DatabaseLost(service="heartbeat", error="away", exception=OSError("away"))
     for event in (CLEARED, PROMOTED, lost):
         Events().emit(event)
-    unsubscribe(hear)
-    unsubscribe(hear)
+    unsubscribe(receive)
+    unsubscribe(receive)
     events.emit(CLEARED)
     assert everything == [CLEARED, PROMOTED, lost]
     assert some == [CLEARED, CLEARED]
@@ -55,11 +55,11 @@ def test_a_subscriber_receives_all_events_or_those_of_some_kinds_until_it_unsubs
 def test_a_function_that_is_subscribed_twice_receives_each_event_once() -> None:
     received: list[Event] = []
 
-    def hear(event: Event) -> None:
+    def receive(event: Event) -> None:
         received.append(event)
 
-    subscribe(hear)
-    subscribe(hear, only=[JobsCleared])
+    subscribe(receive)
+    subscribe(receive, only=[JobsCleared])
     events.emit(CLEARED)
     events.emit(PROMOTED)
     assert received == [CLEARED]
@@ -150,12 +150,12 @@ def test_only_event_classes_can_be_subscribed_to(only: list[type[Event]]) -> Non
 
 
 def test_an_async_subscriber_is_refused() -> None:
-    async def hear(event: Event) -> None: ...
+    async def receive(event: Event) -> None: ...
 
     class Push:
         async def __call__(self, event: Event) -> None: ...
 
-    for receiver in (hear, Push()):
+    for receiver in (receive, Push()):
         with pytest.raises(TypeError, match="not async"):
             subscribe(receiver)
 

@@ -1,4 +1,4 @@
-"""Exceptions as text: bounded, whatever they are."""
+"""Exceptions as text of bounded length."""
 
 from __future__ import annotations
 

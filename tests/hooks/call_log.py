@@ -1,4 +1,4 @@
-"""What hooks, signals and subscribers of real processes were told, noted in a file that outlives them."""
+"""The calls of hooks, receivers and subscribers in real processes, appended to a file that outlives them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SIGNALS = ("process_started", "process_stopped", "process_restarted")
-#: A manage.py that notes everything.
+#: Setup of a manage.py that records all calls.
 KEEP_CALL_LOG = "from tests.hooks import call_log\ncall_log.keep({path!r})"
 
 

@@ -8,7 +8,7 @@ KINDS = ["worker", "dispatcher", "scheduler"]
 
 
 def record_hook_calls(*names: str) -> list[tuple[str, hooks.Actor]]:
-    """What hooks of these kinds and moments are told, and when."""
+    """Register hooks at these moments for each kind; return the list to which their calls are appended."""
     calls: list[tuple[str, hooks.Actor]] = []
     for kind in KINDS:
         for name in names:

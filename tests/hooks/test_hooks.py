@@ -1,4 +1,4 @@
-"""Lifecycle hooks, in one process: when they are called, with what, and what they cannot do to it."""
+"""Lifecycle hooks in one process: when they are called, with what, and that their errors do not stop it."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ async def test_after_a_quit_quick_stop_hooks_are_called_with_any_shutdown_timeou
     database: str, seconds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=seconds))
-    monkeypatch.setattr("steady_queue.aio.process.deadlines.STOP_HOOKS_SECONDS", 30.0)  # however busy the machine is
+    monkeypatch.setattr("steady_queue.aio.process.deadlines.STOP_HOOKS_SECONDS", 30.0)  # enough on a busy machine
     monkeypatch.setattr("steady_queue.aio.process.deadlines.EXIT_HOOKS_NOW_SECONDS", 30.0)
     calls = record_hook_calls("on_stop", "on_exit")
     async with running(worker()) as process:
@@ -153,7 +153,7 @@ async def test_a_quit_while_one_hook_runs_counts_for_the_next_as_well(
 ) -> None:
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(hours=1))
     monkeypatch.setattr("steady_queue.aio.process.deadlines.EXIT_HOOKS_SECONDS", 3600)
-    monkeypatch.setattr("steady_queue.aio.process.deadlines.FLUSH_NOW_SECONDS", 30.0)  # however busy the machine is
+    monkeypatch.setattr("steady_queue.aio.process.deadlines.FLUSH_NOW_SECONDS", 30.0)  # enough on a busy machine
     begun, quitting = asyncio.Event(), asyncio.Event()
 
     @getattr(hooks.worker, moment)  # type: ignore[untyped-decorator]

@@ -1,4 +1,4 @@
-"""Hooks, signals and events of real processes: a supervisor, its children, and one loop with others beside it."""
+"""Hooks, signals and events of real processes: a supervisor, its children, and one loop with other processes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def whats(path: Path) -> Counter[str]:
 
 
 async def wait_for_calls(path: Path, **wanted: int) -> None:
-    """So much of each was noted."""
+    """Wait until each has been called so often."""
     names = {name.replace("__", "."): number for name, number in wanted.items()}
     await until(lambda: all(whats(path)[name] >= number for name, number in names.items()), f"{names} in vain")
 
@@ -165,7 +165,7 @@ class Garage(AppConfig):
             print("hook in ready:", supervisor.kind, supervisor.metadata["posts"], flush=True)
 
         @hooks.on_error
-        def tell(error, origin):
+        def report(error, origin):
             print("error:", error, "in", origin, flush=True)
 """
 TASKS = """
@@ -254,7 +254,7 @@ async def test_a_signal_that_the_project_handles_in_c_is_left_to_it(database: st
     assert "USR1" not in printed
 
 
-#: It leaves a thread behind for which the interpreter would wait.
+#: It leaves a thread for which the interpreter would wait.
 ERROR_HANGS = """
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -262,7 +262,7 @@ from steady_queue import hooks
 
 @hooks.on_error
 def hangs(error, origin):
-    print("told", flush=True)
+    print("error hook called", flush=True)
     ThreadPoolExecutor(1).submit(threading.Event().wait).result()
 
 def bad(actor):
@@ -278,7 +278,7 @@ async def test_an_error_hook_that_never_returns_does_not_prevent_a_stop(
     database: str, arguments: tuple[str, ...]
 ) -> None:
     with command(database, *arguments, setup=ERROR_HANGS) as process:
-        await wait_for_output(process, "told", "started on")
+        await wait_for_output(process, "error hook called", "started on")
         await stop_command(process)
     assert await in_thread(count, database, "process") == 0
 

@@ -1,4 +1,4 @@
-"""`hooks.on_error`: errors inside the runtime, told without anybody waiting, and never fatal."""
+"""`hooks.on_error`: errors inside the runtime are reported without delaying it, and are never fatal."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-def collected() -> list[tuple[BaseException, str]]:
+def collect_errors() -> list[tuple[BaseException, str]]:
     calls: list[tuple[BaseException, str]] = []
     hooks.on_error(lambda error, origin: calls.append((error, origin)))
     return calls
 
 
 async def test_a_service_that_raises_is_reported_and_goes_on(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = collected()
+    calls = collect_errors()
     turns = 0
 
     async def broken(self: Maintenance) -> None:
@@ -42,13 +42,13 @@ async def test_a_service_that_raises_is_reported_and_goes_on(database: str, monk
         await until(lambda: turns > 1)
         assert await values(await recording.rests.aenqueue("works")) == ["works"]
     (reported_once,) = calls
-    assert (str(reported_once[0]), told_once[1]) == ("on purpose", "maintenance")
+    assert (str(reported_once[0]), reported_once[1]) == ("on purpose", "maintenance")
 
 
 async def test_hooks_subscribers_and_receivers_that_raise_are_reported(database: str) -> None:
     from steady_queue.signals import process_started
 
-    calls = collected()
+    calls = collect_errors()
 
     @hooks.worker.on_start
     def bad_hook(actor: hooks.Actor) -> None:
@@ -76,7 +76,7 @@ async def test_hooks_subscribers_and_receivers_that_raise_are_reported(database:
 
 @pytest.mark.only_on("postgres", "mariadb")
 async def test_an_outage_is_reported_once_by_each_service(database: str, behind: str, proxy: Proxy) -> None:
-    calls = collected()
+    calls = collect_errors()
     back: list[events.Event] = []
     events.subscribe(back.append, only=[events.DatabaseRecovered])
     async with running(worker(), alias=behind):
@@ -91,7 +91,7 @@ async def test_an_outage_is_reported_once_by_each_service(database: str, behind:
 async def test_a_task_that_fails_is_no_error_of_the_runtime_and_reaches_the_log_all_the_same(
     database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    calls = collected()
+    calls = collect_errors()
     async with running(worker()):
         await wait_for_results(await shop.fail.aenqueue("on purpose"))
     assert calls == []
@@ -119,11 +119,11 @@ def fault(error: BaseException, where: str = "here") -> events.RuntimeFault:
 async def test_the_same_error_from_the_same_place_is_reported_once_per_interval(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    calls = collected()
+    calls = collect_errors()
     for _ in range(100):
         events.emit(fault(ValueError("again")))
     events.emit(fault(KeyError("another")))
-    events.emit(fault(ValueError("elsewhere"), "there"))
+    events.emit(fault(ValueError("another place"), "there"))
     await until(lambda: len(calls) == 3)
     monkeypatch.setattr("steady_queue.hooks.REPEAT_SECONDS", 0.0)
     events.emit(fault(ValueError("later")))
@@ -159,13 +159,13 @@ async def test_hooks_may_be_async_and_one_that_raises_is_logged(caplog: pytest.L
         raise SystemExit("on purpose")
 
     @hooks.on_error
-    async def tell(error: BaseException, origin: str) -> None:
+    async def report(error: BaseException, origin: str) -> None:
         calls.append(origin)
 
     events.emit(fault(ValueError()))
     await until(lambda: calls == ["here"])
     assert "the on_error hook" in caplog.text
     hooks.remove(broken)
-    hooks.remove(tell)
+    hooks.remove(report)
     events.emit(fault(ValueError(), "there"))
     assert not hooks.reporter.is_busy

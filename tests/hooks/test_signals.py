@@ -1,4 +1,4 @@
-"""Signals of operation: what runs here, and queues that rest."""
+"""Django signals of the runtime: processes that start and stop, queues that are paused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ALL = {
 
 @pytest.fixture
 def sent() -> Iterator[list[tuple[str, dict[str, Any]]]]:
-    """What a receiver of all signals gets, in its order."""
+    """The calls of a receiver of all signals, in their order."""
     got: list[tuple[str, dict[str, Any]]] = []
     names = {id(signal): name for name, signal in ALL.items()}
 

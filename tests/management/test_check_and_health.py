@@ -46,7 +46,7 @@ def run(alias: str, *arguments: str, setup: str = "") -> tuple[int, str, str]:
 
 
 def health(*arguments: str) -> tuple[int, str]:
-    """The same of the health of this database, from this process: that is quicker."""
+    """The same for the health check of this database, in this process: that is quicker."""
     out = StringIO()
     try:
         call_command("steady_queue", "health", *arguments, stdout=out)

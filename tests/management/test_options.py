@@ -1,4 +1,4 @@
-"""What the command line, the environment and settings.py ask for, and which of them is obeyed."""
+"""Options of the command line, the environment and settings.py, and which of them takes precedence."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONFIGURED = Options(
 
 
 def from_line(*arguments: str, environ: dict[str, str] | None = None, options: Options = CONFIGURED) -> ResolvedOptions:
-    """What comes of a command line, read as the command reads it."""
+    """The options of a command line, parsed as the command does it."""
     parser = Command().create_parser("manage.py", "steady_queue")
     return resolve(options, vars(parser.parse_args(list(arguments))), environ or {})
 
@@ -206,8 +206,8 @@ def test_each_process_has_one_part() -> None:
     assert [[list(worker.queues) for worker in part.workers] for part in parts] == [[["a"]], [["a"]], [["b"]], []]
     assert [part.only_work for part in parts] == [True, True, True, False]
     assert [worker.processes for part in parts for worker in part.workers] == [1, 1, 1]
-    (beside,) = options.additional_processes()
-    assert [list(worker.queues) for worker in beside.workers] == [["a"]]
+    (additional,) = options.additional_processes()
+    assert [list(worker.queues) for worker in additional.workers] == [["a"]]
     assert Options(only_work=True).per_process()[0].only_work
     assert len(Options(only_work=True).per_process()) == 1
 
@@ -217,13 +217,13 @@ def test_each_process_has_one_part() -> None:
 
 @pytest.fixture
 def _restricted() -> Iterator[None]:
-    """Every backend of ours says which queues it has."""
+    """Every backend of Steady Queue lists its queues."""
     with override_settings(TASKS={"default": {"BACKEND": OURS, "QUEUES": QUEUES}}):
         yield
 
 
 def refusal(*arguments: str, environ: dict[str, str] | None = None, **options: Any) -> list[str]:
-    """Why the command does not run, line by line."""
+    """The lines of the error with which the command is refused."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (environ or {}).items():
             patch.setitem(os.environ, name, value)

@@ -1,4 +1,4 @@
-"""What the command tells: its banner, its log as text or JSON, its status line on a terminal, its help."""
+"""The output of the command: its banner, its log as text or JSON, its status line on a terminal, its help."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_a_terminal_has_a_status_line_which_log_lines_clear(database: str)
         await until(lambda: "1 process · 0 running · 2 done (" in screen.text, "no status is shown")
         process.terminate()
         await in_thread(process.wait, WAIT_TIMEOUT_SECONDS)
-        await until(lambda: "ended: it exited with status 0" in screen.text, "it does not tell its end")
+        await until(lambda: "ended: it exited with status 0" in screen.text, "it does not print its end")
     assert process.returncode == 0
     assert "/s) · 1 failed\x1b[K\r" in screen.text
     for line in screen.text.split("\n"):
@@ -91,7 +91,7 @@ async def test_a_terminal_has_a_status_line_which_log_lines_clear(database: str)
 
 
 class Screen:
-    """What a terminal was sent, read by a thread."""
+    """The text that a terminal received, read by a thread."""
 
     def __init__(self, descriptor: int) -> None:
         self.text = ""
@@ -102,10 +102,10 @@ class Screen:
             while data := os.read(self._descriptor, 65536):
                 self.text += data.decode().replace("\r\n", "\n")
         except OSError:
-            pass  # the last that had it open has ended
+            pass  # the last process that had it open has ended
 
     def go(self) -> None:
-        """Close our end, with a file in its place that is always at its end."""
+        """Close the terminal, and replace its descriptor by an empty file."""
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), self._descriptor)
 

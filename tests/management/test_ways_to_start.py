@@ -1,4 +1,4 @@
-"""However the command is started, its processes start, work and stop."""
+"""The ways to start the command: with each of them its processes start, work and stop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.only_on("sqlite")]
 
 @pytest.fixture
 def default() -> Iterator[str]:
-    """The queue is where it is without any setting."""
+    """The queue is in the database that is the default without any setting."""
     with queue_in("default"):
         yield "default"
 
@@ -47,10 +47,10 @@ async def test_it_starts_with_python_m_django(default: str) -> None:
 
 async def test_it_starts_by_a_relative_path_from_another_directory(database: str, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
-    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "other").mkdir()
     project = Project(tmp_path / "code", database)
     words = ("../code/manage.py", "steady_queue", "--only-work")
-    with program(*words, cwd=tmp_path / "elsewhere") as process:
+    with program(*words, cwd=tmp_path / "other") as process:
         await project.enqueue("wash")
         await wait_for_output(process, "washed by version 1")
         assert "died" not in await stop_command(process)
@@ -109,7 +109,7 @@ def run_script_on(alias: str, text: str) -> str:
 
 
 async def test_signals_that_its_parent_ignores_do_not_stop_it_but_quit_does(database: str, tmp_path: Path) -> None:
-    """As with nohup, and in the background of a script."""
+    """As with nohup, and with a background job of a script."""
     project = Project(tmp_path, database)
     with program("-c", IGNORES, "manage.py", "steady_queue", "--only-work", cwd=tmp_path) as process:
         await project.enqueue("wash")
@@ -119,7 +119,7 @@ async def test_signals_that_its_parent_ignores_do_not_stop_it_but_quit_does(data
         await project.enqueue("repair")
         await wait_for_output(process, "began")
         printed = await stop_command(process, signal.SIGQUIT)
-    assert "ended: it exited with status 0" in printed  # not killed: it has obeyed as well
+    assert "ended: it exited with status 0" in printed  # not killed: it has stopped as well
     assert await in_thread(counts, database) == {"ready": 1}
 
 
@@ -167,7 +167,7 @@ taken = len(read_orders(os.environ).options.workers[0].queues)
 
 @pytest.mark.parametrize("words", [[], ["--async"], ["check"]], ids=["supervised", "in one loop", "check"])
 async def test_nothing_needs_an_open_output(database: str, words: list[str]) -> None:
-    """As with a daemon that closes what it does not use."""
+    """As with a daemon that closes its unused descriptors."""
     result = await add.aenqueue(1)
     code = (
         "import os, sys\nos.close(1); os.close(2)\n"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 class ManualClock:
-    """A clock whose hand the test moves."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.at = 1000.0

@@ -18,13 +18,13 @@ E = TypeVar("E", bound=Event)
 
 
 class EmittedEvents(Events):
-    """Events that remember what was told."""
+    """Events that keep the emitted ones."""
 
     def __init__(self) -> None:
-        super().__init__([self._hear])
+        super().__init__([self._keep])
         self.all: list[Event] = []
 
-    def _hear(self, event: Event) -> None:
+    def _keep(self, event: Event) -> None:
         self.all.append(event)
 
     def of(self, kind: type[E]) -> list[E]:
@@ -32,7 +32,7 @@ class EmittedEvents(Events):
 
 
 def worker(**options: Any) -> Options:
-    """One worker with these options, and a dispatcher that looks often."""
+    """One worker with these options, and a dispatcher that polls often."""
     quick = [Dispatcher(polling_interval=timedelta(seconds=0.1))]
     return Options(workers=[Worker(**options)], dispatchers=quick)
 
@@ -40,7 +40,7 @@ def worker(**options: Any) -> Options:
 async def wait_for_results(
     *results: TaskResult[Any], timeout_seconds: float = WAIT_TIMEOUT_SECONDS
 ) -> list[TaskResult[Any]]:
-    """The results, when all of them have finished or failed."""
+    """Wait until all results have finished or failed, and return them."""
 
     async def over() -> bool:
         for result in results:
@@ -55,12 +55,12 @@ async def wait_for_results(
 
 
 async def values(*results: TaskResult[Any]) -> list[Any]:
-    """What the tasks returned, all of which must have succeeded."""
+    """Wait for the results, and return the values of the tasks, all of which must have succeeded."""
     return [result.return_value for result in await wait_for_results(*results)]
 
 
 async def enqueue_each(task: Task[..., Any], arguments: Sequence[Any]) -> list[TaskResult[Any]]:
-    """The results of one call of the task for each argument, in their order, enqueued one after another."""
+    """Enqueue one call of the task for each argument, one after another; return the results."""
     return [await task.aenqueue(argument) for argument in arguments]
 
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Longer than any step of a test, shorter than its timeout: a thread that waits in vain ends with an error.
+#: Longer than any step of a test, shorter than its timeout: a thread that waits longer ends with an error.
 WAIT_TIMEOUT_SECONDS = 30.0
 
 
 def together(*actions: Callable[[], T]) -> list[T]:
-    """The results of the actions, each run in a thread of its own, all begun at the same moment."""
+    """Run the actions, each in its own thread, all begun at the same moment; return the results."""
     start = threading.Barrier(len(actions))
 
     def begin(action: Callable[[], T]) -> T:
@@ -32,7 +32,7 @@ def together(*actions: Callable[[], T]) -> list[T]:
 
 
 def closing(function: Callable[..., T], *args: Any) -> T:
-    """The function's result, when the calling thread's connections have been closed."""
+    """Call the function, close the connections of this thread, and return the result."""
     try:
         return function(*args)
     finally:
@@ -41,7 +41,7 @@ def closing(function: Callable[..., T], *args: Any) -> T:
 
 @contextmanager
 def while_in_thread(action: Callable[[], T]) -> Iterator[Future[T]]:
-    """The action in another thread, while the block runs; it must have ended by itself soon after."""
+    """Run the action in another thread during the block; it must end by itself soon after."""
     with ThreadPoolExecutor(1) as thread:
         future = thread.submit(closing, action)
         yield future
@@ -50,7 +50,7 @@ def while_in_thread(action: Callable[[], T]) -> Iterator[Future[T]]:
 
 @contextmanager
 def held(alias: str, *statements: tuple[str, Sequence[Any]]) -> Iterator[None]:
-    """The statements in another thread's transaction, which stays open while the block runs and is rolled back then."""
+    """Execute the statements in a transaction of another thread, open during the block and rolled back then."""
     holding = threading.Event()
     done = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Waiting for a condition, never for a time."""
+"""Wait for a condition, never for a time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Longer than anything that is waited for takes, shorter than a test's timeout, in seconds.
+#: Longer than anything that a test waits for, shorter than a test's timeout.
 WAIT_TIMEOUT_SECONDS = 25.0
 
 
 async def until(
     condition: Callable[[], bool | Awaitable[bool]], what: str = "", timeout_seconds: float = WAIT_TIMEOUT_SECONDS
 ) -> None:
-    """Return when the condition holds; fail when it does not in time."""
+    """Wait until the condition holds; fail after the timeout."""
     deadline = time.monotonic() + timeout_seconds
     while True:
         holds = condition()
@@ -31,5 +31,5 @@ async def until(
 
 
 async def in_thread(function: Callable[..., T], *args: Any) -> T:
-    """The result of sync code that uses Django's connections, from a thread that leaves none of them open."""
+    """Run sync code that uses Django's connections in a thread, which closes them; return the result."""
     return await asyncio.to_thread(closing, function, *args)

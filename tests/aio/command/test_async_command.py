@@ -1,4 +1,4 @@
-"""`manage.py steady_queue --async`, run for real."""
+"""`manage.py steady_queue --async` in a real process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from steady_queue.aio import running
 from steady_queue.processes import ProcessPrunedError
-from steady_queue.store.operations.prune import prune_process as _bury
+from steady_queue.store.operations import prune
 from steady_queue.store.outcome import report
 from tests.shop import tasks
 from tests.shop.tasks import add, greet
@@ -74,7 +74,7 @@ async def test_the_command_ends_although_tasks_do_not_and_they_have_failed(datab
     assert await in_thread(count, database, "process") == 0
 
 
-@pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could go
+@pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could be stopped
 async def test_the_command_exits_with_75_when_the_lease_is_lost_while_a_thread_runs(
     database: str, proxy: Proxy
 ) -> None:
@@ -83,7 +83,7 @@ async def test_the_command_exits_with_75_when_the_lease_is_lost_while_a_thread_r
         await wait_for_output(process, "began")
         proxy.go()
         assert "lease lost" in await read_output(process, code=75)
-    async with running(worker(threads=0)):  # at its start it buries the dead of its own machine
+    async with running(worker(threads=0)):  # at its start it prunes the dead processes of its own machine
         await wait_for_results(result)
     assert error_of(result) == "steady_queue.processes.ProcessExitError"
     assert await in_thread(query, database, "SELECT attempts FROM steady_queue_job") == [(1,)]
@@ -132,7 +132,7 @@ async def test_the_command_can_be_stopped_while_its_server_does_not_answer(datab
             servers[database].thaw()
 
 
-@pytest.mark.only_on("postgres", "mariadb")  # on SQLite a frozen writer holds up everybody
+@pytest.mark.only_on("postgres", "mariadb")  # on SQLite a frozen writer blocks all other writers
 @pytest.mark.parametrize("task", [tasks.never_ends, tasks.never_ends_async])
 async def test_a_process_frozen_longer_than_its_lease_exits_with_75_when_its_task_cannot_be_stopped(
     database: str, task: Task[..., Any]
@@ -165,11 +165,15 @@ async def test_a_process_frozen_longer_than_its_lease_stops_its_async_tasks_and_
 
 
 def prune_process(alias: str) -> None:
-    """Take the only process for dead, as another would that sees no heartbeat for so long."""
+    """Prune the only process, as another process does after process_alive_threshold without a heartbeat."""
     store = SyncStore(alias)
     error = report(ProcessPrunedError, "no heartbeat")
     deadline = time.monotonic() + WAIT_TIMEOUT_SECONDS
-    while not (found := store.run(_bury(store.sql, me=uuid4(), report=lambda _: error, alive=timedelta(seconds=2)))):
+    while not (
+        found := store.run(
+            prune.prune_process(store.sql, me=uuid4(), report=lambda _: error, alive=timedelta(seconds=2))
+        )
+    ):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert len(found.jobs) == 1

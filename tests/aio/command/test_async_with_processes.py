@@ -1,4 +1,4 @@
-"""`--async --processes 2`: one event loop that runs everything, and beside it a process for each other copy."""
+"""`--async --processes 2`: one event loop that runs everything, and another process for each other copy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_another_process_works_is_replaced_when_killed_and_stops_with_the_
         (main,) = [row for row in await in_thread(rows, database) if row.pid == process.pid]
         assert main.actors == ["worker", "dispatcher", "scheduler"]
 
-        # One thread each: two at once means that both work.
+        # One thread each: two tasks at once mean that both processes work.
         both = [await tasks.blocks_until_file.aenqueue(str(tmp_path / "never")) for _ in range(2)]
         await wait_for_output(process, "began")
         await wait_for_output(process, "began")
@@ -54,7 +54,7 @@ async def test_another_process_works_is_replaced_when_killed_and_stops_with_the_
 
 
 async def wait_for_other_worker(alias: str, *known: int) -> int:
-    """The process id of a registered worker that is none of these."""
+    """Wait for a registered worker with none of these process ids, and return its process id."""
     found: list[int] = []
 
     async def there() -> bool:

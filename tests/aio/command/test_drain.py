@@ -23,7 +23,7 @@ PAUSE = "INSERT INTO steady_queue_pause (queue_name, created_at) VALUES ('report
 
 
 async def returned(*results: TaskResult[Any]) -> list[Any]:
-    """What they have returned by now."""
+    """The return values of the tasks that have finished."""
     for result in results:
         await result.arefresh()
     return [result.return_value for result in results]

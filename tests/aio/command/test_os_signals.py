@@ -1,4 +1,4 @@
-"""Signals, one or many, early or late: the command ends with 0, and nothing of it stays."""
+"""Signals, one or many, early or late: the command ends with 0 and leaves no process and no row."""
 
 from __future__ import annotations
 

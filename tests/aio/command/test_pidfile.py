@@ -1,4 +1,4 @@
-"""`steady_queue.supervisor_pidfile`: tells the process id, and keeps a second supervisor from starting."""
+"""`steady_queue.supervisor_pidfile`: contains the process id, and keeps a second supervisor from starting."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_symbolic_link_among_the_directories_is_followed(tmp_path: Path) -> No
 
 
 def test_a_file_with_a_second_name_is_refused_and_kept(tmp_path: Path) -> None:
-    """Whoever may write to the directory could name another's pidfile there."""
+    """A user who may write to the directory could link another user's pidfile there."""
     other, file = tmp_path / "other.pid", tmp_path / "queue.pid"
     other.write_text("4194305\n")
     os.link(other, file)
@@ -200,7 +200,7 @@ def test_what_is_no_regular_file_is_refused_and_kept(tmp_path: Path) -> None:
 
 
 def test_a_link_created_at_its_path_while_it_is_held_is_kept(tmp_path: Path) -> None:
-    """Even one that leads to the very file."""
+    """Even a link to the pidfile itself."""
     file = tmp_path / "queue.pid"
     with hold_pidfile(file):
         file.rename(tmp_path / "moved")

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "sqlite")]
 
-#: Runs nothing by itself but maintenance, which a test calls when it wants it.
+#: Runs nothing but maintenance, which the test calls.
 IDLE = Options(workers=[], dispatchers=worker().dispatchers)
 LONG_AGO = "2020-01-01 00:00:00"
 
 
 @pytest.fixture(autouse=True)
 def _steady_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process may bury others soon after its start."""
+    """A process may prune others soon after its start."""
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(milliseconds=20))
 
 
@@ -169,7 +169,9 @@ async def test_a_slot_without_an_owner_is_freed_and_the_job_that_waits_runs(
     async with running(worker(), events=emitted) as process:
         await until(lambda: process.services.workers[0]._polling._step >= 3)
         await process.services.maintenance.turn()
-        assert emitted.of(SlotsRepaired) == []  # it is looked for after the duration of its limit, that of the settings
+        assert (
+            emitted.of(SlotsRepaired) == []
+        )  # maintenance searches for it after the duration of its limit, which is that of the settings
         monkeypatch.setattr(steady_queue, "default_concurrency_control_period", timedelta(microseconds=1))
         await process.services.maintenance.turn()
         await wait_for_results(second, timeout_seconds=5)
@@ -254,7 +256,7 @@ async def test_finished_jobs_are_deleted_at_once_when_they_are_not_preserved(
 async def test_a_process_that_was_pruned_registers_again_and_its_late_outcomes_change_nothing(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It must not register anew before it is taken for missing.
+    # It must not register again before its row is missed.
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=60))
     emitted = EmittedEvents()
     left: list[int] = []
@@ -292,7 +294,7 @@ async def test_dead_processes_of_this_machine_are_pruned_at_the_start(database: 
 async def test_ready_jobs_that_no_process_serves_are_reported_as_a_warning(database: str) -> None:
     emitted = EmittedEvents()
     async with running(Options(workers=[Worker(queues=["mail", "re*"], threads=0)]), events=emitted) as process:
-        await recording.rests.using(queue_name="default").aenqueue("nobody")
+        await recording.rests.using(queue_name="default").aenqueue("not served")
         await recording.works.using(queue_name="mail").aenqueue("no thread")
         await process.services.maintenance.warn_of_unserved()
     assert [event.where for event in emitted.of(QueueNotServed)] == ["default (async), mail (thread)"]

@@ -1,4 +1,4 @@
-"""Blocked tasks and old ones that the database refuses to change hold up no others; nor do lanes that nobody knows."""
+"""Blocked and old jobs that the database refuses to change delay no others; nor do jobs of unknown lanes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_a_blocked_task_that_cannot_be_made_ready_is_set_aside_and_the_nex
     emitted = EmittedEvents()
     holder, bad, waits = [await charge.aenqueue("ada") for _ in range(3)]
     others = [await charge.aenqueue("alan") for _ in range(2)]
-    # Their slots have gone without a word.
+    # Their slots were deleted without a promotion.
     for lost in (holder, others[0]):
         await in_thread(_vanish, database, UUID(lost.id))
     refused = refusing(database, "INSERT", "readyexecution", UUID(bad.id))
@@ -155,7 +155,7 @@ async def test_more_tasks_than_a_turn_can_step_over_keep_no_others_from_being_cl
             for _ in range(4):
                 await run_maintenance_turn(process)
             assert await in_thread(count, database, "job") == 210
-            # In between, too, there was no turn in which it worked.
+            # No turn in between succeeded either.
             assert [event.step for event in emitted.of(MaintenanceStepFailed)] == ["clearing finished tasks"]
             assert emitted.of(MaintenanceStepRecovered) == []
         await run_maintenance_turn(process)
@@ -181,7 +181,7 @@ async def test_clearing_that_another_process_is_doing_has_not_recovered(database
         assert [event.step for event in emitted.of(MaintenanceStepRecovered)] == ["clearing finished tasks"]
 
 
-@pytest.mark.only_on("sqlite")  # others store no text as a time
+@pytest.mark.only_on("sqlite")  # other databases store no text in a time column
 async def test_an_old_task_whose_end_cannot_be_read_keeps_no_others_from_being_cleared(database: str) -> None:
     emitted = EmittedEvents()
     jobs = [job() for _ in range(9)]

@@ -113,7 +113,7 @@ async def test_a_claim_of_its_own_that_cannot_be_released_is_set_aside(database:
     async with running(worker(queues=["mail"]), events=emitted) as process:
         results = await enqueue_each(recording.works, range(4))
         await in_thread(lambda: SyncStore(database).claim(process.id, 4, lane=Lane.THREAD))
-        # It is ready beside its claim, so it cannot be made ready.
+        # It has a ready row besides its claim, so it cannot be made ready.
         bad = UUID(results[1].id)
         columns = "queue_name, lane, priority"
         await in_thread(
@@ -145,7 +145,7 @@ async def test_a_claim_that_cannot_even_be_set_aside_keeps_no_other_from_being_r
         assert [event.step for event in emitted.of(MaintenanceStepRecovered)] == ["reconciling claims"]
 
 
-@pytest.mark.only_on("sqlite")  # others store no text as a time
+@pytest.mark.only_on("sqlite")  # other databases store no text in a time column
 async def test_a_claim_that_cannot_be_read_is_set_aside(database: str) -> None:
     emitted = EmittedEvents()
     results = await enqueue_each(recording.works, range(3))
@@ -169,7 +169,7 @@ def _claimed(alias: str, jobs: list[NewJob]) -> tuple[UUID, list[UUID]]:
 
 
 async def test_the_claims_of_an_ended_process_are_released_or_fail_except_for_the_refused_one(database: str) -> None:
-    """What a supervisor does with those of its children, and a process that stops with its own."""
+    """A supervisor ends the claims of its children like this, and a process that stops its own."""
     jobs = [job(lane=Lane.THREAD) for _ in range(5)]
 
     process_id, claims = await in_thread(_claimed, database, jobs)
@@ -250,7 +250,7 @@ async def test_an_error_of_our_own_code_sets_no_task_aside(
 
 
 async def test_a_process_whose_heartbeat_returns_keeps_the_claims_that_were_not_ended_yet(database: str) -> None:
-    """A process is taken for dead, and comes back while its claims are ended in parts."""
+    """A process is taken for dead, and sends a heartbeat while its claims are ended one by one."""
     from steady_queue.store.operations.set_aside import ClaimOwner, end_claims, set_aside
 
     await enqueue_each(recording.works, range(2))

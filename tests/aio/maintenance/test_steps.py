@@ -39,7 +39,7 @@ pytestmark = [
 
 
 class PendingWork:
-    """Something to do for each step of a turn."""
+    """Work for each step of a turn of maintenance."""
 
     def __init__(self) -> None:
         self.dead = job(lane=Lane.THREAD, queue_name="dead")
@@ -75,7 +75,7 @@ class PendingWork:
         )
 
     def remaining_steps(self, alias: str) -> set[str]:
-        """The steps that have something to do still."""
+        """The names of the steps whose work is not done."""
         waits = {
             "pruning": row(alias, "claimedexecution", self.dead.id),
             "failing orphans": row(alias, "claimedexecution", self.orphan.id),
@@ -88,7 +88,7 @@ class PendingWork:
         return {name for name, found in waits.items() if found is not None}
 
     def find_row_to_refuse(self, step: str) -> tuple[Literal["DELETE"], str, NewJob]:
-        """What is refused so that a step can do nothing at all."""
+        """The change that the database must refuse so that the step fails."""
         return {
             "pruning": ("DELETE", "claimedexecution", self.dead),
             "failing orphans": ("DELETE", "claimedexecution", self.orphan),
@@ -134,7 +134,7 @@ async def test_a_step_that_fails_is_reported_with_its_name_and_keeps_no_other_fr
             (failure,) = emitted.of(MaintenanceStepFailed)
             assert (failure.step, failure.times) == (step, 1)
             assert "refused by a test" in failure.error
-            # Another process sees it, by the rows alone.
+            # Another process can see it, because it is stored in the row.
             lines = [line for line in (await in_thread(check_health)).lines if "maintenance" in line]
             assert len(lines) == 1
             assert f"{process.name}: maintenance: {step} has failed 2 times since 20" in lines[0]
@@ -163,7 +163,7 @@ async def test_a_step_that_takes_too_long_is_not_a_lost_database_while_other_sta
         assert {"reconciling claims", "looking for work", *STEPS} <= {event.step for event in failed}
         assert all("no answer within" in event.error for event in failed)
         await run_maintenance_turn(process)
-        # What is looked for once a minute is not due yet.
+        # A step that runs once a minute is not due yet.
         now_and_then = "looking for tasks that no process serves"
         recovered = {event.step for event in emitted.of(MaintenanceStepRecovered)}
         assert recovered == {event.step for event in failed} - {now_and_then}

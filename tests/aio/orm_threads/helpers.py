@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 
-#: SQLite has a single writer and no connection that a server could end: nobody can write beside an open transaction.
+#: SQLite has a single writer and no connection that a server could end: no task can write during an open transaction.
 SERVERS = pytest.mark.only_on("postgres", "mariadb")
 
 
@@ -47,7 +47,7 @@ def short_orm_timeout(milliseconds: int = 300) -> Iterator[None]:
 
 @contextmanager
 def settings_changed(alias: str, **changes: Any) -> Iterator[None]:
-    """Other settings for connections that are opened from now on; each thread has a copy from its first use."""
+    """Other settings for connections that are opened in the block; each thread copies the settings at its first use."""
     settings = connections.databases[alias]
     before = {name: settings[name] for name in changes}
     settings.update(changes)
@@ -80,7 +80,7 @@ async def orm_threads(count: int, emitted: EmittedEvents | None = None) -> Async
 
 
 def start_task(pool: OrmThreads, body: Callable[[], Awaitable[Any]], name: str = "task") -> asyncio.Task[Any]:
-    """The body as a task with a session of its own."""
+    """Start the body as a task with its own session."""
     session, context = pool.begin(lambda: name)
 
     async def run() -> Any:

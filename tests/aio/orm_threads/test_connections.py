@@ -33,7 +33,7 @@ async def _busy_threads(number: int) -> list[Any]:
 
 
 async def _ids() -> list[Any]:
-    """What the server calls the connections of the ORM threads: each knows its own."""
+    """The ids of the connections of the ORM threads, as the server names them."""
     results = [await orm.returns_backend_id.aenqueue() for _ in range(4 * THREADS)]
     return sorted(set(await values(*results)))
 
@@ -83,7 +83,7 @@ async def test_tasks_find_working_connections_after_the_server_was_restarted(
 
 @pytest.fixture(params=["session", "transaction"])
 def bouncer(database: str, servers: dict[str, Postgres | MariaDB], request: pytest.FixtureRequest) -> Iterator[Daemon]:
-    """A pooler in front of the database, which the queue goes through."""
+    """A pooler in front of the database, through which the queue connects."""
     server = servers[database]
     assert isinstance(server, Postgres)
     with PgBouncer(server, request.param) as bouncer:
@@ -104,7 +104,7 @@ async def test_tasks_find_working_connections_after_a_pooler_was_restarted(bounc
 
 @pytest.fixture
 def own_pool(database: str) -> Iterator[str]:
-    """The way to the database through Django's own pool."""
+    """An alias of the database through Django's own pool."""
     settings = twin_settings(database, options={"pool": {"min_size": 1, "max_size": THREADS + 2}})
     with extra_database("postgres_own_pool", settings) as alias, pointed_at(alias):
         yield alias

@@ -38,7 +38,7 @@ async def test_an_iteration_keeps_its_connection_while_other_connections_are_clo
         async with running(worker(coroutines=20, orm_lanes=2)):
             iterating = await orm.iterates.aenqueue("iterates")
             await until(lambda: task_record.running["holds"] == 1)
-            await values(*await enqueue_each(orm.writes, [f"neighbour {number}" for number in range(20)]))
+            await values(*await enqueue_each(orm.writes, [f"other {number}" for number in range(20)]))
             first, second = await orm.returns_backend_id.aenqueue(), await orm.returns_backend_id.aenqueue()
             assert len(set(await values(first, second))) == 2
             task_record.gate.set()
@@ -51,11 +51,11 @@ async def test_other_tasks_wait_for_an_iteration_that_has_the_only_thread(databa
     async with running(worker(coroutines=20, orm_lanes=1)):
         iterating = await orm.iterates.aenqueue("iterates")
         await until(lambda: task_record.running["holds"] == 1)
-        neighbours = await enqueue_each(orm.writes, ["three", "four"])
+        others = await enqueue_each(orm.writes, ["three", "four"])
         await until(lambda: task_record.running["writes"] == 2)
         task_record.gate.set()
         assert await values(iterating) == [["one", "two"]]
-        await values(*neighbours)
+        await values(*others)
     assert await customer_names(database) == {"one", "two", "three", "four"}
 
 

@@ -1,4 +1,4 @@
-"""Many tasks on few ORM threads, in any order of their steps: each finds what it committed, and no neighbour notices.
+"""Many tasks on few ORM threads, in any order of their steps: each finds what it committed, and affects no other task.
 
 A task writes, reads, opens and closes transactions as async helpers do, iterates, has the server end a connection, and
 ends with anything left open. Only a task whose own transaction or iteration was cut off may see an error.
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 # psycopg warns of a cursor that could not be closed properly, because its connection was ended before.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
-#: Examples to try; unless told, a few that are always the same.
+#: The number of examples; by default a few that are always the same.
 EXAMPLES = int(os.environ.get("STEADY_QUEUE_STATEFUL_EXAMPLES", "0"))
 FEW = 40
-#: Rows that are there before, to iterate over.
+#: Rows that exist before, to iterate over.
 ROWS = 3
 STEPS = ["write", "write", "begin", "commit", "roll back", "read", "iterate", "stop iterating"]
 
@@ -205,7 +205,7 @@ class Play:
         await until(lambda: all(player.has_stopped for player in self.players))
 
     async def end_connection(self, of: Player) -> None:
-        """Have the server end the connection that a player used last, whoever uses it now."""
+        """Have the server end the connection that a player used last, whichever task uses it now."""
         if of.backend is None:
             return
         for player in self.players:

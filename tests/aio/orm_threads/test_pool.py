@@ -1,4 +1,4 @@
-"""ORM threads by themselves: cursors that are kept or left, other threads, ticks of other backends, and the end."""
+"""ORM threads by themselves: calls that wait, other threads, ticks of other backends, and the shutdown."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ async def test_a_call_that_is_queued_when_the_threads_end_is_answered(database: 
     async with orm_threads(1) as pool:
         holder = start_task(pool, holds)
         await inside.wait()
-        neighbour = start_task(pool, lambda: orm.write("never"))
+        other = start_task(pool, lambda: orm.write("never"))
         await until(lambda: pool.threads[0]._calls.qsize() == 1)
         pool.shutdown()
         go.set()
         with pytest.raises(RuntimeError, match="has stopped"):
-            await neighbour
+            await other
         await holder
     assert not await customer_names(database)
 
@@ -204,14 +204,14 @@ async def test_a_tick_of_another_backend_that_leaves_a_transaction_open_does_not
 
     stored = arguments.dumps([], {})
     emitted = EmittedEvents()
-    elsewhere = OtherBackends(events=emitted)
-    hand = asyncio.create_task(elsewhere.run())
+    other_backends = OtherBackends(events=emitted)
+    enqueuing = asyncio.create_task(other_backends.run())
     for task in (LeavesOpen(), Writes()):
-        elsewhere.put(planned(task))
-    await elsewhere.drain(move_on_after)
-    hand.cancel()
+        other_backends.put(planned(task))
+    await other_backends.drain(move_on_after)
+    enqueuing.cancel()
     with suppress(asyncio.CancelledError):
-        await hand
+        await enqueuing
     (failed,) = emitted.of(RecurringFailed)
     assert isinstance(failed.exception, TransactionLeftOpen)
     assert await customer_names(database) == {"tick"}

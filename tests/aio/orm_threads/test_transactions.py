@@ -21,7 +21,7 @@ LEFT_OPEN = "steady_queue.errors.TransactionLeftOpen"
 
 
 def _ways(database: str) -> list[str]:
-    """How a transaction can be left open so that it is noticed: mysqlclient does not tell of one begun by hand."""
+    """How a transaction can be left open so that it is noticed: mysqlclient does not report one begun by SQL."""
     return ["atomic", "autocommit off"] + ([] if database == "mariadb" else ["by hand"])
 
 
@@ -30,13 +30,13 @@ async def test_what_other_tasks_write_during_an_open_transaction_is_kept(databas
     async with running(worker(coroutines=100, orm_lanes=THREADS)):
         holders = [await orm.leaves_open.aenqueue(f"holder {way}", way) for way in _ways(database)]
         await until(lambda: task_record.running["holds"] == len(holders))
-        neighbours = [f"neighbour {number}" for number in range(80)]
-        await values(*await enqueue_each(orm.writes, neighbours))
+        others = [f"other {number}" for number in range(80)]
+        await values(*await enqueue_each(orm.writes, others))
         task_record.gate.set()
         await wait_for_results(*holders)
     assert {error_of(holder) for holder in holders} == {LEFT_OPEN}
     assert "on the database" in holders[0].errors[0].traceback
-    assert await customer_names(database) == set(neighbours)
+    assert await customer_names(database) == set(others)
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["commits", "rolls back"])
@@ -46,14 +46,14 @@ async def test_other_tasks_wait_while_every_thread_is_held_and_lose_nothing(data
         names = [f"holder {number}" for number in range(THREADS)]
         holders = [await orm.uses_atomic.aenqueue(name, commits=commits) for name in names]
         await until(lambda: task_record.running["holds"] == THREADS)
-        neighbours = [f"neighbour {number}" for number in range(120)]
-        results = await enqueue_each(orm.writes, neighbours)
-        await until(lambda: task_record.running["writes"] == len(neighbours))
+        others = [f"other {number}" for number in range(120)]
+        results = await enqueue_each(orm.writes, others)
+        await until(lambda: task_record.running["writes"] == len(others))
         assert not await customer_names(database)
         task_record.gate.set()
         await values(*holders, *results)
     kept = {kind for name in names for kind in (name, f"{name} again")} if commits else set()
-    assert await customer_names(database) == kept | set(neighbours)
+    assert await customer_names(database) == kept | set(others)
 
 
 async def test_a_thread_goes_on_after_a_task_that_left_a_transaction_open(database: str) -> None:
@@ -121,10 +121,10 @@ async def test_a_call_that_waits_is_reported_once_with_the_holder(database: str)
     async with running(worker(coroutines=2, orm_lanes=1), events=emitted):
         holder = await orm.uses_atomic.aenqueue("holder", commits=True)
         await until(lambda: task_record.running["holds"] == 1)
-        neighbour = await orm.writes.aenqueue("neighbour")
+        other = await orm.writes.aenqueue("other")
         await until(lambda: bool(emitted.of(OrmCallsWaiting)))
         task_record.gate.set()
-        await values(holder, neighbour)
+        await values(holder, other)
     (waiting,) = emitted.of(OrmCallsWaiting)
     assert waiting.task.startswith("tests.support.tasks.orm.writes")
     assert waiting.holders.startswith("tests.support.tasks.orm.uses_atomic")

@@ -1,4 +1,4 @@
-"""What heartbeats tell of polls: while a process works, is stuck, is cut off, recovers and drains."""
+"""What heartbeats store about polls: while a process works, is stuck, is disconnected, recovers and drains."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUICK = timedelta(seconds=1)
 
 @pytest.fixture
 def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beats and polls come much more often than health demands here."""
+    """Heartbeats and polls are much more frequent than the health check requires."""
     monkeypatch.setattr(steady_queue, "notify", False)
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.1))
     monkeypatch.setattr(outage_module, "MAX_PAUSE_SECONDS", 0.2)
@@ -55,7 +55,7 @@ async def stored_row(alias: str, process: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def without_table(alias: str, name: str) -> AsyncIterator[None]:
-    """A table is not there: statements that need it fail, all others succeed."""
+    """Rename a table: statements that need it fail, all others succeed."""
     await in_thread(query, alias, f"ALTER TABLE {name} RENAME TO {name}_away")
     try:
         yield

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres")]
 
-#: A manage.py whose processes look at nothing by themselves: they act when they are told.
+#: A manage.py whose processes check nothing periodically: they act on messages only.
 WITHOUT_PERIODIC_CHECKS = """
 from steady_queue.aio.process import recycling
 from steady_queue.aio.supervisor import children
@@ -63,7 +63,7 @@ async def test_a_replacement_works_while_the_last_task_ends_and_nothing_is_lost_
 
 @pytest.mark.only_on("sqlite")
 async def test_a_loop_without_a_supervisor_ends_when_its_last_task_has(database: str, tmp_path: Path) -> None:
-    # Longer than the process may take to stop: it may go on for as long as it needs.
+    # Longer than the shutdown timeout: a recycling process may go on for as long as it needs.
     last = await tasks.blocks_until_file.aenqueue(str(tmp_path / "file"))
     environ = {"STEADY_QUEUE_MAX_TASKS": "2"}
     with command(
@@ -99,7 +99,7 @@ async def test_there_are_never_two_recycling_processes_and_one_that_claims_new_t
             await wait_for_output(process, "this process is being recycled")
         last = await tasks.blocks_until_file.aenqueue(str(files[2]))
         files[0].touch()
-        # Until the first has left, nobody takes the third.
+        # Until the first process has exited, no process claims the third task.
         line = await wait_for_output(process, "worker (*)")
         assert f"process {pids[0]} (worker (*)) ended: it exited with status 0" in line
         await wait_for_output(process, "worker (*) started as process")

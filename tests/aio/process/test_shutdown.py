@@ -1,4 +1,4 @@
-"""Stopping: short tasks finish, async ones are asked to stop, and what cannot be stopped holds nobody up."""
+"""Shutdown: short tasks finish, async tasks are cancelled, and tasks that cannot be stopped delay nothing."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-#: What a stop may take on a busy machine, although a task never ends: less than the task would wait for its gate.
+#: What a stop may take on a busy machine, although a task never ends: less than the task waits for its gate.
 GRACE = 20.0
 
 
 @pytest.fixture
 def short_shutdown_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks have little time after a stop."""
+    """Tasks have little time after a request to stop."""
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=0.3))
 
 
@@ -50,7 +50,7 @@ async def nothing_is_left(alias: str) -> None:
 
 
 def gate_opens_at_the_stop() -> EmittedEvents:
-    """Events at the first of which that tells of a stop, when nothing more is claimed, waiting tasks go on."""
+    """Events that open the gate at the first ProcessStopping, after which nothing more is claimed."""
     emitted = EmittedEvents()
     emitted.add(lambda event: task_record.gate.set() if isinstance(event, ProcessStopping) else None)
     return emitted
@@ -126,7 +126,7 @@ async def test_a_limited_async_task_that_is_released_keeps_its_slot(
 async def test_tasks_that_do_not_stop_fail_and_do_not_delay_the_shutdown(
     database: str, short_shutdown_timeout: None
 ) -> None:
-    """A coroutine that swallows its cancellation, threads, and threads behind coroutines and behind their children."""
+    """A coroutine that swallows its cancellation, threads, and threads for which coroutines and their children wait."""
     stubborn = (
         misbehaving.swallows_cancellation,
         recording.blocks,
@@ -140,11 +140,11 @@ async def test_tasks_that_do_not_stop_fail_and_do_not_delay_the_shutdown(
         await until(lambda: sum(task_record.running.values()) == len(stubborn))
         began = time.monotonic()
     assert time.monotonic() - began < GRACE
-    assert sum(task_record.running.values()) == len(stubborn)  # all of them still run, so none of them is given back
+    assert sum(task_record.running.values()) == len(stubborn)  # all of them still run, so none of them is released
     assert await errors_of(results) == ["steady_queue.processes.ProcessExitError"] * len(stubborn)
     assert [event.abandoned for event in emitted.of(ProcessStopped)] == [len(stubborn)]
     await nothing_is_left(database)
-    # What they still do is nobody's business.
+    # Their claims have ended: what they still do has no effect.
     task_record.gate.set()
     await until(lambda: not sum(task_record.running.values()))
     assert await errors_of(results) == ["steady_queue.processes.ProcessExitError"] * len(stubborn)
@@ -174,7 +174,7 @@ async def test_a_job_is_released_when_the_thread_of_its_coroutine_has_ended_in_t
 
 
 async def open_when_asked(number: int) -> None:
-    """Open the gate once so many tasks at it have been asked to stop."""
+    """Open the gate once so many tasks have been cancelled."""
     await until(lambda: task_record.runs["asked to stop"] == number)
     task_record.gate.set()
 

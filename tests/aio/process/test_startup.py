@@ -1,4 +1,4 @@
-"""Admission: a process does not work on a database whose schema is not its own, and says at once what to do."""
+"""Startup: a process refuses a database with another schema version, and says what to do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def newer(database: str) -> Iterator[str]:
 
 
 async def refused(alias: str) -> str:
-    """Why no process may work there, asked as a supervisor does."""
+    """Why no process may work on the database, as a supervisor asks for it."""
     driver = open_async(alias, size=1)
     try:
         return str(await find_refusal(driver, alias))

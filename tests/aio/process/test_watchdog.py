@@ -1,4 +1,4 @@
-"""The watchdog: a task that blocks the event loop is named, with its line; a process that must not go on ends."""
+"""The watchdog: a task that blocks the event loop is named, with its line; a process without a lease exits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def frequent_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The watchdog looks often."""
+    """The watchdog checks often."""
     monkeypatch.setattr(watchdog, "BLOCKED_SECONDS", 0.2)
     monkeypatch.setattr(watchdog, "CHECK_SECONDS", 0.05)
 
@@ -63,7 +63,7 @@ async def test_a_log_that_is_not_read_cannot_delay_a_process_that_must_exit(freq
 
 
 def left_by(events: Events) -> list[int]:
-    """How a process leaves whose loop is blocked, by this very function, past the time of its trust."""
+    """The exit statuses of a process whose loop this function blocks until its lease has expired."""
     left: list[int] = []
     gone = threading.Event()
 

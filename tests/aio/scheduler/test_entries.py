@@ -92,13 +92,13 @@ async def test_a_scheduler_sleeps_no_longer_than_until_its_next_look(
     monkeypatch.setattr(scheduler, "LOOK_SECONDS", 3.0)
     clock, emitted, driver = ManualClock(), EmittedEvents(), open_async(database)
 
-    async def nobody() -> None: ...
+    async def do_nothing() -> None: ...
 
     alone = Scheduler(
         find_static=list,
         driver=driver,
         other_backends=other_backends.OtherBackends(events=emitted),
-        wake_all=nobody,
+        wake_all=do_nothing,
         context=Context(clock, emitted, Outage(clock=clock, events=emitted)),
     )
     try:
@@ -134,7 +134,7 @@ async def test_a_row_that_was_edited_by_hand_is_switched_off_with_the_reason(
     assert says in str(found.disabled_reason)
 
 
-@pytest.mark.only_on("sqlite")  # the others store moments only
+@pytest.mark.only_on("sqlite")  # the other databases store only valid times
 @pytest.mark.parametrize("value", ["garbage", "", "1794852000"])
 async def test_an_entry_with_an_unreadable_updated_at_is_switched_off_and_the_others_fire(
     database: str, value: str
@@ -196,21 +196,21 @@ async def test_ticks_that_cannot_be_cleared_are_reported_and_recurring_tasks_go_
 
 
 async def test_a_tick_sends_the_signal_of_an_enqueued_task_when_it_is_stored(database: str) -> None:
-    emitted: list[tuple[str, tuple[Any, ...], bool]] = []
+    received: list[tuple[str, tuple[Any, ...], bool]] = []
 
-    def hear(sender: Any, task_result: TaskResult[Any], **kwargs: Any) -> None:
+    def receive(sender: Any, task_result: TaskResult[Any], **kwargs: Any) -> None:
         is_stored = Job._base_manager.using(database).filter(pk=task_result.id).exists()
-        emitted.append((task_result.id, tuple(task_result.args), is_stored))
+        received.append((task_result.id, tuple(task_result.args), is_stored))
 
-    task_enqueued.connect(hear)
+    task_enqueued.connect(receive)
     try:
         await aschedule_recurring_task(recording.rests, key="tick", every=SECOND, args=("tick",))
         async with running(ONLY_SCHEDULER), running(ONLY_SCHEDULER):
-            await until(lambda: len(emitted) >= 2)
+            await until(lambda: len(received) >= 2)
     finally:
-        task_enqueued.disconnect(hear)
-    assert all((args, is_stored) == (("tick",), True) for _, args, is_stored in emitted)
-    assert len({id_ for id_, _, _ in emitted}) == len(emitted)
+        task_enqueued.disconnect(receive)
+    assert all((args, is_stored) == (("tick",), True) for _, args, is_stored in received)
+    assert len({id_ for id_, _, _ in received}) == len(received)
 
 
 async def test_a_task_with_a_queue_and_a_priority_of_its_own_keeps_them(database: str) -> None:

@@ -26,7 +26,7 @@ SECOND = timedelta(seconds=1)
 
 
 class Broker:
-    """What the other backend does with a task: it waits until it is let go."""
+    """The other backend: its aenqueue waits until the test releases it."""
 
     def __init__(self, kind: str) -> None:
         self.started = 0

@@ -49,7 +49,7 @@ SECOND = timedelta(seconds=1)
 
 @pytest.fixture
 def static(monkeypatch: pytest.MonkeyPatch) -> Recurrences:
-    """What the code wants to recur, for this test alone."""
+    """The recurring tasks of the code, for this test alone."""
     monkeypatch.setattr("steady_queue.recurring.definitions.recurrences", kept := Recurrences())
     return kept
 
@@ -59,7 +59,7 @@ def recurrence(key: str, **options: Any) -> Recurrence:
 
 
 def missed(alias: str, key: str, ago: timedelta) -> None:
-    """Make it seem that the entry has not been looked at for so long."""
+    """Store that the entry was last changed so long ago."""
     RecurringTask.objects.using(alias).filter(key=key).update(updated_at=datetime.now(UTC) - ago)
 
 
@@ -146,7 +146,7 @@ async def test_dynamic_entries_come_change_and_go_while_it_runs(database: str) -
         await adisable_recurring_task("dynamic")
         of = RecurringExecution.objects.using(database).filter(task_key="dynamic")
         off = await in_thread(of.count)
-        # Made after it was switched off: what it has shows for how long the other had nothing.
+        # Created after the other was switched off: its ticks show for how long the other had none.
         await aschedule_recurring_task(recording.rests, key="sign", every=SECOND, args=("sign",))
         await until(lambda: task_record.runs["sign"] >= 2)
         assert await in_thread(of.count) <= off + 1
@@ -208,7 +208,7 @@ async def test_a_limited_recurring_task_takes_its_slots(database: str) -> None:
 async def test_very_many_entries_that_are_due_at_once_fire_once_each_and_leave_the_loop_free_between(
     database: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """How soon is measured by `python -m benchmarks.scale --only recurring`, with 5,000 of them."""
+    """`python -m benchmarks.scale --only recurring` measures the delay, with 5,000 entries."""
     many = 1_500
     monkeypatch.setattr(scheduler, "LOOK_SECONDS", 3.0)
 
@@ -220,7 +220,7 @@ async def test_very_many_entries_that_are_due_at_once_fire_once_each_and_leave_t
         RecurringTask.objects.using(database).bulk_create(rows, batch_size=500)
 
     def whole() -> bool:
-        """Whether there is a tick that all of them had."""
+        """Whether all entries have fired at one tick."""
         text = "SELECT count(*) FROM steady_queue_recurringexecution GROUP BY run_at"
         return (many,) in query(database, text)
 
@@ -229,25 +229,25 @@ async def test_very_many_entries_that_are_due_at_once_fire_once_each_and_leave_t
 
     async def watch() -> None:
         while True:
-            # The processor time of this thread: others on the machine do not count.
+            # The processor time of this thread: other processes of the machine do not count.
             begun = time.thread_time()
             await asyncio.sleep(0.005)
             held.append(time.thread_time() - begun)
 
-    # A collection would look through all that other tests have left, and hold the loop for as long.
+    # A collection would scan all objects that other tests have left, and block the loop meanwhile.
     gc.freeze()
     request.addfinalizer(gc.unfreeze)
     watching = asyncio.create_task(watch())
     async with running(ONLY_SCHEDULER):
-        # The first tick may find some of them unread; the second finds them all.
+        # At the first tick some entries may not be read yet; at the second all of them are.
         await until(lambda: in_thread(whole), timeout_seconds=80)
     watching.cancel()
-    # Without a pause in between, the loop would be held once, for as long as all of it takes.
+    # Without a pause in between, the loop would be blocked once, for all entries.
     assert max(held) < sum(seconds for seconds in held if seconds > 0.001) * 0.4
 
 
 async def test_schedulers_that_are_killed_lose_and_double_no_tick(database: str) -> None:
-    """Processes of our own, of which one after another is killed and replaced."""
+    """Two real processes, which are killed and replaced one after another."""
     for number in range(20):
         await aschedule_recurring_task(shop.anoop, key=f"tick {number}", every=SECOND, catch_up="all")
     setup = "from steady_queue.aio.scheduler import scheduler; scheduler.LOOK_SECONDS = 0.2"

@@ -63,7 +63,7 @@ async def test_arguments_queue_and_priority_of_an_entry_reach_its_task(database:
 
 
 async def test_an_entry_follows_the_clocks_of_the_project_or_its_own(database: str) -> None:
-    """Every hour has its minute in most zones; in Kathmandu it is three quarters later."""
+    """Most zones have the same minute; in Kathmandu it is 45 minutes later."""
     now = datetime.now(UTC)
     schedules = {"project": None, "own": "UTC"}
     for key, zone in schedules.items():
@@ -164,7 +164,7 @@ async def test_no_tick_comes_again_when_its_task_is_gone(
     elif how == "queue cleared":
         await in_thread(lambda: actions.clear_queue("default"))
     assert await in_thread(count, database, "job") == 0
-    # As if none of them had been dealt with by this process: all but the records speak for enqueueing them again.
+    # As if this process had not enqueued any of them: only the stored ticks prevent that they are enqueued again.
     async with running(ONLY_SCHEDULER):
         await has_ticks(database, "tick", len(before) + 2)
     assert before < set(await in_thread(ticks, database, "tick"))
@@ -175,7 +175,7 @@ async def test_no_tick_comes_again_when_its_task_is_gone(
 
 
 def step(process: Process, seconds: float) -> None:
-    """The clock of the database, as this process reads it, is wrong by so much from now on."""
+    """From now on the clock of the database, as this process reads it, is wrong by so many seconds."""
     sql = process.services.upkeep.sql
     sql.now = sql.ago(-seconds)
 
@@ -189,11 +189,11 @@ async def test_a_clock_that_steps_forward_and_back_doubles_no_tick_and_causes_no
         later = datetime.now(UTC) + timedelta(seconds=590)
         await until(lambda: in_thread(lambda: ticks(database, "sign")[-1] > later))
         forward = await in_thread(ticks, database, "every 20 s")
-        # Those of the last minute count as late, the half hundred before as missed.
+        # Ticks of the last minute count as late, the 50 before as missed.
         assert len(forward) <= 5
         step(process, 0)
         before = await in_thread(ticks, database, "sign")
-        # One that begins now shows that the scheduler goes on.
+        # An entry that begins now shows that the scheduler goes on.
         await aschedule_recurring_task(shop.anything, key="later", every=SECOND)
         await has_ticks(database, "later", 3)
         assert await in_thread(ticks, database, "sign") == before
@@ -265,5 +265,5 @@ async def test_a_concurrency_key_that_fails_stores_nothing_and_a_full_one_is_rep
     assert {event.key for event in emitted.of(RecurringDiscarded)} <= {"full", "broken"}
     reported = sum(event.count for event in emitted.of(RecurringEnqueued)) + len(emitted.of(RecurringDiscarded))
     assert reported == await in_thread(count, database, "recurringexecution")
-    # One waits for its turn for each key: the others found it full.
+    # One job waits for each key: the others found the key full.
     assert await in_thread(count, database, "job") == 2

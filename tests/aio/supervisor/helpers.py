@@ -10,16 +10,16 @@ from tests.support.databases.tables import counts, query
 from tests.support.processes.process_rows import rows
 from tests.support.runtime import in_thread, until
 
-on_servers = pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could go
+on_servers = pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could be stopped
 
 UNAVAILABLE = "the database is unavailable"
 EXIT_ERROR = "steady_queue.processes.ProcessExitError"
-#: What a stop may take beyond the time that tasks have, on a busy machine and without a database, in seconds.
+#: What a stop may take beyond the shutdown timeout, on a busy machine and without a database.
 MARGIN_SECONDS = 12.0
 
 
 async def wait_for_processes(alias: str, number: int) -> set[int]:
-    """The process ids of the supervisor and its children, when so many are registered."""
+    """Wait until so many processes are registered; return the process ids of the supervisor and its children."""
     found: set[int] = set()
 
     async def there() -> bool:

@@ -1,4 +1,4 @@
-"""What tasks have noted."""
+"""The log of tasks, as a test reads it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class TaskLog:
-    """The file that the tasks of a test note their starts and ends in."""
+    """The file to which the tasks of a test append their starts and ends."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)

@@ -59,7 +59,7 @@ async def test_restarts_of_the_server_and_an_outage_end_no_process_lose_no_task_
         file.touch()
         await task_log.has_ended("awaits", "blocks", "blocks_alone")
         await wait_for_output(process, f"settler: {UNAVAILABLE}")
-        await asyncio.sleep(3)  # the outage itself: several tries of everybody
+        await asyncio.sleep(3)  # the outage itself: each process retries several times
         await asyncio.to_thread(server.start)
         await until(lambda: all_jobs_finished(database), "some tasks never end")
         assert await wait_for_processes(database, 3) == before
@@ -98,7 +98,7 @@ async def test_a_worker_killed_during_an_outage_is_replaced_at_once_and_its_task
 async def test_a_stop_during_an_outage_ends_in_time_also_for_processes_that_are_starting(
     database: str, proxy: Proxy, task_log: TaskLog, tmp_path: Path
 ) -> None:
-    """And the next start fails what could not be written, and frees its slot."""
+    """The next start fails the task whose outcome could not be written, and frees its slot."""
     first, second = await aenqueue_all(
         [blocks_alone.bind(task_log.path, name, str(tmp_path / "file")) for name in ("first", "second")]
     )
@@ -109,7 +109,7 @@ async def test_a_stop_during_an_outage_ends_in_time_also_for_processes_that_are_
         proxy.go()
         await wait_for_output(process, UNAVAILABLE)
         os.kill(dispatcher, signal.SIGKILL)
-        await wait_for_output(process, f"start: {UNAVAILABLE}")  # the one that takes its place boots without a database
+        await wait_for_output(process, f"start: {UNAVAILABLE}")  # its replacement starts without a database
         (tmp_path / "file").touch()
         await task_log.has_ended("first")
         signalled_at = time.monotonic()

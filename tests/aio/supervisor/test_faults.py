@@ -1,4 +1,4 @@
-"""What a supervisor and its processes survive: a stop amid work, frozen and killed processes, crash loops."""
+"""What a supervisor and its processes survive: a stop while tasks run, frozen and killed processes, crash loops."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
 
-#: A manage.py whose processes look after others several times a second.
+#: Setup of a manage.py whose processes run maintenance several times a second.
 FREQUENT_MAINTENANCE = (
     f"{IMPORT_TASKS}\nfrom steady_queue.aio.maintenance import maintenance\nmaintenance.INTERVAL_SECONDS = 0.3"
 )
 
 
-# -- a stop amid work -------------------------------------------------------------------------------------------------
+# -- a stop while tasks run -------------------------------------------------------------------------------------------
 
 
 @on_servers
@@ -66,7 +66,7 @@ async def test_a_stop_lets_short_tasks_finish_and_never_releases_what_runs(
         (tmp_path / "file").touch()
         while await in_thread(where, database, stubborn) == ["claimed"]:
             assert time.monotonic() - signalled_at < shutdown_timeout_seconds + MARGIN_SECONDS
-        assert not exists(pid)  # what runs is never given back
+        assert not exists(pid)  # a running task is never released
         await read_output(process)
         assert time.monotonic() - signalled_at < shutdown_timeout_seconds + MARGIN_SECONDS
     assert await values(*short) == ["done", "done"]
@@ -93,7 +93,7 @@ def where(alias: str, result: TaskResult[Any]) -> list[str]:
 async def test_a_frozen_worker_that_was_pruned_changes_nothing_when_it_resumes(
     database: str, task_log: TaskLog, tmp_path: Path
 ) -> None:
-    """With its supervisor, as in a container that is paused; the other worker takes both for dead."""
+    """Frozen with its supervisor, as in a paused container; the other worker takes both for dead."""
     taken = await awaits_alone.aenqueue(task_log.path, "taken", str(tmp_path / "file"))
     following = await awaits_alone.aenqueue(task_log.path, "following", str(tmp_path / "later"))
     with command(database, "--processes", "2", "--only-work", alive=3, setup=FREQUENT_MAINTENANCE) as process:
@@ -103,7 +103,7 @@ async def test_a_frozen_worker_that_was_pruned_changes_nothing_when_it_resumes(
         process.send_signal(signal.SIGSTOP)
         os.kill(victim, signal.SIGSTOP)
         try:
-            (tmp_path / "file").touch()  # when it wakes, its task ends at once
+            (tmp_path / "file").touch()  # when it resumes, its task ends at once
             await wait_for_results(taken)
             assert error_of(taken) == "steady_queue.processes.ProcessPrunedError"
             await task_log.has_begun("following")  # the slot is free

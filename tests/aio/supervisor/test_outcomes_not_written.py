@@ -1,4 +1,4 @@
-"""What has ended is never run again, even if nobody could write that it has."""
+"""A task that has ended is never run again, even if its outcome could not be written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres")]
 
 
-@pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could go
+@pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could be stopped
 async def test_tasks_that_ended_while_the_database_was_away_are_failed_and_not_released(
     database: str, proxy: Proxy, tmp_path: Path
 ) -> None:
@@ -41,7 +41,7 @@ async def test_tasks_that_ended_while_the_database_was_away_are_failed_and_not_r
     await wait_for_results(*finished)
     assert {error_of(result) for result in finished} == {"steady_queue.processes.ProcessExitError"}
     await cut_off.arefresh()
-    assert not cut_off.is_finished  # it was running: given back
+    assert not cut_off.is_finished  # it was running: released
     assert await in_thread(counts, database) == {"failed": 2, "ready": 1}
     assert await in_thread(count, database, "process") == 0
 
@@ -52,7 +52,7 @@ async def test_a_recycling_process_waits_for_the_database_without_a_deadline(
 ) -> None:
     path = tmp_path / "file"
     last = [await task.aenqueue(str(path)) for task in (tasks.awaits_file, tasks.blocks_until_file)]
-    with command(database, "--only-work", "--max-tasks", "1", port=proxy.port, setup=HASTY) as process:
+    with command(database, "--only-work", "--max-tasks", "1", port=proxy.port, setup=WITHOUT_FLUSH_TIME) as process:
         await wait_for_output(process, "began")
         await wait_for_output(process, "began")
         await tasks.anoop.aenqueue()
@@ -67,8 +67,8 @@ async def test_a_recycling_process_waits_for_the_database_without_a_deadline(
     assert await in_thread(count, database, "process") == 0
 
 
-#: A manage.py whose children, when told to stop, do not wait for the database at all.
-HASTY = """
+#: Setup of a manage.py whose children, when they stop, do not wait for the database.
+WITHOUT_FLUSH_TIME = """
 import os
 if "STEADY_QUEUE_CHILD" in os.environ:
     import django

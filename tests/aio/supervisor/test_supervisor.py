@@ -158,12 +158,12 @@ async def test_a_worker_that_is_signalled_to_stop_finishes_its_tasks_and_is_repl
 async def test_a_task_that_ends_its_process_fails_with_the_others_in_it_and_no_more(
     database: str, tmp_path: Path
 ) -> None:
-    beside = await tasks.awaits_file.aenqueue(str(tmp_path / "never"))
+    other = await tasks.awaits_file.aenqueue(str(tmp_path / "never"))
     with command(database, "--only-work") as process:
         await wait_for_output(process, "began")
         culprit = await tasks.exits.aenqueue(0)
-        await wait_for_results(culprit, beside)
-        assert error_of(culprit) == error_of(beside) == "steady_queue.processes.ProcessExitError"
+        await wait_for_results(culprit, other)
+        assert error_of(culprit) == error_of(other) == "steady_queue.processes.ProcessExitError"
         assert "exited with status 0" in message_of(culprit)
         assert await values(await add.aenqueue(1)) == [1]
         await stop_command(process)
@@ -239,7 +239,7 @@ async def test_tasks_that_outlast_a_stop_are_released_when_their_process_has_end
         process.send_signal(signal.SIGTERM)
         while await in_thread(counts, database) == {"claimed": 3}:
             assert process.poll() is None
-        assert not exists(worker)  # what runs is never given back
+        assert not exists(worker)  # a running task is never released
         await read_output(process)
     assert await in_thread(counts, database) == {"ready": 3}
     assert await in_thread(count, database, "process") == 0
@@ -257,7 +257,7 @@ async def test_an_immediate_shutdown_releases_tasks_at_once(database: str, signa
         await values(finished)
         process.send_signal(signals[0])
         for number in signals[1:]:
-            await wait_for_output(process, "is stopping")  # two at once would be one
+            await wait_for_output(process, "is stopping")  # two equal signals at once are delivered as one
             process.send_signal(number)
         await read_output(process)
     assert await in_thread(counts, database) == {"ready": 2}

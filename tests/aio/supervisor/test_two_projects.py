@@ -1,4 +1,4 @@
-"""Two projects on one queue database: each has its own queues, and neither knows the tasks of the other."""
+"""Two projects on one queue database: each has its own queues, and neither has the tasks of the other."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ for number in range({count}):
     in_turn.enqueue(number)
     work.using(run_after=timedelta(seconds=1)).enqueue(number)
 """
-#: Each is enqueued plain, limited and for later.
+#: Each task is enqueued plain, limited and scheduled.
 COUNT = 5
 
 
@@ -97,7 +97,7 @@ class Project:
             await read_output(process)
 
     def ended(self) -> list[str]:
-        """What became of its tasks that have ended: the value or the error, the worker."""
+        """The value or the error of its tasks that have ended, and their worker."""
         jobs = Job.objects.filter(task_path__startswith=f"{self.name}.", worker_ids__isnull=False)
         return [str(job.return_value or job.errors) for job in jobs]
 
@@ -109,7 +109,7 @@ class Project:
 @pytest.mark.usually_on("postgres")
 async def test_each_project_runs_its_own_tasks_and_one_dispatches_those_of_both(database: str, tmp_path: Path) -> None:
     bakery = Project(tmp_path, "bakery", database, more=RECURRING)
-    # Whoever only works leaves what is due, and the recurring tasks, to the other.
+    # A process with only_work leaves dispatching and recurring tasks to the other project.
     florist = Project(tmp_path, "florist", database, options="only_work=True")
     await bakery.enqueue()
     await florist.enqueue()

@@ -1,4 +1,4 @@
-"""Machines whose clocks are wrong: only the database's time counts."""
+"""Machines with wrong clocks: only the time of the database counts."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ SETUP = f"{IMPORT_TASKS}\nfrom steady_queue.aio.maintenance import maintenance\n
 
 @pytest.fixture(autouse=True)
 def _watchful(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process is as hasty as the others."""
+    """This process has the short intervals of the others."""
     monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(seconds=ALIVE))
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=ALIVE / 10))
     monkeypatch.setattr(maintenance, "INTERVAL_SECONDS", 0.2)
 
 
 def wrong_by(seconds: int) -> dict[str, str]:
-    """The environment of a process whose clock is wrong, and whose seconds are right."""
+    """The environment of a process whose clock is wrong and runs at the right speed."""
     (library,) = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
     return {"LD_PRELOAD": str(library), "FAKETIME": f"{seconds:+}", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
 def leave_stale_process(alias: str) -> None:
-    """The row of a process of another machine that was last alive before the time that it may be silent."""
+    """Store a process of another machine whose last heartbeat is older than process_alive_threshold."""
     store = SyncStore(alias)
-    store.run(register(store.sql, NewProcess(uuid4(), "process", "corpse", 1, "elsewhere", None, "{}")))
+    store.run(register(store.sql, NewProcess(uuid4(), "process", "stale", 1, "other-host", None, "{}")))
     past = store.now() - timedelta(seconds=2 * ALIVE)
-    query(alias, "UPDATE steady_queue_process SET last_heartbeat_at = %s WHERE name = 'corpse'", past)
+    query(alias, "UPDATE steady_queue_process SET last_heartbeat_at = %s WHERE name = 'stale'", past)
 
 
 async def has_no_stale_process(alias: str) -> bool:
-    return not await in_thread(query, alias, "SELECT id FROM steady_queue_process WHERE name = 'corpse'")
+    return not await in_thread(query, alias, "SELECT id FROM steady_queue_process WHERE name = 'stale'")
 
 
 def now(alias: str) -> datetime:
@@ -80,17 +80,17 @@ async def test_a_worker_with_a_wrong_clock_works_together_with_a_worker_with_a_r
         await wait_for_results(soon)
         (pid,) = [row.pid for row in await in_thread(rows, database)]
         await in_thread(leave_stale_process, database)
-        await wait_for_output(process, "pruned corpse")
+        await wait_for_output(process, "pruned stale")
         async with running(worker(), events=emitted):
-            while not emitted.of(ProcessPruned):  # whoever of the two is first buries the next one
+            while not emitted.of(ProcessPruned):  # the first of the two processes prunes the next one
                 await in_thread(leave_stale_process, database)
-                await until(lambda: has_no_stale_process(database), "nobody buries the dead")
+                await until(lambda: has_no_stale_process(database), "no process prunes the stale process")
             (tmp_path / "file").touch()
             await wait_for_results(held)
             assert pid in {row.pid for row in await in_thread(rows, database)}
         printed = await stop_command(process)
     over = await in_thread(now, database)
-    assert {event.name for event in emitted.of(ProcessPruned)} == {"corpse"}
+    assert {event.name for event in emitted.of(ProcessPruned)} == {"stale"}
     assert "lost its claim" not in printed
     assert sorted(task_log.began) == ["held", "soon"]
     assert await in_thread(counts, database) == {"scheduled": 1}
@@ -102,4 +102,4 @@ async def test_a_worker_with_a_wrong_clock_works_together_with_a_worker_with_a_r
     assert soon.finished_at is not None
     assert soon.started_at - begun >= timedelta(seconds=2)
     (its_time,) = await values(soon)
-    assert its_time - soon.finished_at.timestamp() == pytest.approx(seconds, abs=60)  # it was really wrong
+    assert its_time - soon.finished_at.timestamp() == pytest.approx(seconds, abs=60)  # its clock was really wrong

@@ -1,4 +1,4 @@
-"""Jobs without a task object, and what became of them."""
+"""Jobs that are stored without a task object, and their errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def still_works() -> None:
-    """Both lanes, each with a single slot, run what comes after."""
+    """Check that both lanes, each with a capacity of one, run the next tasks."""
     assert await values(await add.aenqueue(1), await greet.aenqueue("Ada")) == [1, "Hello, Ada!"]
 
 
@@ -27,7 +27,7 @@ def rows(**options: Any) -> list[NewJob]:
 
 
 async def failures(alias: str, *jobs: NewJob, before: int = 0) -> list[str]:
-    """The exception of each of the jobs, when all of them have failed."""
+    """Enqueue the jobs and wait until all have failed; return the exception of each."""
 
     def errors() -> list[str]:
         return [found["exception_class"] for one in jobs if (found := row(alias, "failedexecution", one.id))]

@@ -1,4 +1,4 @@
-"""What tasks raise, return and leave behind: it fails their own job at most, and nothing else."""
+"""What tasks raise, return and leave behind affects their own job only."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_a_result_larger_than_the_server_accepts_fails_that_job_alone(data
         large, small = await wait_for_results(*results)
         await still_works()
     assert small.return_value == "small"
-    if database == "mariadb":  # the others take it
+    if database == "mariadb":  # the other databases accept it
         assert error_of(large) == "steady_queue.errors.StoreDataError"
     else:
         assert large.return_value == "x" * 20_000_000

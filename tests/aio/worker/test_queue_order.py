@@ -1,4 +1,4 @@
-"""Whose turn it is among the queues of a worker."""
+"""The order in which a worker queries its queues."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_queues_that_had_too_few_jobs_are_not_queried_again_before_the_others() 
     while line.record(LANE, piece := line.next(LANE), (), is_filled=False):
         asked += piece
     assert asked + piece == every
-    # The last are remembered: they cost nothing, and something may come.
+    # The last queues stay in the query: they cost nothing, and jobs may arrive.
     assert line.next(LANE) == piece
 
 

@@ -1,4 +1,4 @@
-"""Which queues a running worker takes from, in which order, and what it asks the database for that."""
+"""Which queues a running worker claims from, in which order, and the statements for that."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def enqueue_in(*queues: str, priorities: Sequence[int] = ()) -> None:
 
 
 async def order_of(count: int, queues: Any) -> list[Any]:
-    """What begins when one task can run at a time."""
+    """The order in which tasks begin, one at a time."""
     async with running(worker(queues=queues, coroutines=1)):
         await until(lambda: len(task_record.began) >= count and not task_record.running["async"])
     return task_record.began
@@ -156,11 +156,11 @@ async def test_all_jobs_of_very_many_queues_are_run_while_something_is_paused(da
     assert await in_thread(counts, database) == {"ready": 1}
 
 
-# -- what is asked of the database ------------------------------------------------------------------------------------
+# -- statements -------------------------------------------------------------------------------------------------------
 
 
 class Recorder:
-    """A driver that remembers what it was asked for."""
+    """A driver that records its statements."""
 
     def __init__(self, driver: AsyncDriver) -> None:
         self.sql = driver.sql
@@ -173,7 +173,7 @@ class Recorder:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -183,7 +183,7 @@ class ManualClock:
 
 
 class Poller:
-    """What a worker does in a turn, without running anything: jobs go back to where they were."""
+    """A turn of a worker that runs nothing: the claimed jobs are ready again afterwards."""
 
     def __init__(self, driver: AsyncDriver, patterns: Sequence[str]) -> None:
         self.recorder, self.clock = Recorder(driver), ManualClock()

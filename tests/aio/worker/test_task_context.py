@@ -1,4 +1,4 @@
-"""What a task finds around it: its context, the enqueuer's locale and zone, signals, and nothing of its neighbours."""
+"""The context of a task: its attempt, the enqueuer's locale and zone, signals, and nothing of other tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from steady_queue.jobs.compat import Task, TaskResult
 
-#: All of them: each Django has its own framework, whose signals, contexts and log lines these are.
+#: All databases: each Django has its own task framework, whose signals, contexts and log lines these are.
 pytestmark = [pytest.mark.anyio, pytest.mark.smoke]
 
 one_slot = {"coroutines": 1, "threads": 1, "orm_lanes": 1}
@@ -58,25 +58,25 @@ async def test_a_task_has_the_locale_and_time_zone_of_its_enqueuer_alone(databas
 
 
 @pytest.mark.parametrize(
-    ("changes", "tells"),
+    ("changes", "returns"),
     [
         (recording.changes_context, recording.returns_locale),
         (recording.changes_context_in_thread, recording.returns_locale_in_thread),
     ],
 )
 async def test_what_a_task_sets_is_not_seen_by_the_next(
-    database: str, changes: Task[..., Any], tells: Task[..., Any]
+    database: str, changes: Task[..., Any], returns: Task[..., Any]
 ) -> None:
     recording.variable.set("of the test")
     async with running(worker(**one_slot)):
-        first, second, third = await changes.aenqueue("a"), await changes.aenqueue("b"), await tells.aenqueue()
+        first, second, third = await changes.aenqueue("a"), await changes.aenqueue("b"), await returns.aenqueue()
         assert await values(first, second, third) == ["unset", "unset", ["en-us", "UTC"]]
     assert recording.variable.get() == "of the test"
 
 
 @contextmanager
 def received(signal: Signal) -> Iterator[list[tuple[Any, TaskResult[Any]]]]:
-    """What a receiver gets: the sender and the result."""
+    """The sender and the result that a receiver gets."""
     calls: list[tuple[Any, TaskResult[Any]]] = []
 
     def receive(sender: Any, task_result: TaskResult[Any], **kwargs: Any) -> None:

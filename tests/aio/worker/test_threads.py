@@ -1,4 +1,4 @@
-"""Threads for sync functions: fed ahead only while functions are short, and nothing waits behind a long one."""
+"""Threads for sync functions: functions are queued ahead only while they are short, and none waits for a long one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _nap(item: int) -> int:
 
 
 class RecordedThreads:
-    """Threads, what they have done, and how often one of them left."""
+    """Threads, the items that they have done, and how many of them have exited."""
 
     def __init__(self, count: int, work: Callable[[int], int]) -> None:
         self.done: list[int] = []

@@ -45,7 +45,7 @@ async def test_a_path_that_leads_to_no_task_fails_its_job(database: str) -> None
     async with running(worker(coroutines=1, threads=1), events=emitted):
         assert set(await failures(database, *jobs)) == {"steady_queue.errors.UnknownTaskError"}
         await still_works()
-    # Nobody else could tell: the framework's signals need a task.
+    # Only the event reports it: the framework's signals need a task.
     assert {event.job_id for event in emitted.of(JobUnrunnable)} == {one.id for one in jobs}
     assert {event.level for event in emitted.of(JobFailed)} == {logging.ERROR}
 
@@ -154,9 +154,9 @@ async def test_a_row_with_an_unknown_lane_fails(database: str, lane: int) -> Non
 
 
 async def test_a_ready_row_without_a_job_does_no_harm(database: str) -> None:
-    nobody = job(priority=100)
+    missing = job(priority=100)
     insert = "INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority) VALUES (?, ?, ?, ?)"
-    await in_thread(lambda: SyncStore(database).ask(insert, nobody.id, "default", nobody.lane, nobody.priority))
+    await in_thread(lambda: SyncStore(database).ask(insert, missing.id, "default", missing.lane, missing.priority))
     async with running(worker(coroutines=1, threads=1)) as process:
         await still_works()
         await process.services.maintenance.turn()

@@ -1,4 +1,4 @@
-"""A worker: what it takes, in which order, and how much of it at once."""
+"""A worker: what it claims, in which order, and how much of it at once."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ async def test_a_paused_queue_is_not_taken_and_is_taken_after_it_is_resumed(data
         await wait_for_results(paused)
 
 
-#: Longer than a busy machine needs to start a job, shorter than the pause of a worker that sleeps.
+#: Longer than a busy machine needs to start a job, shorter than the polling interval of an idle worker.
 SOON = 12.0
 
 
@@ -176,7 +176,7 @@ async def test_a_job_enqueued_while_the_worker_sleeps_starts_at_once(database: s
 async def test_capacity_that_was_lost_to_a_wrong_forecast_is_recovered(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A claim made for more than there is room for at its end: what frees then is told."""
+    """A claim for more jobs than its capacity at the end: the capacity that becomes free afterwards is used."""
     forecasts = iter([8])
     monkeypatch.setattr(Threads, "ahead", lambda self, seconds: next(forecasts, 0))
     results = await enqueue_each(recording.works, range(3))

@@ -45,7 +45,7 @@ def command(
 ) -> Iterator[Command]:
     """The command in a process of its own, which is killed if the test has not ended it.
 
-    Leaving waits until its children have left as well: they hold the pipe that it prints to.
+    The end of the block waits until its children have exited as well: they hold the pipe that it prints to.
     """
     other_port = {f"STEADY_QUEUE_TEST_{alias.upper()}_PORT": str(port)} if port is not None else {}
     text = MANAGE.format(alias=alias, alive=alive, shutdown_timeout_seconds=shutdown_timeout_seconds, setup=setup)
@@ -70,16 +70,16 @@ def python(*words: str, cwd: Path = REPOSITORY, environ: dict[str, str]) -> Iter
             yield process
         finally:
             if process.poll() is None:
-                process.send_signal(signal.SIGQUIT)  # children of one that is killed may take their time
+                process.send_signal(signal.SIGQUIT)  # children of a killed supervisor may run for longer
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(5)
             process.kill()
-            with suppress(ValueError):  # read to the end already
+            with suppress(ValueError):  # the output has been read to its end
                 process.communicate(timeout=WAIT_TIMEOUT_SECONDS)
 
 
 async def read_output(process: Command, *, code: int = 0) -> str:
-    """What it printed, when it and its children have ended, it with this code."""
+    """Wait until the command and its children have ended, the command with this code; return the output."""
     printed, _ = await in_thread(process.communicate, None, WAIT_TIMEOUT_SECONDS)
     assert process.returncode == code, printed
     return printed
@@ -98,6 +98,6 @@ async def wait_for_output(process: Command, *texts: str) -> str:
 
 
 async def stop_command(process: Command, number: signal.Signals = signal.SIGTERM) -> str:
-    """What it printed after it was told to stop, when it has."""
+    """Signal the command to stop and wait until it has; return the output after the signal."""
     process.send_signal(number)
     return await read_output(process)

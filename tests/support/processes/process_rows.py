@@ -1,4 +1,4 @@
-"""The processes of a supervisor, as their rows tell them."""
+"""The processes of a supervisor, as their rows show them."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def rows(alias: str) -> list[Row]:
 
 
 async def pids(alias: str, kind: str) -> list[int]:
-    """The process ids of those that run such an actor."""
+    """The process ids of the processes that run such an actor."""
     return [row.pid for row in await in_thread(rows, alias) if kind in row.actors]
 
 
 async def wait_for_worker(alias: str, *, other_than: int | None = None) -> int:
-    """The process id of the worker, when one is registered that is not this."""
+    """Wait for a registered worker with another process id than this; return its process id."""
     found: list[int] = []
 
     async def there() -> bool:

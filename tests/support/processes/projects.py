@@ -63,7 +63,7 @@ class Project:
         self._alias = alias
 
     def write(self, version: str) -> None:
-        """Its tasks, which say of which version they are."""
+        """Write its tasks, which print their version."""
         (self.app / "tasks.py").write_text(TASKS.format(version=version, done=str(self.done)))
 
     async def enqueue(self, name: str) -> None:
@@ -79,7 +79,7 @@ def program(*words: str, cwd: Path = REPOSITORY, environ: dict[str, str] | None 
     environ = {
         **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
         "PYTHONPATH": str(REPOSITORY),
-        # Files change within the second that compiled ones are told apart by.
+        # Files change within one second, which is the resolution of compiled files.
         "PYTHONDONTWRITEBYTECODE": "1",
         **(environ or {}),
     }

@@ -95,7 +95,7 @@ async def is_in_transaction_async() -> bool:
 
 @task
 def closes_connections() -> int:
-    """How many rows it finds with the connection it was given, which it closes."""
+    """Count rows with the connection of the task, and close the connection."""
     with connections[steady_queue.database].cursor() as cursor:
         cursor.execute("SELECT count(*) FROM shop_customer")
         (number,) = cursor.fetchone()
@@ -110,7 +110,7 @@ async def closes_connections_async() -> int:
 
 @task
 def breaks_connection() -> None:
-    """Have the server end the connection that the task was given, and use it."""
+    """Have the server end the connection of the task, and use the connection."""
     connection = connections[steady_queue.database]
     is_postgres = connection.vendor == "postgresql"
     with connection.cursor() as cursor:
@@ -141,13 +141,13 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
     task.cancel()
 
 
-#: Strong references, as asyncio wants them.
+#: Strong references, as asyncio requires.
 strays: set[asyncio.Task[Any]] = set()
 
 
 @task
 async def leaves_stray(name: Any) -> Any:
-    """Leave two asyncio tasks behind: one fails at once, one goes on until the gate is open."""
+    """Leave an asyncio task running until the gate is open."""
     gate = task_record.gate
 
     async def stay() -> None:
@@ -170,7 +170,7 @@ async def returns_much(size: int) -> str:
 
 @task
 async def swallows_cancellation(name: Any) -> None:
-    """Go on, whatever is asked, until the gate is open."""
+    """Ignore each cancellation until the gate is open."""
     gate = task_record.gate
     task_record.enter("async", name)
     while not gate.is_set():
@@ -183,7 +183,7 @@ async def swallows_cancellation(name: Any) -> None:
 
 @task
 async def blocks_the_loop(seconds: float) -> None:
-    time.sleep(seconds)  # noqa: ASYNC251, just this is what it does
+    time.sleep(seconds)  # noqa: ASYNC251, to block is its purpose
 
 
 @task

@@ -1,4 +1,4 @@
-"""Async tasks that use the ORM beside each other: transactions between two awaits, iterations, lost connections."""
+"""Async tasks that use the ORM concurrently: transactions between two awaits, iterations, lost connections."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def execute(statement: str) -> None:
 
 @task
 async def writes(name: str) -> None:
-    """A neighbour: it knows nothing of transactions."""
+    """Write a row without a transaction."""
     task_record.enter("writes", name)
     await write(name)
     task_record.leave("writes")
@@ -125,7 +125,7 @@ async def iterates(name: str) -> list[str]:
 
 @task
 async def stops_iterating(name: str) -> None:
-    """Leave an iteration early, and live on."""
+    """Leave an iteration early, and go on."""
     async for _ in Customer.objects.using(steady_queue.database).aiterator(chunk_size=1):
         break
     task_record.enter("stopped", name)
@@ -149,13 +149,13 @@ children: list[asyncio.Task[None]] = []
 
 @task
 async def gathers(name: str) -> None:
-    """Child tasks of a holder are the holder."""
+    """Write in child tasks, which use the transaction of their parent."""
     async with async_atomic():
         await asyncio.gather(*[write(f"{name} {number}") for number in range(5)])
 
 
 def backend_id() -> Any:
-    """What the server calls the connection of this thread."""
+    """The id of the connection of this thread, as the server names it."""
     connection = connections[steady_queue.database]
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()" if connection.vendor == "postgresql" else "SELECT connection_id()")
@@ -164,7 +164,7 @@ def backend_id() -> Any:
 
 @task
 async def lives_long(name: str) -> list[Any]:
-    """Use a connection, wait at the gate, use one again; returns what the server calls them."""
+    """Use a connection, wait at the gate, use one again; return the ids of both."""
     before = await sync_to_async(backend_id)()
     task_record.enter("long", name)
     await gate_opens()

@@ -1,4 +1,4 @@
-"""Tasks that tests of the runtime run, and the book in which they write what they saw."""
+"""Tasks that tests of the runtime run, and the record of their runs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskContext
 
 
-#: The counts that a task has entered, which are no longer the book's when it outlives its test.
+#: The counts that a task has entered, which are no longer those of the record if the task outlives its test.
 _running: contextvars.ContextVar[Counter[str]] = contextvars.ContextVar("_running")
 
 
 class TaskRecord:
-    """What tasks did. The gates stay closed until the test opens them."""
+    """Which tasks began, run and ran. The gates stay closed until the test opens them."""
 
     def __init__(self) -> None:
         self.began: list[Any] = []
@@ -61,7 +61,7 @@ variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", defau
 
 @task
 async def awaits(name: Any) -> Any:
-    """Write down when it began, and end when the gate is open."""
+    """Record the start, and end when the gate is open."""
     gate = task_record.gate
     task_record.enter("async", name)
     try:
@@ -74,7 +74,7 @@ async def awaits(name: Any) -> Any:
 
 @task
 async def awaits_event(name: Any) -> Any:
-    """The same until the bell rings: thousands can wait for it without keeping the loop busy."""
+    """The same until the event is set: thousands of tasks can wait for it without keeping the loop busy."""
     event = task_record.wake_event
     task_record.enter("async", name)
     try:
@@ -109,7 +109,7 @@ def blocks(name: Any) -> Any:
 
 @task
 async def awaits_thread(name: Any) -> None:
-    """Async outside, blocked inside: in the thread of an ORM lane."""
+    """An async task that waits for a blocked ORM thread."""
     gate = task_record.gate
 
     def block() -> None:
@@ -158,7 +158,7 @@ def works(name: Any) -> Any:
 
 @task
 def notes(name: Any) -> None:
-    """Nothing but that it ran."""
+    """Record the run only."""
     task_record.enter("thread", name)
     task_record.leave("thread")
 
@@ -185,7 +185,7 @@ def alone_in_thread(name: Any) -> Any:
 @limits_concurrency(key="a moment", duration=timedelta(milliseconds=1), on_overrun="release")
 @task()
 async def alone_for_a_moment(name: Any) -> Any:
-    """Another may start beside it soon."""
+    """Another may start soon, while it runs."""
     return await awaits.func(name)
 
 

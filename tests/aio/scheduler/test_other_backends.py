@@ -48,10 +48,10 @@ class Broker:
 
 @pytest.fixture(params=["async", "sync"])
 def broker(request: pytest.FixtureRequest, other_backend_task: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    broker_ = Broker(request.param)
-    monkeypatch.setattr(task_backends["other"], "aenqueue", broker_.aenqueue)
-    yield broker_
-    broker_.release()
+    hanging = Broker(request.param)
+    monkeypatch.setattr(task_backends["other"], "aenqueue", hanging.aenqueue)
+    yield hanging
+    hanging.release()
 
 
 async def test_a_backend_that_hangs_delays_no_tick_of_other_entries(
@@ -84,6 +84,8 @@ async def test_a_stop_waits_for_recorded_ticks_that_are_being_enqueued(
         )
     async with running(ONLY_SCHEDULER, events=emitted) as process:
         await until(lambda: broker.started >= other_backends.CONCURRENCY)
+        # Entries that were stored in different seconds have their first ticks in different turns.
+        await until(lambda: in_thread(lambda: count(database, "recurringexecution") >= other_backends.CONCURRENCY + 2))
         process.stop()
         asyncio.get_running_loop().call_later(0.3, broker.release)
     assert broker.enqueued == await in_thread(count, database, "recurringexecution") >= other_backends.CONCURRENCY + 2

@@ -77,7 +77,7 @@ async def test_a_stop_lets_short_tasks_finish_and_never_releases_what_runs(
 
 
 def where(alias: str, result: TaskResult[Any]) -> list[str]:
-    """The states that an unfinished job is in by its rows: one."""
+    """The state of an unfinished job by its execution rows, of which there must be one."""
     found = []
     for name in ("ready", "claimed", "failed"):
         stands = query(alias, f"SELECT job_id FROM steady_queue_{name}execution")
@@ -128,7 +128,7 @@ def owners(alias: str) -> set[int]:
 
 
 def facts(alias: str) -> set[tuple[Any, ...]]:
-    """All that is known of failed jobs and of taken slots."""
+    """What is stored about failed jobs and occupied slots."""
     failed = query(
         alias,
         "SELECT j.id, j.attempts, j.worker_ids, j.finished_at, f.exception_class FROM steady_queue_job j"
@@ -137,7 +137,7 @@ def facts(alias: str) -> set[tuple[Any, ...]]:
     return {*failed, *query(alias, "SELECT concurrency_key, job_id FROM steady_queue_semaphore")}
 
 
-# -- what the dead leave behind ---------------------------------------------------------------------------------------
+# -- rows of dead processes -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_embedded", [False, True], ids=["supervisor", "embedded"])
@@ -157,7 +157,7 @@ async def test_a_start_fails_claims_without_a_process_and_frees_their_slots(data
 
 
 def lose_a_process(alias: str) -> None:
-    """A process claims a task, and its row vanishes."""
+    """Claim a task for a process, and delete its row."""
     store = SyncStore(alias)
     assert store.claim(store.worker("lost"), lane=Lane.THREAD)
     query(alias, "DELETE FROM steady_queue_process")
@@ -182,7 +182,7 @@ async def test_an_embedded_runtime_that_is_killed_leaves_its_rows_to_other_proce
     text = SETUP.format(alias=database) + EMBEDDED.replace("tests.shop import", "tests.aio.supervisor import")
     orphan = await blocks_alone.aenqueue(task_log.path, "first", "never")
     following = await blocks_alone.aenqueue(task_log.path, "second", "/")
-    with subprocess.Popen(  # noqa: ASYNC220, the program is waited for by what it does
+    with subprocess.Popen(  # noqa: ASYNC220, the test waits for the effects of the program
         [sys.executable, "-c", text], cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}
     ) as program:
         try:
@@ -219,6 +219,6 @@ async def test_a_crash_loop_uses_little_time_of_its_supervisor_and_ends_when_its
 
 
 def cpu_of(process: Command) -> float:
-    """Seconds of processor time that it has used by itself."""
+    """The seconds of processor time that the process itself has used."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -95,7 +95,7 @@ async def test_a_sync_task_that_ended_while_the_loop_was_blocked_is_not_released
 
 @pytest.mark.only_on("sqlite")
 async def test_tasks_of_a_process_that_could_only_be_killed_are_released(database: str, tmp_path: Path) -> None:
-    """Nothing else can run in it while a task holds the interpreter's lock, not even what would end it."""
+    """While a task holds the interpreter's lock, nothing else runs in the process, not even its shutdown."""
     first, then = tmp_path / "first", tmp_path / "then"
     finished = await tasks.awaits_file.aenqueue(str(first))
     await tasks.never_ends.aenqueue()

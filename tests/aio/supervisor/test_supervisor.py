@@ -97,7 +97,7 @@ async def test_a_killed_worker_is_replaced_and_its_tasks_have_failed(database: s
         assert await wait_for_worker(database) != victim
         printed = await stop_command(process)
     assert f"process {victim} (worker (*)) died: it was killed by SIGKILL" in printed
-    # Generous for a busy machine: the benchmark judges the real bars, 1 s and 3 s.
+    # Generous for a busy machine: the benchmark checks the real limits, 1 s and 3 s.
     assert failed_after < WAIT_TIMEOUT_SECONDS / 2, failed_after
     assert works_after < WAIT_TIMEOUT_SECONDS / 2, works_after
     assert await in_thread(counts, database) == {"failed": 3}

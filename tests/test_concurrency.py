@@ -20,7 +20,7 @@ from steady_queue.jobs.registry import LimitLookup, limits_in_force, registry
 from tests.shop import tasks
 from tests.shop.models import Customer
 from tests.support.databases.tables import count, counts, query, row
-from tests.support.threads import PATIENCE, aside
+from tests.support.threads import WAIT_TIMEOUT_SECONDS, while_in_thread
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskResult
@@ -211,11 +211,11 @@ def test_two_enqueuers_with_the_same_keys_complete_while_the_transactions_of_bot
         with transaction.atomic(using=database):
             put()
             first_has.set()
-            assert second_has.wait(PATIENCE)
+            assert second_has.wait(WAIT_TIMEOUT_SECONDS)
             put()
 
-    with aside(first):
-        assert first_has.wait(PATIENCE)
+    with while_in_thread(first):
+        assert first_has.wait(WAIT_TIMEOUT_SECONDS)
         with transaction.atomic(using=database):
             put()
             second_has.set()

@@ -19,7 +19,7 @@ from benchmarks.support.rounds import percentile
 from tests.support.databases.invariants import violations
 from tests.support.databases.tables import counts, empty_tables, query
 from tests.support.processes.web_servers import HOST, serving
-from tests.support.wait import aside, until
+from tests.support.wait import in_thread, until
 
 if TYPE_CHECKING:
     from benchmarks.support.rounds import Context
@@ -106,7 +106,7 @@ async def _serve(turns: int, file: Path) -> dict[str, list[float]]:
 async def _is_finished() -> bool:
     """Whether the embedded worker has finished all of its tasks."""
     unfinished = "SELECT 1 FROM steady_queue_job WHERE finished_at IS NULL AND queue_name = %s LIMIT 1"
-    return not await aside(query, "postgres", unfinished, SERVERS[WITH][1])
+    return not await in_thread(query, "postgres", unfinished, SERVERS[WITH][1])
 
 
 class Client:

@@ -1,4 +1,4 @@
-"""Dispatchers: jobs run when their time has come, not before, and once however many look."""
+"""Dispatchers: jobs run at their time, not before, and once with any number of dispatchers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from steady_queue.models import Job, ScheduledExecution
 from steady_queue.store.operations.dispatch import dispatch
 from tests.shop.tasks import refresh
 from tests.support.databases.tables import counts, query
-from tests.support.runtime import Heard, aside, ended, until, values, worker
+from tests.support.runtime import EmittedEvents, in_thread, until, values, wait_for_results, worker
 from tests.support.store.stores import SyncStore
 from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskResult
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 HOUR = timedelta(hours=1)
-#: The next look by polling is too late for any test: only what the dispatcher knows can be in time.
+#: The next poll is too late for any test: the dispatcher is in time only if it knows the due time.
 SLEEPY = Options(workers=[Worker()], dispatchers=[Dispatcher(polling_interval=timedelta(seconds=45))])
 
 
@@ -45,19 +45,19 @@ async def test_a_scheduled_job_runs_when_it_is_due_and_not_before(database: str)
         due = datetime.now(UTC) + timedelta(seconds=0.5)
         result = await recording.rests.using(run_after=due).aenqueue("due")
         await recording.rests.using(run_after=HOUR).aenqueue("later")
-        await ended(result)
+        await wait_for_results(result)
         assert result.started_at >= due  # type: ignore[operator]
         assert (result.started_at - due).total_seconds() < 2  # type: ignore[operator]
-    assert book.began == ["due"]
-    assert await aside(counts, database) == {"scheduled": 1}
+    assert task_record.began == ["due"]
+    assert await in_thread(counts, database) == {"scheduled": 1}
 
 
 async def test_a_dispatcher_wakes_for_the_due_time_it_knows_of(database: str) -> None:
     waiting = await recording.rests.using(run_after=timedelta(seconds=0.8)).aenqueue("known at start")
     async with running(SLEEPY):
         earlier = await recording.rests.using(run_after=timedelta(seconds=0.3)).aenqueue("enqueued later, due earlier")
-        await ended(waiting, earlier, patience=10)
-    assert book.began == ["enqueued later, due earlier", "known at start"]
+        await wait_for_results(waiting, earlier, timeout_seconds=10)
+    assert task_record.began == ["enqueued later, due earlier", "known at start"]
 
 
 async def test_more_due_jobs_than_a_batch_are_moved_without_a_pause(database: str) -> None:
@@ -68,8 +68,8 @@ async def test_more_due_jobs_than_a_batch_are_moved_without_a_pause(database: st
         workers=[Worker()], dispatchers=[Dispatcher(polling_interval=timedelta(seconds=45), batch_size=7)]
     )
     async with running(options):
-        await until(lambda: len(book.runs) == 50, patience=10)
-    assert set(book.runs.values()) == {1}
+        await until(lambda: len(task_record.runs) == 50, timeout_seconds=10)
+    assert set(task_record.runs.values()) == {1}
 
 
 async def test_limited_jobs_that_fall_due_together_run_one_after_another(database: str) -> None:
@@ -77,42 +77,42 @@ async def test_limited_jobs_that_fall_due_together_run_one_after_another(databas
     results = [await recording.alone.using(run_after=due).aenqueue(number) for number in range(6)]
     async with running(worker()):
         assert sorted(await values(*results)) == list(range(6))
-    assert book.most["alone"] == 1
+    assert task_record.peak["alone"] == 1
 
 
 async def test_two_processes_dispatch_and_run_everything_once(database: str) -> None:
-    first, second = Heard(), Heard()
+    first, second = EmittedEvents(), EmittedEvents()
     options = Options(workers=[Worker(coroutines=10)], dispatchers=[Dispatcher(batch_size=5)] * 2)
     async with running(options, events=first) as one, running(options, events=second) as other:
         due = datetime.now(UTC) + timedelta(seconds=1)
         await aenqueue_all(recording.rests.using(run_after=due).bind(number) for number in range(120))
-        await until(lambda: len(book.runs) == 120 and not book.now["async"])
-        await until(lambda: _is_over(database))
-        owners = await aside(query, database, "SELECT DISTINCT worker_ids FROM steady_queue_job")
+        await until(lambda: len(task_record.runs) == 120 and not task_record.running["async"])
+        await until(lambda: _all_jobs_finished(database))
+        owners = await in_thread(query, database, "SELECT DISTINCT worker_ids FROM steady_queue_job")
         assert {owner for (owner,) in owners} <= {one.name, other.name}
-    assert set(book.runs.values()) == {1}
-    moved = [event.count for heard in (first, second) for event in heard.of(JobsDispatched)]
+    assert set(task_record.runs.values()) == {1}
+    moved = [event.count for emitted in (first, second) for event in emitted.of(JobsDispatched)]
     assert sum(moved) == 120
 
 
-async def _is_over(alias: str) -> bool:
-    return not await aside(counts, alias)
+async def _all_jobs_finished(alias: str) -> bool:
+    return not await in_thread(counts, alias)
 
 
 async def test_a_process_that_only_works_leaves_scheduled_jobs_alone(database: str) -> None:
     result: TaskResult[Any] = await recording.rests.using(run_after=timedelta(milliseconds=300)).aenqueue("due")
     async with running(Options(workers=[Worker()], only_work=True)):
         assert await values(await recording.rests.aenqueue("now")) == ["now"]
-        assert await aside(counts, database) == {"scheduled": 1}
+        assert await in_thread(counts, database) == {"scheduled": 1}
     async with running(worker()):
-        await ended(result)
+        await wait_for_results(result)
 
 
 async def test_a_process_without_workers_only_moves_them(database: str) -> None:
     await recording.rests.using(run_after=timedelta(milliseconds=50)).aenqueue("due")
 
     async def is_ready() -> bool:
-        return await aside(counts, database) == {"ready": 1}
+        return await in_thread(counts, database) == {"ready": 1}
 
     async with running(Options(workers=[])):
         await until(is_ready)
@@ -123,10 +123,10 @@ async def test_due_jobs_are_moved_by_time_then_priority_a_batch_at_a_time(databa
     for name, delay, priority in (("late", 0.02, 50), ("low", 0.01, -5), ("high", 0.01, 5), ("first", 0, 0)):
         due = soon + timedelta(seconds=delay)
         await recording.rests.using(run_after=due, priority=priority).aenqueue(name)
-    await aside(lambda: until_due(database))
+    await in_thread(lambda: until_due(database))
     moved = []
     for _ in range(5):
-        (number, _), names = await aside(dispatched, database), await aside(ready, database)
+        (number, _), names = await in_thread(dispatched, database), await in_thread(ready, database)
         moved.append((number, names))
     assert moved == [
         (1, ["first"]),
@@ -138,7 +138,7 @@ async def test_due_jobs_are_moved_by_time_then_priority_a_batch_at_a_time(databa
 
 
 def until_due(alias: str) -> None:
-    """Make everything due that was scheduled, keeping the order."""
+    """Make all scheduled jobs due, in the same order."""
     for model in (ScheduledExecution, Job):
         model.objects.using(alias).update(scheduled_at=F("scheduled_at") - HOUR)
 
@@ -154,22 +154,22 @@ def ready(alias: str) -> list[str]:
     return sorted(str(loads(text)[0][0]) for (text,) in texts)
 
 
-async def test_a_scheduled_job_that_does_not_wait_for_a_slot_is_gone_when_it_falls_due_without_one(
+async def test_a_scheduled_job_that_does_not_wait_for_a_slot_is_deleted_when_it_falls_due_without_one(
     database: str,
 ) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
     await refresh.aenqueue(1)
     later = await refresh.using(run_after=timedelta(milliseconds=100)).aenqueue(1)
-    async with running(Options(workers=[]), events=heard):
-        await until(lambda: bool(heard.of(JobsDispatched)))
-    assert [event.discarded for event in heard.of(JobsDispatched)] == [1]
+    async with running(Options(workers=[]), events=emitted):
+        await until(lambda: bool(emitted.of(JobsDispatched)))
+    assert [event.discarded for event in emitted.of(JobsDispatched)] == [1]
     with pytest.raises(TaskResultDoesNotExist):
         await later.arefresh()
-    assert await aside(counts, database) == {"ready": 1}
+    assert await in_thread(counts, database) == {"ready": 1}
 
 
 @pytest.mark.only_on("postgres", "mariadb")  # SQLite locks no rows
-async def test_a_due_job_that_somebody_holds_is_waited_for_without_haste(
+async def test_a_due_job_whose_row_is_locked_is_waited_for_with_pauses(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[float] = []
@@ -190,7 +190,7 @@ async def test_a_due_job_that_somebody_holds_is_waited_for_without_haste(
             is_held.set()
             let_go.wait(30)
 
-    holding = asyncio.create_task(aside(hold))
+    holding = asyncio.create_task(in_thread(hold))
     try:
         await until(is_held.is_set)
         async with running(worker()):

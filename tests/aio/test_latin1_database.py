@@ -1,4 +1,4 @@
-"""The whole way of tasks with texts that the default character set of their database has no room for."""
+"""Tasks with texts that the default character set of their database cannot store, from enqueue to result."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from steady_queue.jobs.compat import TaskResultStatus
 from tests.shop.tasks import fail, greet
 from tests.support.databases.aliases import extra_database, pointed_at, twin_settings
 from tests.support.databases.tables import query
-from tests.support.runtime import Heard, ended, worker
+from tests.support.runtime import EmittedEvents, wait_for_results, worker
 from tests.support.servers import MariaDB
-from tests.support.wait import aside
+from tests.support.wait import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,15 +41,15 @@ def latin1(database: str, servers: dict[str, Postgres | MariaDB]) -> Iterator[st
 
 
 async def test_arguments_errors_return_values_and_names_are_kept(latin1: str) -> None:
-    async with running(worker(queues=[f"{WORDS}*"]), events=Heard()):
+    async with running(worker(queues=[f"{WORDS}*"]), events=EmittedEvents()):
         good = await greet.using(backend="anything", queue_name=f"{WORDS} good").aenqueue(WORDS)
         bad = await fail.using(backend="anything", queue_name=f"{WORDS} bad").aenqueue(WORDS)
-        await ended(good, bad)
+        await wait_for_results(good, bad)
     value: object = good.return_value
     assert (good.status, value) == (TaskResultStatus.SUCCESSFUL, f"Hello, {WORDS}!")
     assert (good.args, good.task.queue_name) == ([WORDS], f"{WORDS} good")
     (error,) = bad.errors
     assert (bad.status, error.exception_class) == (TaskResultStatus.FAILED, ValueError)
     assert f"ValueError: {WORDS}" in error.traceback
-    stored = await aside(query, latin1, "SELECT exception_class, message FROM steady_queue_failedexecution")
+    stored = await in_thread(query, latin1, "SELECT exception_class, message FROM steady_queue_failedexecution")
     assert stored == [("builtins.ValueError", WORDS)]

@@ -1,4 +1,4 @@
-"""The runtime through PgBouncer in transaction mode, where nothing can be listened to: polling finds every task."""
+"""The runtime through PgBouncer in transaction mode, where LISTEN does not work: polling finds every task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steady_queue.aio import listener, running
 from steady_queue.checks.project import check_project
 from steady_queue.events import DatabaseLost
 from tests.support.databases.aliases import extra_database, pointed_at, twin_settings
-from tests.support.runtime import Heard, enqueued, until, values, worker
+from tests.support.runtime import EmittedEvents, enqueue_each, until, values, worker
 from tests.support.servers import PgBouncer
 from tests.support.servers.postgres import Postgres
 from tests.support.tasks import recording
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.only_on("postgres")]
 
 @pytest.fixture
 def pooled(database: str, servers: dict[str, Postgres | MariaDB]) -> Iterator[str]:
-    """The way to the database through the pooler, set up as Django's own setting for poolers says."""
+    """An alias of the database through the pooler, configured as Django documents it for poolers."""
     server = servers[database]
     assert isinstance(server, Postgres)
     with PgBouncer(server) as bouncer:
@@ -43,22 +43,22 @@ async def test_tasks_run_through_a_pooler_and_nothing_is_missed_where_notificati
     pooled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "notify", False)
-    heard = Heard()
+    emitted = EmittedEvents()
     assert warned_of() == []
-    async with running(worker(), events=heard):
-        assert await values(*await enqueued(recording.rests, range(20))) == list(range(20))
-        assert await values(*await enqueued(recording.works, range(20))) == list(range(20))
-    assert heard.of(DatabaseLost) == []
+    async with running(worker(), events=emitted):
+        assert await values(*await enqueue_each(recording.rests, range(20))) == list(range(20))
+        assert await values(*await enqueue_each(recording.works, range(20))) == list(range(20))
+    assert emitted.of(DatabaseLost) == []
 
 
-async def test_tasks_run_through_a_pooler_also_where_a_listener_tries_in_vain(
+async def test_tasks_run_through_a_pooler_although_the_listener_receives_nothing(
     pooled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "PROBE_TIMEOUT_SECONDS", 0.2)
-    heard = Heard()
+    emitted = EmittedEvents()
     assert warned_of() == ["steady_queue.W006"]
-    async with running(worker(), events=heard) as process:
-        await until(lambda: bool(heard.of(DatabaseLost)))
+    async with running(worker(), events=emitted) as process:
+        await until(lambda: bool(emitted.of(DatabaseLost)))
         assert not process.services.is_listening()
-        assert await values(*await enqueued(recording.rests, range(20))) == list(range(20))
-    assert {event.service for event in heard.of(DatabaseLost)} == {"listener"}
+        assert await values(*await enqueue_each(recording.rests, range(20))) == list(range(20))
+    assert {event.service for event in emitted.of(DatabaseLost)} == {"listener"}

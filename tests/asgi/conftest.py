@@ -1,3 +1,15 @@
-from tests.support.fixtures import empty_book
+from __future__ import annotations
 
-__all__ = ["empty_book"]
+import pytest
+
+from tests.support.fixtures import empty_task_record
+
+__all__ = ["empty_task_record"]
+
+
+@pytest.fixture
+def _servers_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every database server is too old."""
+    from steady_queue.store.operations import server
+
+    monkeypatch.setattr(server, "OLDEST_VERSIONS", dict.fromkeys(server.OLDEST_VERSIONS, (1000,)))

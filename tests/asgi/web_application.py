@@ -1,7 +1,7 @@
 """A web application whose server also runs its tasks, as tests start it:
 `uvicorn tests.asgi.web_application:application`.
 
-Everything that it does stands in a file, one short line for each: several server processes append to the same.
+It writes a short line to a file for each thing it does: several server processes append to the same file.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 #: The database, the queue that it enqueues to, and how long a process counts as alive after its last heartbeat.
 DATABASE, QUEUE, ALIVE = "STEADY_QUEUE_WEB_DATABASE", "STEADY_QUEUE_WEB_QUEUE", "STEADY_QUEUE_WEB_ALIVE"
-#: The file of all that was done, beside which a file named "gate" is made when tasks may end.
+#: The file that it writes. The test creates a file named "gate" in the same directory when tasks may end.
 FILE = "STEADY_QUEUE_WEB_FILE"
 
 settings.ROOT_URLCONF = __name__
 settings.ALLOWED_HOSTS = ["*"]
 steady_queue.database = os.environ.get(DATABASE, "sqlite")
-# Longer than any test: what is drained has all the time it needs on a busy machine.
+# Longer than any test: tasks have all the time they need to finish on a busy machine.
 steady_queue.shutdown_timeout = timedelta(seconds=60)
 steady_queue.process_alive_threshold = timedelta(seconds=float(os.environ.get(ALIVE, "300")))
 steady_queue.process_heartbeat_interval = steady_queue.process_alive_threshold / 10
@@ -99,7 +99,7 @@ _is_broken = asyncio.Event()
 
 
 async def break_queue(request: HttpRequest) -> HttpResponse:
-    """Let a service of the runtime fail, and go on for longer than the server takes to notice."""
+    """Let a service of the runtime fail, and respond later than the server notices it."""
     _is_broken.set()
     while _is_watched():  # noqa: ASYNC110, a thread has no event for its end
         await asyncio.sleep(0.01)

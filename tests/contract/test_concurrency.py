@@ -16,7 +16,7 @@ from tests.contract import examples
 from tests.contract.examples import bundle_action, contact_action, deliver_announcement, my_lonely_task, my_task
 from tests.shop.models import Bundle, Contact
 from tests.support.databases.tables import count, counts
-from tests.support.runtime import aside, values, worker
+from tests.support.runtime import in_thread, values, worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def enqueued(*calls: tuple[Any, Any]) -> list[Any]:
     """The results of these tasks, each called with its argument, from sync code as in a view."""
-    return await aside(lambda: [task.enqueue(argument) for task, argument in calls])
+    return await in_thread(lambda: [task.enqueue(argument) for task, argument in calls])
 
 
 def made(model: type[Any], alias: str, **values: Any) -> Callable[[], Any]:
@@ -64,17 +64,17 @@ def test_concurrency_only_the_key_is_required(database: str) -> None:
 
 async def test_concurrency_at_most_two_announcements_of_an_account(database: str) -> None:
     """`deliver_announcement`: `to=2` for each account."""
-    contacts = [await aside(made(Contact, database, account_id=account)) for account in (1, 1, 1, 1, 2)]
+    contacts = [await in_thread(made(Contact, database, account_id=account)) for account in (1, 1, 1, 1, 2)]
     results = await enqueued(*((deliver_announcement, contact) for contact in contacts))
-    assert await aside(counts, database) == {"ready": 3, "blocked": 2}
+    assert await in_thread(counts, database) == {"ready": 3, "blocked": 2}
     async with running(worker(threads=5)):
         assert await values(*results) == [contact.pk for contact in contacts]
-    assert await aside(count, database, "semaphore") == 0
+    assert await in_thread(count, database, "semaphore") == 0
 
 
 async def test_concurrency_never_more_at_once_than_the_limit(database: str) -> None:
     """The same under load: of twenty for one account no three ever run together, and none is lost."""
-    contact = await aside(made(Contact, database, account_id=1))
+    contact = await in_thread(made(Contact, database, account_id=1))
     results = await enqueued(*[(deliver_announcement, contact)] * 20)
     async with running(worker(threads=10)):
         assert await values(*results) == [contact.pk] * 20
@@ -83,14 +83,14 @@ async def test_concurrency_never_more_at_once_than_the_limit(database: str) -> N
 
 async def test_concurrency_tasks_of_a_group_wait_for_each_other(database: str) -> None:
     """`contact_action` and `bundle_action`, `group='contact_tasks'`: one of them for contact 123 at a time."""
-    contact = await aside(made(Contact, database))
-    other = await aside(made(Contact, database))
-    bundle = await aside(made(Bundle, database, contact=contact))
+    contact = await in_thread(made(Contact, database))
+    other = await in_thread(made(Contact, database))
+    bundle = await in_thread(made(Bundle, database, contact=contact))
     results = await enqueued((contact_action, contact), (bundle_action, bundle), (contact_action, other))
-    assert await aside(counts, database) == {"ready": 2, "blocked": 1}
+    assert await in_thread(counts, database) == {"ready": 2, "blocked": 1}
     async with running(worker(threads=5)):
         assert await values(*results) == [str(contact), str(bundle), str(other)]
-    assert await aside(count, database, "semaphore") == 0
+    assert await in_thread(count, database, "semaphore") == 0
 
 
 def test_concurrency_blocked_tasks_are_unblocked_by_priority_across_queues(database: str) -> None:

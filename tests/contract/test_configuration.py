@@ -18,7 +18,7 @@ from steady_queue.testing import run_pending
 from tests.contract.examples import greet, note
 from tests.support.databases.tables import count, query
 from tests.support.processes.scripts import run_script
-from tests.support.runtime import aside, ended
+from tests.support.runtime import in_thread, wait_for_results
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ async def test_configuration_the_example_runs_tasks(database: str) -> None:
     """The same, run."""
     with override_settings(STEADY_QUEUE=STEADY_QUEUE):
         async with running() as process:
-            (done,) = await ended(await note.using(queue_name="any queue").aenqueue("here"))
+            (done,) = await wait_for_results(await note.using(queue_name="any queue").aenqueue("here"))
     assert done.return_value == "here"
     assert done.worker_ids == [process.name]
 
@@ -75,7 +75,7 @@ async def order_of(queues: list[str], *calls: tuple[str, int]) -> list[str]:
     options = Configuration.Options(workers=[Configuration.Worker(queues=queues, threads=1)])
     sentinel = await note.using(queue_name=_last_of(queues), priority=-100).aenqueue("the last")
     async with running(options):
-        await ended(sentinel)
+        await wait_for_results(sentinel)
     for result in calls_made:
         await result.arefresh()
     taken = sorted((result for result in calls_made if result.is_finished), key=lambda result: result.started_at)
@@ -106,7 +106,7 @@ async def test_queues_that_a_worker_takes(database: str, queues: list[str], expe
     """`queues=['*']`, `['beta*']`, `['background', 'backend']`, `['back*']`, `['real_time', 'background']`, mixes."""
     calls = [("real_time", 1), ("backend", 20), ("background", 50), ("beta1", 5), ("beta2", 2)]
     assert await order_of(queues, *calls) == expected
-    assert await aside(count, database, "readyexecution") == len(calls) - len(expected)
+    assert await in_thread(count, database, "readyexecution") == len(calls) - len(expected)
 
 
 @pytest.mark.only_on("sqlite")

@@ -17,7 +17,7 @@ from steady_queue.models import Job, RecurringExecution, RecurringTask
 from steady_queue.recurring import schedule
 from steady_queue.recurring.definitions import Recurrences
 from tests.support.databases.tables import query
-from tests.support.runtime import aside, until
+from tests.support.runtime import in_thread, until
 
 if TYPE_CHECKING:
     from steady_queue.recurring.definitions import Recurrence
@@ -66,7 +66,7 @@ async def fired(alias: str, monkeypatch: Patch, entries: list[Recurrence]) -> No
         " JOIN steady_queue_job j ON j.id = e.job_id WHERE j.finished_at IS NOT NULL"
     )
     async with running(Options()), running(Options()):
-        await until(lambda: aside(lambda: len(query(alias, ended)) == len(entries)))
+        await until(lambda: in_thread(lambda: len(query(alias, ended)) == len(entries)))
 
 
 async def test_recurring_at_noon(database: str, monkeypatch: Patch, capsys: Capture) -> None:
@@ -75,7 +75,7 @@ async def test_recurring_at_noon(database: str, monkeypatch: Patch, capsys: Capt
     assert due(entries) == {"rot the brains at noon": NOON}
     await fired(database, monkeypatch, entries)
     assert set(capsys.readouterr().out.splitlines()) == {"capuccina"}
-    rows = await aside(lambda: list(RecurringTask.objects.values_list("pk", "static", "schedule")))
+    rows = await in_thread(lambda: list(RecurringTask.objects.values_list("pk", "static", "schedule")))
     assert rows == [("rot the brains at noon", True, EVERY_SECOND)]
 
 
@@ -103,7 +103,7 @@ async def test_recurring_in_another_queue_with_another_priority(database: str, m
         jobs = {job.pk: (job.queue_name, job.priority) for job in Job.objects.all()}
         return {(tick.task_key, *jobs[tick.job_id]) for tick in RecurringExecution.objects.all()}
 
-    assert await aside(stored) == {("other", "reports", 7), ("own", "mail", 3)}
+    assert await in_thread(stored) == {("other", "reports", 7), ("own", "mail", 3)}
 
 
 async def test_recurring_one_key_is_for_one_entry(monkeypatch: Patch) -> None:
@@ -118,5 +118,5 @@ async def test_recurring_one_key_is_for_one_entry(monkeypatch: Patch) -> None:
 async def test_recurring_the_table_of_ticks(database: str, monkeypatch: Patch) -> None:
     """ "the `steady_queue_recurringexecution` table ... has a unique index on `task_key` and `run_at`"."""
     await fired(database, monkeypatch, examples_of(monkeypatch, "greet"))
-    rows = await aside(query, database, "SELECT task_key, run_at FROM steady_queue_recurringexecution")
-    assert len(rows) == len(set(rows)) == await aside(Job.objects.count)
+    rows = await in_thread(query, database, "SELECT task_key, run_at FROM steady_queue_recurringexecution")
+    assert len(rows) == len(set(rows)) == await in_thread(Job.objects.count)

@@ -21,7 +21,7 @@ from steady_queue.testing import run_pending
 from tests.contract.examples import greet, keep, kept, tralalero
 from tests.shop.models import Customer
 from tests.support.databases.tables import counts
-from tests.support.runtime import ended, worker
+from tests.support.runtime import wait_for_results, worker
 
 if TYPE_CHECKING:
     Capture = pytest.CaptureFixture[str]
@@ -71,7 +71,7 @@ def test_usage_enqueueing(database: str, capsys: Capture) -> None:
 async def test_usage_enqueueing_for_a_worker(database: str, capsys: Capture) -> None:
     """The same, run by the runtime."""
     async with running(worker()):
-        (done,) = await ended(await greet.aenqueue("World", 4))
+        (done,) = await wait_for_results(await greet.aenqueue("World", 4))
     assert done.status == TaskResultStatus.SUCCESSFUL
     assert capsys.readouterr().out == "Hello, World\n" * 4
 
@@ -139,7 +139,7 @@ def test_running_in_the_future_after_a_time(database: str) -> None:
 async def test_running_in_the_future_by_a_dispatcher_and_a_worker(database: str, capsys: Capture) -> None:
     """The same with a shorter time, run by the runtime."""
     async with running(worker()):
-        (done,) = await ended(await greet.using(run_after=timezone.timedelta(seconds=0.5)).aenqueue("hello"))
+        (done,) = await wait_for_results(await greet.using(run_after=timezone.timedelta(seconds=0.5)).aenqueue("hello"))
     assert done.started_at is not None
     assert done.enqueued_at is not None
     assert done.started_at - done.enqueued_at >= timedelta(seconds=0.5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.databases.tables import count
-from tests.support.threads import PATIENCE, aside
+from tests.support.threads import WAIT_TIMEOUT_SECONDS, while_in_thread
 
 OURS = "steady_queue.backend.SteadyQueueBackend"
 
@@ -14,5 +14,5 @@ class Boom(Exception):
 
 def seen_by_others(alias: str) -> int:
     """The jobs that another connection sees: the committed ones."""
-    with aside(lambda: count(alias, "job")) as found:
-        return found.result(PATIENCE)
+    with while_in_thread(lambda: count(alias, "job")) as found:
+        return found.result(WAIT_TIMEOUT_SECONDS)

@@ -21,7 +21,7 @@ from tests.shop.models import Customer
 from tests.support.databases.aliases import pointed_at
 from tests.support.databases.tables import count, counts, empty_tables
 from tests.support.store.manual_worker import Worker
-from tests.support.threads import PATIENCE, aside
+from tests.support.threads import WAIT_TIMEOUT_SECONDS, while_in_thread
 
 if TYPE_CHECKING:
     from typing import Any
@@ -47,8 +47,8 @@ class InDatabase:
         return counts(self.database_name)
 
     def others_see(self) -> int:
-        with aside(lambda: count(self.database_name, "job")) as found:
-            return found.result(PATIENCE)
+        with while_in_thread(lambda: count(self.database_name, "job")) as found:
+            return found.result(WAIT_TIMEOUT_SECONDS)
 
 
 class Joined(InDatabase, TestCase):

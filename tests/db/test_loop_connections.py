@@ -17,7 +17,7 @@ from tests.shop import tasks
 from tests.support.databases.connections import open_connections
 from tests.support.databases.tables import count, counts, query
 from tests.support.servers import wait_until
-from tests.support.threads import PATIENCE, aside
+from tests.support.threads import WAIT_TIMEOUT_SECONDS, while_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +38,10 @@ def nothing_leaks(database: str) -> Iterator[None]:
     query(database, "SELECT 1")
     connections_before, threads_before = open_connections(database), threading.active_count()
     yield
-    wait_until(lambda: open_connections(database) <= connections_before, "the connections are closed", PATIENCE)
-    wait_until(lambda: threading.active_count() <= threads_before, "the threads have ended", PATIENCE)
+    wait_until(
+        lambda: open_connections(database) <= connections_before, "the connections are closed", WAIT_TIMEOUT_SECONDS
+    )
+    wait_until(lambda: threading.active_count() <= threads_before, "the threads have ended", WAIT_TIMEOUT_SECONDS)
 
 
 class Seen:
@@ -68,8 +70,8 @@ class Seen:
 def test_a_job_is_committed_when_aenqueue_returns(database: str, nothing_leaks: None) -> None:
     async def main() -> int:
         await tasks.add.aenqueue(1)
-        with aside(lambda: count(database, "job")) as found:
-            return found.result(PATIENCE)
+        with while_in_thread(lambda: count(database, "job")) as found:
+            return found.result(WAIT_TIMEOUT_SECONDS)
 
     assert asyncio.run(main(), debug=True) == 1
 
@@ -93,8 +95,8 @@ def test_many_at_once_share_a_few_connections(database: str, nothing_leaks: None
         nonlocal most
         await asyncio.gather(*(tasks.add.aenqueue(number) for number in range(150)))
         await asyncio.gather(*(tasks.charge.aenqueue(number % 10) for number in range(50)))
-        with aside(lambda: open_connections(database)) as found:
-            most = found.result(PATIENCE)
+        with while_in_thread(lambda: open_connections(database)) as found:
+            most = found.result(WAIT_TIMEOUT_SECONDS)
 
     asyncio.run(main())
     assert counts(database) == {"ready": 160, "blocked": 40}
@@ -110,7 +112,7 @@ def test_one_loop_after_another_leaves_nothing_open(database: str, nothing_leaks
 def test_a_thread_with_a_loop_of_its_own_enqueues_while_another_loop_runs(database: str, nothing_leaks: None) -> None:
     async def main() -> None:
         await tasks.add.aenqueue(1)
-        with aside(lambda: asyncio.run(tasks.add.aenqueue(2))) as other:
+        with while_in_thread(lambda: asyncio.run(tasks.add.aenqueue(2))) as other:
             await asyncio.wrap_future(other)
         await tasks.add.aenqueue(3)
 

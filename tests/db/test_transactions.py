@@ -18,7 +18,7 @@ from tests.db.helpers import Boom, seen_by_others
 from tests.shop import tasks
 from tests.shop.models import Customer
 from tests.support.databases.tables import count, counts, query, row
-from tests.support.threads import PATIENCE, aside, closing, held
+from tests.support.threads import WAIT_TIMEOUT_SECONDS, closing, held, while_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,10 +192,10 @@ def test_two_open_transactions_with_the_same_key_do_not_wait_for_each_other(queu
         with transaction.atomic(using=queue):
             tasks.charge.enqueue("ada", amount=1)
             first_is_open.set()
-            assert second_is_done.wait(PATIENCE)
+            assert second_is_done.wait(WAIT_TIMEOUT_SECONDS)
 
-    with aside(first):
-        assert first_is_open.wait(PATIENCE)
+    with while_in_thread(first):
+        assert first_is_open.wait(WAIT_TIMEOUT_SECONDS)
         try:
             with transaction.atomic(using=queue):
                 tasks.charge.enqueue("ada", amount=2)
@@ -216,8 +216,8 @@ def test_on_sqlite_the_second_of_two_transactions_waits_for_the_first(queue: str
 
     with ExitStack() as stack, transaction.atomic(using=queue):
         tasks.charge.enqueue("ada", amount=1)
-        waiting = stack.enter_context(aside(second))
-        assert begun.wait(PATIENCE)
+        waiting = stack.enter_context(while_in_thread(second))
+        assert begun.wait(WAIT_TIMEOUT_SECONDS)
         assert not waiting.done()
     assert counts(queue) == {"ready": 1, "blocked": 1}
 
@@ -266,8 +266,8 @@ def test_under_manual_transactions_jobs_go_with_the_callers_rollback(manual: str
 @ON_SERVERS
 def test_a_thread_does_not_join_the_transaction_of_another(queue: str) -> None:
     with transaction.atomic(using=queue):
-        with aside(lambda: tasks.add.enqueue(1)) as other:
-            result = other.result(PATIENCE)
+        with while_in_thread(lambda: tasks.add.enqueue(1)) as other:
+            result = other.result(WAIT_TIMEOUT_SECONDS)
         transaction.set_rollback(True, using=queue)
     assert closing(tasks.add.get_result, result.id).args == [1]
 

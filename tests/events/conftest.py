@@ -1,3 +1,3 @@
-from tests.support.fixtures import empty_book, nothing_registered
+from tests.support.fixtures import empty_task_record, nothing_registered
 
-__all__ = ["empty_book", "nothing_registered"]
+__all__ = ["empty_task_record", "nothing_registered"]

@@ -1,4 +1,4 @@
-"""Exceptions as text: bounded, whatever they are."""
+"""Exceptions as text of bounded length."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def noted(error: BaseException, note: str) -> BaseException:
     return error
 
 
-class Unspeakable(Exception):
+class ErrorWithoutText(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
 
@@ -66,7 +66,7 @@ def test_an_oversized_exception_has_a_bounded_stand_in(error: BaseException) -> 
     [
         raised(ValueError("x" * MESSAGE_LENGTH * 2)),
         raised(ValueError("short"), KeyError("cause")),
-        raised(Unspeakable()),
+        raised(ErrorWithoutText()),
         chained(20),
     ],
 )
@@ -90,10 +90,10 @@ def test_a_stand_in_keeps_the_cause_and_the_notes() -> None:
 
 
 def test_a_note_that_is_no_text_has_a_placeholder() -> None:
-    error = raised(with_notes(ValueError(HUGE), "a note", Unspeakable()))
+    error = raised(with_notes(ValueError(HUGE), "a note", ErrorWithoutText()))
     assert is_oversized(error)
     assert stand_in(error).__notes__ == ["a note\n<note>"]
-    assert not is_oversized(raised(with_notes(ValueError("short"), Unspeakable())))
+    assert not is_oversized(raised(with_notes(ValueError("short"), ErrorWithoutText())))
 
 
 def test_a_text_is_cut_in_the_middle() -> None:

@@ -1,4 +1,4 @@
-"""What hooks, signals and subscribers of real processes were told, noted in a file that outlives them."""
+"""The calls of hooks, receivers and subscribers in real processes, appended to a file that outlives them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SIGNALS = ("process_started", "process_stopped", "process_restarted")
-#: A manage.py that notes everything.
-KEPT = "from tests.hooks import call_log\ncall_log.keep({path!r})"
+#: Setup of a manage.py that records all calls.
+KEEP_CALL_LOG = "from tests.hooks import call_log\ncall_log.keep({path!r})"
 
 
 def note(path: str, what: str, **facts: Any) -> None:
@@ -46,7 +46,7 @@ def keep(path: str) -> None:
         getattr(signals, name).connect(receiver, weak=False)
 
     @events.subscribe
-    def hear(event: events.Event) -> None:
+    def receive_event(event: events.Event) -> None:
         if not isinstance(event, events.Polled):
             note(path, type(event).__name__, **{name: value for name, value in vars(event).items() if name != "what"})
 

@@ -1,4 +1,4 @@
-"""Signals of operation: what runs here, and queues that rest."""
+"""Django signals of the runtime: processes that start and stop, queues that are paused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from steady_queue.signals import (
     queue_paused,
     queue_resumed,
 )
-from tests.support.runtime import Heard, values, worker
+from tests.support.runtime import EmittedEvents, values, worker
 from tests.support.tasks import recording
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ ALL = {
 
 @pytest.fixture
 def sent() -> Iterator[list[tuple[str, dict[str, Any]]]]:
-    """What a receiver of all signals gets, in its order."""
+    """The calls of a receiver of all signals, in their order."""
     got: list[tuple[str, dict[str, Any]]] = []
     names = {id(signal): name for name, signal in ALL.items()}
 
@@ -58,7 +58,7 @@ def sent() -> Iterator[list[tuple[str, dict[str, Any]]]]:
 
 
 @pytest.mark.anyio
-async def test_what_runs_in_a_process_is_told_when_it_starts_and_when_it_has_stopped(
+async def test_a_signal_is_sent_when_a_process_starts_and_when_it_has_stopped(
     database: str, sent: list[tuple[str, dict[str, Any]]]
 ) -> None:
     options = Options(workers=[Worker(queues=["mail", "a*"], threads=2)], dispatchers=[Dispatcher(batch_size=9)])
@@ -78,7 +78,7 @@ async def test_what_runs_in_a_process_is_told_when_it_starts_and_when_it_has_sto
 
 
 @pytest.mark.anyio
-async def test_a_process_that_fails_tells_its_error_when_it_has_stopped(
+async def test_the_signal_of_a_process_that_fails_has_its_error_when_it_has_stopped(
     database: str, sent: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(self: Shutdown, wait_for_children: object) -> None:
@@ -95,9 +95,9 @@ async def test_a_process_that_fails_tells_its_error_when_it_has_stopped(
 
 async def _sign_off_all(alias: str) -> None:
     from tests.support.databases.tables import query
-    from tests.support.runtime import aside
+    from tests.support.runtime import in_thread
 
-    await aside(query, alias, "DELETE FROM steady_queue_process")
+    await in_thread(query, alias, "DELETE FROM steady_queue_process")
 
 
 @pytest.mark.anyio
@@ -109,17 +109,17 @@ async def test_receivers_that_raise_are_reported_and_async_ones_are_awaited(data
         raise LookupError("on purpose")
 
     got: list[str] = []
-    heard = Heard()
+    emitted = EmittedEvents()
     process_started.connect(broken)
     process_started.connect(receive)
     try:
-        async with running(worker(), events=heard):
+        async with running(worker(), events=emitted):
             assert await values(await recording.rests.aenqueue("fine")) == ["fine"]
     finally:
         process_started.disconnect(broken)
         process_started.disconnect(receive)
     assert got == ["worker", "dispatcher", "scheduler"]
-    assert [str(fault.exception) for fault in heard.of(RuntimeFault)] == ["on purpose"] * 3
+    assert [str(fault.exception) for fault in emitted.of(RuntimeFault)] == ["on purpose"] * 3
 
 
 def facts(sent: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, str, bool]]:
@@ -130,23 +130,23 @@ def facts(sent: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, str, bool]]
 EXPECTED = [("paused", "mail", True), ("paused", "mail", False), ("resumed", "mail", True), ("resumed", "mail", False)]
 
 
-def test_a_queue_that_is_paused_or_resumed_is_told_with_whether_that_is_new(
+def test_the_signal_of_a_paused_or_resumed_queue_says_whether_its_state_changed(
     database: str, sent: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    heard: list[events.Event] = []
-    events.subscribe(heard.append, only=[QueuePaused, QueueResumed])
+    emitted: list[events.Event] = []
+    events.subscribe(emitted.append, only=[QueuePaused, QueueResumed])
     actions.pause("mail")
     Queue("mail").pause()
     Queue("mail").resume()
     actions.resume("mail")
     assert facts(sent) == EXPECTED
-    assert [vars(event) for event in heard] == [
+    assert [vars(event) for event in emitted] == [
         {"queue_name": queue, "changed": changed} for _, queue, changed in EXPECTED
     ]
 
 
 @pytest.mark.anyio
-async def test_the_async_forms_tell_it_too(database: str, sent: list[tuple[str, dict[str, Any]]]) -> None:
+async def test_the_async_forms_send_it_too(database: str, sent: list[tuple[str, dict[str, Any]]]) -> None:
     await actions.apause("mail")
     await Queue("mail").apause()
     await Queue("mail").aresume()
@@ -154,7 +154,7 @@ async def test_the_async_forms_tell_it_too(database: str, sent: list[tuple[str, 
     assert facts(sent) == EXPECTED
 
 
-def test_inside_a_transaction_it_is_told_after_the_commit_and_not_at_all_without_one(
+def test_inside_a_transaction_it_is_sent_after_the_commit_and_not_after_a_rollback(
     database: str, sent: list[tuple[str, dict[str, Any]]]
 ) -> None:
     with transaction.atomic(using=database):
@@ -168,7 +168,7 @@ def test_inside_a_transaction_it_is_told_after_the_commit_and_not_at_all_without
     assert Queue("mail").is_paused
 
 
-def test_under_manual_transaction_management_nothing_is_told(
+def test_under_manual_transaction_management_nothing_is_sent(
     database: str, sent: list[tuple[str, dict[str, Any]]]
 ) -> None:
     transaction.set_autocommit(False, using=database)
@@ -181,16 +181,16 @@ def test_under_manual_transaction_management_nothing_is_told(
     assert sent == []
 
 
-def test_a_receiver_that_raises_harms_nobody(database: str, sent: list[tuple[str, dict[str, Any]]]) -> None:
+def test_a_receiver_that_raises_does_no_harm(database: str, sent: list[tuple[str, dict[str, Any]]]) -> None:
     def broken(**fields: Any) -> None:
         raise LookupError("on purpose")
 
-    heard: list[events.Event] = []
-    events.subscribe(heard.append, only=[RuntimeFault])
+    emitted: list[events.Event] = []
+    events.subscribe(emitted.append, only=[RuntimeFault])
     queue_paused.connect(broken)
     try:
         assert actions.pause("mail")
     finally:
         queue_paused.disconnect(broken)
     assert facts(sent) == [("paused", "mail", True)]
-    assert len(heard) == 1
+    assert len(emitted) == 1

@@ -10,7 +10,7 @@ import pytest
 
 from steady_queue import aenqueue_all, enqueue_all
 from steady_queue.jobs.compat import FRAMEWORK, task_backends
-from tests.support.logs import Pages, as_installed
+from tests.support.logs import RecordsHandler, as_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -72,9 +72,9 @@ def put_all(request: pytest.FixtureRequest) -> PutAll:
 
 
 @pytest.fixture
-def pages() -> Iterator[Pages]:
+def pages() -> Iterator[RecordsHandler]:
     """A handler of the framework's logger, and no other."""
-    pages = Pages()
+    pages = RecordsHandler()
     with as_installed(FRAMEWORK):
         logging.getLogger(FRAMEWORK).setLevel(logging.INFO)
         logging.getLogger(FRAMEWORK).addHandler(pages)

@@ -18,7 +18,7 @@ from tests.support.databases.aliases import extra_database, pointed_at, twin_set
 from tests.support.databases.tables import count, counts, query
 from tests.support.servers import wait_until
 from tests.support.servers.proxy import COMMIT, Proxy
-from tests.support.threads import PATIENCE, aside, held
+from tests.support.threads import WAIT_TIMEOUT_SECONDS, held, while_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,13 +160,15 @@ def put_and_lose_the_connection(alias: str, put: Put, task: Any) -> EnqueueError
     """Enqueue, while the server ends the connection in the middle of the insert; the error, if there was one."""
     with ExitStack() as lock:
         lock.enter_context(held(alias, LOCK[alias]))
-        with aside(partial(attempt, put, task)) as enqueuing:
-            wait_until(lambda: bool(query(alias, WAITING[alias])), "the insert waits", PATIENCE)
+        with while_in_thread(partial(attempt, put, task)) as enqueuing:
+            wait_until(lambda: bool(query(alias, WAITING[alias])), "the insert waits", WAIT_TIMEOUT_SECONDS)
             ((pid,),) = query(alias, WAITING[alias])
             query(alias, END[alias], pid)
-            wait_until(lambda: (pid,) not in query(alias, WAITING[alias]), "the insert waits no more", PATIENCE)
+            wait_until(
+                lambda: (pid,) not in query(alias, WAITING[alias]), "the insert waits no more", WAIT_TIMEOUT_SECONDS
+            )
             lock.close()
-            return enqueuing.result(PATIENCE)
+            return enqueuing.result(WAIT_TIMEOUT_SECONDS)
 
 
 @ON_POSTGRES

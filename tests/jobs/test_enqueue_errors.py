@@ -19,7 +19,7 @@ from tests.shop.models import Customer
 from tests.support.databases.aliases import extra_database, pointed_at, queue_in, twin_settings
 from tests.support.databases.tables import count, counts, query
 from tests.support.servers import MariaDB, Postgres
-from tests.support.threads import PATIENCE, aside, held
+from tests.support.threads import WAIT_TIMEOUT_SECONDS, held, while_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,11 +190,11 @@ def test_a_deadlock_in_the_callers_transaction_is_reported_and_nothing_is_commit
             Customer.objects.using(queue).bulk_create(Customer(name=str(number)) for number in range(500))
             query(queue, LOCKS_JOBS[queue])
             jobs_locked.set()
-            assert ada_locked.wait(PATIENCE)
+            assert ada_locked.wait(WAIT_TIMEOUT_SECONDS)
             Customer.objects.using(queue).filter(pk=ada.pk).update(name="other")
 
-    with aside(other):
-        assert jobs_locked.wait(PATIENCE)
+    with while_in_thread(other):
+        assert jobs_locked.wait(WAIT_TIMEOUT_SECONDS)
         query(queue, GIVES_WAY[queue])
         with transaction.atomic(using=queue):
             Customer.objects.using(queue).filter(pk=ada.pk).update(name="mine")
@@ -270,7 +270,7 @@ def test_a_database_that_is_busy_inside_the_callers_transaction_is_reported(
 def test_a_transaction_that_has_read_before_others_wrote_cannot_enqueue(queue: str, short_busy_timeout: str) -> None:
     with transaction.atomic(using=short_busy_timeout):
         assert not Customer.objects.using(short_busy_timeout).exists()
-        with aside(lambda: Customer.objects.using(queue).create(name="Ada")):
+        with while_in_thread(lambda: Customer.objects.using(queue).create(name="Ada")):
             pass
         with pytest.raises(EnqueueError, match="locked") as caught:
             tasks.add.enqueue(1)

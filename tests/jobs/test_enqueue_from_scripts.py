@@ -73,7 +73,7 @@ except SystemExit:
 """,
         alias=database,
         code=1,
-        patience=25,
+        timeout_seconds=25,
     )
     assert counts(database) == {"ready": 3}
 
@@ -94,7 +94,7 @@ asyncio.run(main())
 """,
         alias=database,
         quiet=False,
-        patience=25,
+        timeout_seconds=25,
     )
     jobs = count(database, "job")
     assert jobs >= 4
@@ -109,7 +109,7 @@ warnings.simplefilter("ignore", ResourceWarning)  # its own loop
 asyncio.new_event_loop().run_until_complete(add.aenqueue(1))
 """,
         alias=database,
-        patience=25,
+        timeout_seconds=25,
     )
     assert count(database, "job") == 1
 
@@ -134,7 +134,7 @@ for name, command in [*((name, "") for name in names), ("{tmp_path}/new", "this 
         print(error.stored)
 """,
         alias="sqlite",
-        patience=25,
+        timeout_seconds=25,
     )
     assert printed.split() == ["no"] * 5
 

@@ -16,7 +16,7 @@ from steady_queue.store.sql.postgres import LOCK_SPACE
 from tests.shop import tasks
 from tests.support.databases.tables import count, counts, query
 from tests.support.store.stores import SyncStore
-from tests.support.threads import PATIENCE, aside, held
+from tests.support.threads import WAIT_TIMEOUT_SECONDS, held, while_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,8 +43,8 @@ def locked(database: str, task: Task[..., Any], key: str) -> Iterator[Callable[[
     names = {"space": LOCK_SPACE, "id": lock_id(f"{task.module_path}/{key}")}
 
     def is_locked() -> bool:
-        with aside(lambda: query(database, IS_FREE[database].format(**names))) as found:
-            return not found.result(PATIENCE)
+        with while_in_thread(lambda: query(database, IS_FREE[database].format(**names))) as found:
+            return not found.result(WAIT_TIMEOUT_SECONDS)
 
     with held(database, (LOCKS[database].format(**names), ())):
         yield is_locked

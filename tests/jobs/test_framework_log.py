@@ -19,12 +19,12 @@ from steady_queue.jobs.compat import FRAMEWORK, TaskResultStatus, task_finished,
 from steady_queue.jobs.framework_log import would_emit
 from tests.jobs.helpers import logger
 from tests.shop.tasks import add, greet
-from tests.support.fixtures import empty_book  # noqa: F401, each test finds an empty book
-from tests.support.logs import Pages, as_installed, chain, restored
+from tests.support.fixtures import empty_task_record  # noqa: F401, each test finds an empty book
+from tests.support.logs import RecordsHandler, as_installed, chain, restored
 from tests.support.processes.scripts import run_script
-from tests.support.runtime import ended, until, values, worker
-from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.runtime import until, values, wait_for_results, worker
+from tests.support.tasks import misbehaving, recording
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import Task, TaskResult
@@ -44,8 +44,8 @@ from steady_queue import aenqueue_all
 from steady_queue.aio import running
 from steady_queue.jobs.compat import FRAMEWORK, TaskResult, task_enqueued, task_finished, task_started
 from steady_queue.events import JobsSettled
-from tests.support.tasks.recording import tells_context, tells_context_in_thread
-from tests.support.runtime import Heard, until, worker
+from tests.support.tasks.recording import returns_context, returns_context_in_thread
+from tests.support.runtime import EmittedEvents, until, worker
 
 made = Counter()
 counter = threading.Lock()
@@ -65,15 +65,15 @@ logging.setLogRecordFactory(counting("records", logging.getLogRecordFactory(), l
 
 async def run(*calls):
     made.clear()
-    heard = Heard()
-    async with running(worker(), events=heard):
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted):
         await aenqueue_all(calls)
-        await until(lambda: sum(event.count for event in heard.of(JobsSettled)) == len(calls))
+        await until(lambda: sum(event.count for event in emitted.of(JobsSettled)) == len(calls))
     return dict(made)
 
 async def main():
     calls = [*(add.bind(number) for number in range(5)), *(greet.bind("Ada") for _ in range(5))]
-    takers = [tells_context.bind(1), tells_context_in_thread.bind(2)]
+    takers = [returns_context.bind(1), returns_context_in_thread.bind(2)]
     asked = [await run(*calls), await run(*takers)]
     logging.getLogger(FRAMEWORK).addHandler(logging.NullHandler())
     asked.append(await run(*calls))
@@ -108,14 +108,14 @@ async def test_as_installed_receivers_of_the_user_get_what_they_always_got(datab
             signal.connect(receive)
         try:
             async with running(worker()):
-                await ended(await put.aenqueue(1) if put is add else await put.aenqueue("Ada"))
+                await wait_for_results(await put.aenqueue(1) if put is add else await put.aenqueue("Ada"))
         finally:
             for signal in (task_started, task_finished):
                 signal.disconnect(receive)
     assert received == [(task_started, TaskResultStatus.RUNNING), (task_finished, TaskResultStatus.SUCCESSFUL)]
 
 
-@pytest.mark.parametrize("task", [recording.tells_context, recording.tells_context_in_thread])
+@pytest.mark.parametrize("task", [recording.returns_context, recording.returns_context_in_thread])
 async def test_as_installed_a_task_gets_its_context(database: str, task: Task[..., Any]) -> None:
     with as_installed(FRAMEWORK):
         async with running(worker()):
@@ -133,8 +133,8 @@ def words(task: Task[..., Any], result: TaskResult[Any], status: TaskResultStatu
 in_loop_and_thread = pytest.mark.parametrize(
     ("succeeds", "fails"),
     [
-        (recording.tells_locale, recording.misbehaves),
-        (recording.tells_locale_in_thread, recording.misbehaves_in_thread),
+        (recording.returns_locale, misbehaving.misbehaves),
+        (recording.returns_locale_in_thread, misbehaving.misbehaves_in_thread),
     ],
     ids=["async", "sync"],
 )
@@ -142,11 +142,11 @@ in_loop_and_thread = pytest.mark.parametrize(
 
 @in_loop_and_thread
 async def test_a_handler_gets_the_words_of_the_framework(
-    database: str, pages: Pages, succeeds: Task[..., Any], fails: Task[..., Any]
+    database: str, pages: RecordsHandler, succeeds: Task[..., Any], fails: Task[..., Any]
 ) -> None:
     async with running(worker()):
-        (well,) = await ended(await succeeds.aenqueue())
-        (badly,) = await ended(await fails.aenqueue("NUL"))
+        (well,) = await wait_for_results(await succeeds.aenqueue())
+        (badly,) = await wait_for_results(await fails.aenqueue("NUL"))
     assert pages.lines == [
         (logging.INFO, words(succeeds, well, TaskResultStatus.RUNNING)),
         (logging.INFO, words(succeeds, well, TaskResultStatus.SUCCESSFUL)),
@@ -164,18 +164,18 @@ async def test_a_configuration_that_changes_while_a_task_runs_is_noticed_by_its_
     with as_installed(FRAMEWORK):
         async with running(worker()):
             result = await recording.awaits.aenqueue("task")
-            await until(lambda: book.began == ["task"])
-            handlers = {"pages": {"()": Pages}}
+            await until(lambda: task_record.began == ["task"])
+            handlers = {"pages": {"()": RecordsHandler}}
             loggers = {FRAMEWORK: {"handlers": ["pages"], "level": "INFO"}}
             config = {"version": 1, "disable_existing_loggers": False, "handlers": handlers, "loggers": loggers}
             logging.config.dictConfig(config)
             (pages,) = logger.handlers
-            assert isinstance(pages, Pages)
-            book.gate.set()
-            await ended(result)
+            assert isinstance(pages, RecordsHandler)
+            task_record.gate.set()
+            await wait_for_results(result)
             first = pages.lines
             logger.removeHandler(pages)
-            await ended(await add.aenqueue(1))
+            await wait_for_results(await add.aenqueue(1))
     assert first == [(logging.INFO, words(recording.awaits, result, TaskResultStatus.SUCCESSFUL))]
     assert pages.lines == first
 

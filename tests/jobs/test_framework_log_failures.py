@@ -18,11 +18,11 @@ from steady_queue.management.log_output import JsonLines
 from steady_queue.testing import arun_pending
 from tests.jobs.helpers import logger
 from tests.shop.tasks import add, fail, greet
-from tests.support.fixtures import empty_book  # noqa: F401, each test finds an empty book
-from tests.support.logs import Pages, as_installed
+from tests.support.fixtures import empty_task_record  # noqa: F401, each test finds an empty book
+from tests.support.logs import RecordsHandler, as_installed
 from tests.support.processes.scripts import run_script
-from tests.support.runtime import Heard, ended, until, values, worker
-from tests.support.tasks import recording
+from tests.support.runtime import EmittedEvents, until, values, wait_for_results, worker
+from tests.support.tasks import misbehaving
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import Task
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.contract, pytest.mark.anyio, pytest.mark.usually_on("p
 
 @pytest.mark.parametrize("how", ["no handler emits it", "the framework's receiver is disconnected"])
 async def test_a_failure_that_the_framework_does_not_log_is_logged_by_us(database: str, how: str) -> None:
-    heard = Heard()
+    heard = EmittedEvents()
     with as_installed(FRAMEWORK):
         if how == "no handler emits it":
             logger.addHandler(logging.NullHandler())
@@ -44,12 +44,12 @@ async def test_a_failure_that_the_framework_does_not_log_is_logged_by_us(databas
             task_finished.disconnect(signals.log_task_finished)
         try:
             async with running(worker(), events=heard):
-                await ended(await fail.aenqueue("boom"), await recording.misbehaves.aenqueue("NUL"))
+                await wait_for_results(await fail.aenqueue("boom"), await misbehaving.misbehaves.aenqueue("NUL"))
                 await until(lambda: len(heard.of(JobFailed)) == 2)
         finally:
             task_finished.connect(signals.log_task_finished)
     told = {event.task_path: event for event in heard.of(JobFailedUnlogged)}
-    assert set(told) == {fail.module_path, recording.misbehaves.module_path}
+    assert set(told) == {fail.module_path, misbehaving.misbehaves.module_path}
     event = told[fail.module_path]
     assert event.level == logging.ERROR
     line = event.text % vars(event)
@@ -57,18 +57,18 @@ async def test_a_failure_that_the_framework_does_not_log_is_logged_by_us(databas
     assert line.endswith("ValueError: boom\n")
 
 
-async def test_a_failure_that_the_framework_logs_is_not_logged_again(database: str, pages: Pages) -> None:
-    heard = Heard()
+async def test_a_failure_that_the_framework_logs_is_not_logged_again(database: str, pages: RecordsHandler) -> None:
+    heard = EmittedEvents()
     logger.setLevel(logging.ERROR)
     async with running(worker(), events=heard):
-        await ended(await fail.aenqueue("boom"), await recording.misbehaves.aenqueue("NUL"))
+        await wait_for_results(await fail.aenqueue("boom"), await misbehaving.misbehaves.aenqueue("NUL"))
         await until(lambda: len(heard.of(JobFailed)) == 2)
     assert {event.level for event in heard.of(JobFailed)} == {logging.DEBUG}
     assert [level for level, _ in pages.lines] == [logging.ERROR] * 2
 
 
 async def test_a_failure_is_logged_once_where_a_tool_wraps_receivers(
-    database: str, pages: Pages, monkeypatch: pytest.MonkeyPatch
+    database: str, pages: RecordsHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live = Signal._live_receivers
 
@@ -79,9 +79,9 @@ async def test_a_failure_is_logged_once_where_a_tool_wraps_receivers(
         )
 
     monkeypatch.setattr(Signal, "_live_receivers", wrapped)
-    heard = Heard()
+    heard = EmittedEvents()
     async with running(worker(), events=heard):
-        await ended(await fail.aenqueue("boom"))
+        await wait_for_results(await fail.aenqueue("boom"))
         await until(lambda: len(heard.of(JobFailed)) == 1)
     assert not heard.of(JobFailedUnlogged)
     assert [level for level, _ in pages.lines].count(logging.ERROR) == 1
@@ -108,11 +108,11 @@ def test_as_installed_a_failure_is_seen(database: str) -> None:
 import contextlib, sys
 from steady_queue.aio import running
 from tests.shop.tasks import fail
-from tests.support.runtime import ended, worker
+from tests.support.runtime import wait_for_results, worker
 
 async def main():
     async with running(worker()):
-        await ended(await fail.aenqueue("boom"))
+        await wait_for_results(await fail.aenqueue("boom"))
 
 with contextlib.redirect_stderr(sys.stdout):
     asyncio.run(main())
@@ -126,13 +126,13 @@ with contextlib.redirect_stderr(sys.stdout):
 # -- oversized exceptions ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task", [recording.misbehaves, recording.misbehaves_in_thread])
+@pytest.mark.parametrize("task", [misbehaving.misbehaves, misbehaving.misbehaves_in_thread])
 async def test_an_oversized_exception_is_logged_with_its_name_its_traceback_and_a_part_of_its_text(
-    database: str, pages: Pages, task: Task[..., Any]
+    database: str, pages: RecordsHandler, task: Task[..., Any]
 ) -> None:
     async with running(worker()):
-        await ended(await task.aenqueue("huge"))
-        await ended(await task.aenqueue("NUL"))
+        await wait_for_results(await task.aenqueue("huge"))
+        await wait_for_results(await task.aenqueue("NUL"))
     huge, usual = (record.exc_info for record in pages.records if record.exc_info)
     assert huge is not None
     assert usual is not None
@@ -145,8 +145,8 @@ async def test_an_oversized_exception_is_logged_with_its_name_its_traceback_and_
 
 
 @pytest.mark.usefixtures("database")
-async def test_what_a_test_raises_of_an_oversized_exception_is_the_exception(pages: Pages) -> None:
-    await recording.misbehaves.aenqueue("huge")
+async def test_what_a_test_raises_of_an_oversized_exception_is_the_exception(pages: RecordsHandler) -> None:
+    await misbehaving.misbehaves.aenqueue("huge")
     with pytest.raises(ValueError) as raised:
         await arun_pending(raising=True)
     assert len(str(raised.value)) == 50_000_000
@@ -159,7 +159,7 @@ def test_an_oversized_exception_of_a_subscriber_is_cut_in_every_format() -> None
 
     ours = logging.getLogger("steady_queue")
     for formatter in (logging.Formatter(), JsonLines()):
-        pages = Pages()
+        pages = RecordsHandler()
         pages.setFormatter(formatter)
         with as_installed("steady_queue"):
             ours.addHandler(pages)

@@ -1,4 +1,4 @@
-"""What the command line, the environment and settings.py ask for, and which of them is obeyed."""
+"""Options of the command line, the environment and settings.py, and which of them takes precedence."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONFIGURED = Options(
 
 
 def from_line(*arguments: str, environ: dict[str, str] | None = None, options: Options = CONFIGURED) -> ResolvedOptions:
-    """What comes of a command line, read as the command reads it."""
+    """The options of a command line, parsed as the command does it."""
     parser = Command().create_parser("manage.py", "steady_queue")
     return resolve(options, vars(parser.parse_args(list(arguments))), environ or {})
 
@@ -206,8 +206,8 @@ def test_each_process_has_one_part() -> None:
     assert [[list(worker.queues) for worker in part.workers] for part in parts] == [[["a"]], [["a"]], [["b"]], []]
     assert [part.only_work for part in parts] == [True, True, True, False]
     assert [worker.processes for part in parts for worker in part.workers] == [1, 1, 1]
-    (beside,) = options.additional_processes()
-    assert [list(worker.queues) for worker in beside.workers] == [["a"]]
+    (additional,) = options.additional_processes()
+    assert [list(worker.queues) for worker in additional.workers] == [["a"]]
     assert Options(only_work=True).per_process()[0].only_work
     assert len(Options(only_work=True).per_process()) == 1
 
@@ -217,13 +217,13 @@ def test_each_process_has_one_part() -> None:
 
 @pytest.fixture
 def _restricted() -> Iterator[None]:
-    """Every backend of ours says which queues it has."""
+    """Every backend of Steady Queue lists its queues."""
     with override_settings(TASKS={"default": {"BACKEND": OURS, "QUEUES": QUEUES}}):
         yield
 
 
 def refusal(*arguments: str, environ: dict[str, str] | None = None, **options: Any) -> list[str]:
-    """Why the command does not run, line by line."""
+    """The lines of the error with which the command is refused."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (environ or {}).items():
             patch.setitem(os.environ, name, value)
@@ -235,8 +235,8 @@ def refusal(*arguments: str, environ: dict[str, str] | None = None, **options: A
 
 @pytest.mark.only_on("sqlite")
 @pytest.mark.usefixtures("_restricted")
-def test_everything_that_is_wrong_is_told_at_once(database: str) -> None:
-    told = refusal(
+def test_all_problems_are_reported_at_once(database: str) -> None:
+    reported = refusal(
         "--async",
         "--threads=99999999999999999999",
         "--coroutines=many",
@@ -244,7 +244,7 @@ def test_everything_that_is_wrong_is_told_at_once(database: str) -> None:
         "--log-format=xml",
         environ={"STEADY_QUEUE_MAX_RSS": "0", "STEADY_QUEUE_DRAIN": "maybe", "STEADY_QUEUE_PROCESSES": "0"},
     )
-    assert told == [
+    assert reported == [
         "--coroutines must be an integer, not 'many'",
         "STEADY_QUEUE_DRAIN must be 1 or 0, not 'maybe'",
         "workers[0]: threads must be at most 1,000, not 99,999,999,999,999,999,999",
@@ -257,16 +257,16 @@ def test_everything_that_is_wrong_is_told_at_once(database: str) -> None:
 
 @pytest.mark.only_on("sqlite")
 @pytest.mark.usefixtures("_restricted")
-def test_a_queue_that_nobody_fills_is_named_with_what_was_meant(database: str) -> None:
+def test_a_queue_that_no_backend_has_is_named_with_a_suggestion(database: str) -> None:
     assert refusal("--async", "--queues", "mial,default") == [
         "workers[0]: no backend in TASKS has a queue 'mial' in its QUEUES. Did you mean 'mail'?"
     ]
-    (told,) = refusal("--async", environ={"STEADY_QUEUE_QUEUES": "xyzzy"})
-    assert told.endswith(f"no backend in TASKS has a queue 'xyzzy' in its QUEUES. The queues are {QUEUES}.")
+    (reported,) = refusal("--async", environ={"STEADY_QUEUE_QUEUES": "xyzzy"})
+    assert reported.endswith(f"no backend in TASKS has a queue 'xyzzy' in its QUEUES. The queues are {QUEUES}.")
 
 
 @pytest.mark.only_on("sqlite")
-def test_where_there_is_nothing_to_run_that_is_said(database: str) -> None:
+def test_an_empty_configuration_is_refused_with_a_message(database: str) -> None:
     with override_settings(STEADY_QUEUE=Options(workers=[])):
         assert refusal("--async", "--only-work") == ["there is nothing to run: no workers and no dispatchers"]
     with override_settings(STEADY_QUEUE={"workers": []}):

@@ -1,4 +1,4 @@
-"""What the command tells: its banner, its log as text or JSON, its status line on a terminal, its help."""
+"""The output of the command: its banner, its log as text or JSON, its status line on a terminal, its help."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import steady_queue
 from steady_queue.management.commands.steady_queue import Command as SteadyQueue
 from steady_queue.management.log_output import CLEAR
 from tests.shop.tasks import add, fail
-from tests.support.processes.commands import MANAGE, command, printed_by, stopped
-from tests.support.processes.process_rows import pids, working
+from tests.support.processes.commands import MANAGE, command, read_output, stop_command
+from tests.support.processes.process_rows import pids, wait_for_worker
 from tests.support.processes.scripts import REPOSITORY
-from tests.support.runtime import PATIENCE, aside, ended, until, values
+from tests.support.runtime import WAIT_TIMEOUT_SECONDS, in_thread, until, values, wait_for_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.only_on("sqlite")]
 
 
-async def test_every_line_is_a_json_object_where_that_is_asked_for(database: str) -> None:
+async def test_every_line_is_a_json_object_with_the_json_log(database: str) -> None:
     with command(database, "--log-format", "json") as process:
         assert await values(await add.aenqueue(1)) == [1]
-        await ended(await fail.aenqueue("on purpose"))
+        await wait_for_results(await fail.aenqueue("on purpose"))
         await until(lambda: has_dispatcher(database), "no dispatcher is registered")
-        printed = await stopped(process)
+        printed = await stop_command(process)
     lines = [json.loads(line) for line in printed.splitlines()]
     assert all({"time", "level", "message", "process"} <= line.keys() for line in lines)
-    told = [line for line in lines if line["logger"] == "steady_queue"]
-    assert all("event" in line for line in told)
-    events = {line["event"] for line in told}
+    reported = [line for line in lines if line["logger"] == "steady_queue"]
+    assert all("event" in line for line in reported)
+    events = {line["event"] for line in reported}
     assert {"ChildStarted", "ProcessStarted", "ProcessStopping", "ProcessStopped", "ChildExited"} <= events
-    assert len({line["process"] for line in told}) == 3
+    assert len({line["process"] for line in reported}) == 3
     (failure,) = [line for line in lines if line["level"] == "ERROR"]
     assert "ValueError: on purpose" in failure["traceback"]
-    (started, _) = [line for line in told if line["event"] == "ChildStarted"]
+    (started, _) = [line for line in reported if line["event"] == "ChildStarted"]
     assert started["level"] == "INFO"
     assert started["message"] == f"worker (*) started as process {started['fields']['pid']}"
 
@@ -52,11 +52,11 @@ async def has_dispatcher(alias: str) -> bool:
     return bool(await pids(alias, "dispatcher"))
 
 
-async def test_the_banner_tells_what_starts_and_without_a_terminal_there_is_no_status(database: str) -> None:
+async def test_the_banner_shows_what_starts_and_without_a_terminal_there_is_no_status_line(database: str) -> None:
     arguments = ("--processes", "2", "--threads", "4", "--queues", "mail,default", "--max-tasks", "1000")
     with command(database, *arguments) as process:
-        await working(database)
-        printed = await stopped(process)
+        await wait_for_worker(database)
+        printed = await stop_command(process)
     assert printed.splitlines()[:5] == [
         f"Steady Queue {steady_queue.__version__} on SQLite (sqlite)",
         "  worker      mail, default: 100 coroutines, 4 threads, 2 processes",
@@ -69,19 +69,19 @@ async def test_the_banner_tells_what_starts_and_without_a_terminal_there_is_no_s
     assert " · " not in printed
 
 
-async def test_it_is_quiet_when_it_is_asked_to_be(database: str) -> None:
+async def test_it_is_quiet_with_verbosity_0(database: str) -> None:
     with command(database, "-v", "0", "--drain", "--async") as process:
-        assert await printed_by(process) == ""
+        assert await read_output(process) == ""
 
 
 async def test_a_terminal_has_a_status_line_which_log_lines_clear(database: str) -> None:
     with on_a_terminal(database, "--only-work") as (process, screen):
         assert await values(await add.aenqueue(1)) == [1]
-        await ended(await fail.aenqueue("on purpose"))
+        await wait_for_results(await fail.aenqueue("on purpose"))
         await until(lambda: "1 process · 0 running · 2 done (" in screen.text, "no status is shown")
         process.terminate()
-        await aside(process.wait, PATIENCE)
-        await until(lambda: "ended: it exited with status 0" in screen.text, "it does not tell its end")
+        await in_thread(process.wait, WAIT_TIMEOUT_SECONDS)
+        await until(lambda: "ended: it exited with status 0" in screen.text, "it does not print its end")
     assert process.returncode == 0
     assert "/s) · 1 failed\x1b[K\r" in screen.text
     for line in screen.text.split("\n"):
@@ -91,7 +91,7 @@ async def test_a_terminal_has_a_status_line_which_log_lines_clear(database: str)
 
 
 class Screen:
-    """What a terminal was sent, read by a thread."""
+    """The text that a terminal received, read by a thread."""
 
     def __init__(self, descriptor: int) -> None:
         self.text = ""
@@ -102,10 +102,10 @@ class Screen:
             while data := os.read(self._descriptor, 65536):
                 self.text += data.decode().replace("\r\n", "\n")
         except OSError:
-            pass  # the last that had it open has ended
+            pass  # the last process that had it open has ended
 
     def go(self) -> None:
-        """Close our end, with a file in its place that is always at its end."""
+        """Close the terminal, and replace its descriptor by an empty file."""
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), self._descriptor)
 
@@ -114,7 +114,7 @@ class Screen:
 def on_a_terminal(alias: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Screen]]:
     """The command, whose stderr is a terminal."""
     ours, theirs = pty.openpty()
-    text = MANAGE.format(alias=alias, alive=300, patience=1, setup="")
+    text = MANAGE.format(alias=alias, alive=300, shutdown_timeout_seconds=1, setup="")
     screen = Screen(ours)
     reader = threading.Thread(target=screen.read)
     with subprocess.Popen(
@@ -132,21 +132,21 @@ def on_a_terminal(alias: str, *arguments: str) -> Iterator[tuple[subprocess.Pope
         finally:
             process.kill()
             process.wait()
-            reader.join(PATIENCE)
+            reader.join(WAIT_TIMEOUT_SECONDS)
             os.close(ours)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--async"]], ids=["supervised", "in one loop"])
-async def test_a_terminal_that_goes_away_stops_nothing(database: str, arguments: list[str]) -> None:
+async def test_a_terminal_that_is_closed_stops_nothing(database: str, arguments: list[str]) -> None:
     with on_a_terminal(database, *arguments) as (process, screen):
         await until(lambda: "running" in screen.text, "no status")
         screen.go()
         assert await values(await add.aenqueue(1)) == [1]
         process.terminate()
-        assert await aside(process.wait, PATIENCE) == 0
+        assert await in_thread(process.wait, WAIT_TIMEOUT_SECONDS) == 0
 
 
-def test_the_help_tells_of_every_action_of_stopping_and_of_the_environment() -> None:
+def test_the_help_describes_every_action_the_shutdown_and_the_environment() -> None:
     text = SteadyQueue().create_parser("manage.py", "steady_queue").format_help()
     for words in (
         "manage.py steady_queue --async",

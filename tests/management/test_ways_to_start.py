@@ -1,4 +1,4 @@
-"""However the command is started, its processes start, work and stop."""
+"""The ways to start the command: with each of them its processes start, work and stop."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from steady_queue.configuration import Options, Worker
 from tests.shop.tasks import add
 from tests.support.databases.aliases import queue_in
 from tests.support.databases.tables import count, counts
-from tests.support.processes.commands import prints, stopped
+from tests.support.processes.commands import stop_command, wait_for_output
 from tests.support.processes.projects import Project, program
 from tests.support.processes.scripts import REPOSITORY, run_script
-from tests.support.runtime import PATIENCE, aside, values
+from tests.support.runtime import WAIT_TIMEOUT_SECONDS, in_thread, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.only_on("sqlite")]
 
 @pytest.fixture
 def default() -> Iterator[str]:
-    """The queue is where it is without any setting."""
+    """The queue is in the database that is the default without any setting."""
     with queue_in("default"):
         yield "default"
 
@@ -40,37 +40,37 @@ async def test_it_starts_with_python_m_django(default: str) -> None:
     words = ("-m", "django", "steady_queue", "--settings", "tests.settings", "--only-work")
     with program(*words) as process:
         assert await values(await add.aenqueue(1)) == [1]
-        printed = await stopped(process)
+        printed = await stop_command(process)
     assert "died" not in printed
-    assert await aside(count, default, "process") == 0
+    assert await in_thread(count, default, "process") == 0
 
 
 async def test_it_starts_by_a_relative_path_from_another_directory(database: str, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
-    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "other").mkdir()
     project = Project(tmp_path / "code", database)
     words = ("../code/manage.py", "steady_queue", "--only-work")
-    with program(*words, cwd=tmp_path / "elsewhere") as process:
+    with program(*words, cwd=tmp_path / "other") as process:
         await project.enqueue("wash")
-        await prints(process, "washed by version 1")
-        assert "died" not in await stopped(process)
+        await wait_for_output(process, "washed by version 1")
+        assert "died" not in await stop_command(process)
 
 
-async def test_it_starts_by_a_manage_py_that_makes_up_its_own_arguments(database: str, tmp_path: Path) -> None:
+async def test_it_starts_by_a_manage_py_that_builds_its_own_arguments(database: str, tmp_path: Path) -> None:
     project = Project(tmp_path, database, argv="['me', 'steady_queue', '--queues', 'default', '--only-work']")
     with program("manage.py", "nothing", "--of", "this", cwd=tmp_path) as process:
-        await prints(process, "worker      default: ")
+        await wait_for_output(process, "worker      default: ")
         await project.enqueue("wash")
-        await prints(process, "washed by version 1")
-        assert "died" not in await stopped(process)
+        await wait_for_output(process, "washed by version 1")
+        assert "died" not in await stop_command(process)
 
 
 async def test_code_may_call_it_and_goes_on_when_it_has_returned(database: str) -> None:
     results = [await add.aenqueue(number) for number in range(3)]
-    printed = await aside(run_script_on, database, CALLS)
+    printed = await in_thread(run_script_on, database, CALLS)
     assert printed.splitlines() == ["drained", "drained in a thread", "stopped by a signal", "as before"]
     assert await values(*results) == [0, 1, 2]
-    assert await aside(count, database, "process") == 0
+    assert await in_thread(count, database, "process") == 0
 
 
 CALLS = """
@@ -108,19 +108,19 @@ def run_script_on(alias: str, text: str) -> str:
     return run_script(text, alias=alias)
 
 
-async def test_what_who_started_it_ignores_does_not_stop_it_but_quit_does(database: str, tmp_path: Path) -> None:
-    """As with nohup, and in the background of a script."""
+async def test_signals_that_its_parent_ignores_do_not_stop_it_but_quit_does(database: str, tmp_path: Path) -> None:
+    """As with nohup, and with a background job of a script."""
     project = Project(tmp_path, database)
     with program("-c", IGNORES, "manage.py", "steady_queue", "--only-work", cwd=tmp_path) as process:
         await project.enqueue("wash")
-        await prints(process, "washed by version 1")
+        await wait_for_output(process, "washed by version 1")
         for number in (signal.SIGHUP, signal.SIGINT):
             process.send_signal(number)
         await project.enqueue("repair")
-        await prints(process, "began")
-        printed = await stopped(process, signal.SIGQUIT)
-    assert "ended: it exited with status 0" in printed  # not killed: it has obeyed as well
-    assert await aside(counts, database) == {"ready": 1}
+        await wait_for_output(process, "began")
+        printed = await stop_command(process, signal.SIGQUIT)
+    assert "ended: it exited with status 0" in printed  # not killed: it has stopped as well
+    assert await in_thread(counts, database) == {"ready": 1}
 
 
 IGNORES = """
@@ -139,11 +139,11 @@ async def test_settings_may_change_the_directory_and_the_path(database: str, tmp
     environ = {"DJANGO_SETTINGS_MODULE": "garage.settings"}
     with program(*words, "steady_queue", "--only-work", cwd=tmp_path, environ=environ) as process:
         await project.enqueue("wash")
-        await prints(process, "washed by version 1")
-        assert "died" not in await stopped(process)
+        await wait_for_output(process, "washed by version 1")
+        assert "died" not in await stop_command(process)
 
 
-async def test_a_process_takes_orders_that_no_variable_could_hold(
+async def test_a_process_accepts_orders_larger_than_an_environment_variable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     queues = [f"{number:0200}" for number in range(1000)]
@@ -154,7 +154,7 @@ async def test_a_process_takes_orders_that_no_variable_could_hold(
     if hasattr(os, "memfd_create"):  # a container may have no directory to write to
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     started = child.Child.start(given, 0.0)
-    status = await aside(started.popen.wait, PATIENCE)
+    status = await in_thread(started.popen.wait, WAIT_TIMEOUT_SECONDS)
     assert started.close(status).summary == "exited with status 0"
 
 
@@ -167,14 +167,14 @@ taken = len(read_orders(os.environ).options.workers[0].queues)
 
 @pytest.mark.parametrize("words", [[], ["--async"], ["check"]], ids=["supervised", "in one loop", "check"])
 async def test_nothing_needs_an_open_output(database: str, words: list[str]) -> None:
-    """As with a daemon that closes what it does not use."""
+    """As with a daemon that closes its unused descriptors."""
     result = await add.aenqueue(1)
     code = (
         "import os, sys\nos.close(1); os.close(2)\n"
         f"os.execv(sys.executable, [sys.executable, '-c', {ON.format(alias=database)!r}, *{[*words, '--drain']!r}])"
     )
     with program("-c", code) as process:
-        await aside(process.wait, PATIENCE)
+        await in_thread(process.wait, WAIT_TIMEOUT_SECONDS)
     assert process.returncode == 0
     if "check" not in words:
         assert await values(result) == [1]

@@ -10,10 +10,10 @@ import pytest
 
 from steady_queue.models import RecurringTask
 from tests.support.databases.tables import count, query
-from tests.support.processes.commands import printed_by, prints, stopped
+from tests.support.processes.commands import read_output, stop_command, wait_for_output
 from tests.support.processes.projects import program
 from tests.support.processes.scripts import REPOSITORY
-from tests.support.runtime import aside, until
+from tests.support.runtime import in_thread, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,8 +70,8 @@ def entries(alias: str) -> dict[str, Any]:
 async def fires(alias: str, key: str, times: int = 2) -> None:
     """The entry fires so many times more."""
     text = "SELECT count(*) FROM steady_queue_recurringexecution WHERE task_key = %s"
-    before = (await aside(query, alias, text, key))[0][0]
-    await until(lambda: aside(lambda: query(alias, text, key)[0][0] >= before + times), f"{key} does not fire")
+    before = (await in_thread(query, alias, text, key))[0][0]
+    await until(lambda: in_thread(lambda: query(alias, text, key)[0][0] >= before + times), f"{key} does not fire")
 
 
 # -- starts that are refused ------------------------------------------------------------------------------------------
@@ -95,12 +95,12 @@ async def test_a_start_is_refused_once_with_every_problem_of_the_code(
 ) -> None:
     write(tmp_path, "bad", database, BAD)
     with started(tmp_path, "bad", *arguments) as process:
-        printed = await printed_by(process, code=1)
+        printed = await read_output(process, code=1)
     for words in NAMED:
         assert printed.count(words) == 1, printed
     assert "Traceback" not in printed
     assert "died" not in printed
-    assert await aside(count, database, "recurringtask") == await aside(count, database, "process") == 0
+    assert await in_thread(count, database, "recurringtask") == await in_thread(count, database, "process") == 0
 
 
 @pytest.mark.only_on("sqlite")
@@ -112,7 +112,7 @@ async def test_recurring_tasks_in_settings_are_refused_with_every_problem(databa
     write(tmp_path, "wrong", database, GOOD.format(key="unused", name="right"), options)
     for arguments in ((), ("--async",), ("check",)):
         with started(tmp_path, "wrong", *arguments) as process:
-            printed = await printed_by(process, code=1)
+            printed = await read_output(process, code=1)
         for words in ("'wrong.tasks.gone' is not a task", "out of range"):
             assert printed.count(words) == 1, printed
 
@@ -124,7 +124,7 @@ async def test_a_command_in_settings_is_refused_before_anything_starts(database:
     )]"""
     write(tmp_path, "wrong", database, "", options)
     with started(tmp_path, "wrong") as process:
-        printed = await printed_by(process, code=1)
+        printed = await read_output(process, code=1)
     assert "recurring_tasks[0]: command is not supported" in printed
     assert "recurring_tasks[0]: arguments may only have the keys" in printed
 
@@ -141,7 +141,7 @@ async def test_problems_of_the_settings_and_of_the_tasks_are_reported_together(
     ]"""
     write(tmp_path, "wrong", database, GOOD.format(key="unused", name="right"), options)
     with started(tmp_path, "wrong", *arguments) as process:
-        printed = await printed_by(process, code=1)
+        printed = await read_output(process, code=1)
     for words in ("max_tasks must be", "command is not supported", "'wrong.tasks.gone' is not a task", "out of range"):
         assert printed.count(words) == 1, printed
 
@@ -150,7 +150,7 @@ async def test_problems_of_the_settings_and_of_the_tasks_are_reported_together(
 async def test_tasks_that_cannot_be_imported_refuse_a_start_with_their_place(database: str, tmp_path: Path) -> None:
     write(tmp_path, "broken", database, "import nothing_of_this_name")
     with started(tmp_path, "broken") as process:
-        printed = await printed_by(process, code=1)
+        printed = await read_output(process, code=1)
     assert printed.count("the tasks cannot be imported: ModuleNotFoundError") == 1
     assert "tasks.py, line " in printed
 
@@ -161,12 +161,12 @@ async def test_a_process_that_refuses_when_another_has_worked_is_tried_again(dat
     with started(tmp_path, "garden") as process:
         await fires(database, "water")
         (tmp_path / "garden" / "tasks.py").write_text(TASKS + BAD)
-        ((pid,),) = await aside(query, database, "SELECT pid FROM steady_queue_process WHERE kind = 'process'")
+        ((pid,),) = await in_thread(query, database, "SELECT pid FROM steady_queue_process WHERE kind = 'process'")
         os.kill(pid, 9)
-        await prints(process, "did not start: recurring task")
+        await wait_for_output(process, "did not start: recurring task")
         (tmp_path / "garden" / "tasks.py").write_text(TASKS + GOOD.format(key="water", name="water"))
         await fires(database, "water")
-        await stopped(process)
+        await stop_command(process)
 
 
 # -- what is enqueued -------------------------------------------------------------------------------------------------
@@ -186,9 +186,9 @@ async def test_a_command_with_the_option_neither_checks_nor_stores_nor_enqueues_
 ) -> None:
     write(tmp_path, "bad", database, BAD)
     with started(tmp_path, "bad", "--async", *arguments, **environ) as process:
-        await prints(process, "started")
-        await stopped(process)
-    assert await aside(count, database, "recurringtask") == 0
+        await wait_for_output(process, "started")
+        await stop_command(process)
+    assert await in_thread(count, database, "recurringtask") == 0
 
 
 @pytest.mark.usually_on("postgres")
@@ -205,12 +205,12 @@ async def add(a, b): ...
     write(tmp_path, "listing", database, tasks, options)
     with started(tmp_path, "listing") as process:
         await fires(database, "listed")
-        await stopped(process)
-    found = await aside(entries, database)
+        await stop_command(process)
+    found = await in_thread(entries, database)
     assert found.keys() == {"listed"}
     assert found["listed"].static
     assert found["listed"].description == "adds"
-    jobs = await aside(query, database, "SELECT DISTINCT queue_name, priority, task_path FROM steady_queue_job")
+    jobs = await in_thread(query, database, "SELECT DISTINCT queue_name, priority, task_path FROM steady_queue_job")
     assert [tuple(row) for row in jobs] == [("mail", 7, "listing.tasks.add")]
 
 
@@ -227,19 +227,19 @@ async def test_two_projects_on_one_database_leave_each_others_entries_alone(data
         await fires(database, "bakery")
         cinema = stack.enter_context(started(tmp_path / "cinema", "cinema", "--async"))
         # A key can be used once: the later project logs a warning.
-        told = await prints(cinema, "recurring task common was not enqueued: another project")
+        told = await wait_for_output(cinema, "recurring task common was not enqueued: another project")
         assert "bakery.tasks.common" in told
         await fires(database, "cinema")
-        await aside(_schedule_for, database, "bakery.tasks.own", "dynamic")
+        await in_thread(_schedule_for, database, "bakery.tasks.own", "dynamic")
         for key in ("bakery", "cinema", "common", "dynamic"):
             await fires(database, key)
-        await stopped(bakery)
+        await stop_command(bakery)
         with started(tmp_path / "bakery", "bakery", "--async") as again:
             await fires(database, "bakery")
             await fires(database, "cinema")
-            await stopped(again)
-        await stopped(cinema)
-    found = await aside(entries, database)
+            await stop_command(again)
+        await stop_command(cinema)
+    found = await in_thread(entries, database)
     assert found.keys() == {"bakery", "cinema", "common", "dynamic"}
     assert all(row.enabled and row.disabled_reason is None for row in found.values())
     assert found["common"].task_path == "bakery.tasks.common"
@@ -265,15 +265,15 @@ async def test_an_old_version_undoes_nothing_that_a_newer_one_has_stored(databas
         for key in ("kept", "removed"):
             await fires(database, key)
         new = stack.enter_context(started(tmp_path / "new", "shop2", "--async"))
-        await prints(old, "recurring task added cannot be enqueued by this process")
-        await aside(_schedule_for, database, "shop2.tasks.added", "dynamic")
-        await prints(old, "recurring task dynamic cannot be enqueued by this process")
+        await wait_for_output(old, "recurring task added cannot be enqueued by this process")
+        await in_thread(_schedule_for, database, "shop2.tasks.added", "dynamic")
+        await wait_for_output(old, "recurring task dynamic cannot be enqueued by this process")
         for key in ("added", "dynamic", "kept"):
             await fires(database, key, 3)
-        await stopped(old)
+        await stop_command(old)
         await fires(database, "added")
-        await stopped(new)
-    found = await aside(entries, database)
+        await stop_command(new)
+    found = await in_thread(entries, database)
     assert found.keys() == {"kept", "added", "dynamic"}
     assert found["kept"].schedule == "@every 2"
     assert all(row.enabled and row.disabled_reason is None for row in found.values())

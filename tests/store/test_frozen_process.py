@@ -17,12 +17,12 @@ from steady_queue.store.operations.prune import prune_process
 from steady_queue.store.outcome import report
 from steady_queue.store.statement import Operation
 from tests.support.databases.tables import counts, query
-from tests.support.processes.commands import printed_by, prints, python
+from tests.support.processes.commands import python, read_output, wait_for_output
 from tests.support.processes.scripts import REPOSITORY, SETUP
 from tests.support.store.jobs import job
 from tests.support.store.stores import SyncStore
 from tests.support.threads import together
-from tests.support.wait import aside, until
+from tests.support.wait import in_thread, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,14 +102,14 @@ async def main():
 @pytest.mark.only_on("postgres", "mariadb")  # on SQLite a frozen writer blocks every other writer
 async def test_a_process_that_is_frozen_while_it_maintains_loses_its_transaction(database: str) -> None:
     async def is_maintained() -> bool:
-        return await aside(maintains, database)
+        return await in_thread(maintains, database)
 
     with program(database, MAINTAINS) as process:
-        await prints(process, "maintains")
+        await wait_for_output(process, "maintains")
         await until(lambda: is_frozen(process.pid))
         await until(is_maintained, "others can maintain")
         process.send_signal(signal.SIGCONT)
-        printed = await printed_by(process)
+        printed = await read_output(process)
     assert printed.splitlines() == ["unavailable, applied: no", "maintains again: True"]
 
 
@@ -147,23 +147,23 @@ async def main():
 @pytest.mark.only_on("postgres")  # MariaDB's own limit for this is a minute
 async def test_a_process_that_is_frozen_while_it_receives_its_claims_loses_them(database: str) -> None:
     jobs = [job(arguments="x" * 1_000_000) for _ in range(20)]
-    worker = await aside(lambda: SyncStore(database).worker())
+    worker = await in_thread(lambda: SyncStore(database).worker())
 
     async def others_can_claim() -> bool:
-        claims = await aside(lambda: SyncStore(database).claim(SyncStore(database).worker("other"), 20))
+        claims = await in_thread(lambda: SyncStore(database).claim(SyncStore(database).worker("other"), 20))
         return len(claims) == 20
 
     with program(database, CLAIMS, worker=str(worker)) as process:
-        await prints(process, "prepared")
+        await wait_for_output(process, "prepared")
         await until(lambda: is_frozen(process.pid))
-        await aside(lambda: SyncStore(database).enqueue(*jobs))
+        await in_thread(lambda: SyncStore(database).enqueue(*jobs))
         process.send_signal(signal.SIGCONT)
-        await until(lambda: aside(is_sending, database))
+        await until(lambda: in_thread(is_sending, database))
         await until(lambda: is_frozen(process.pid))
-        assert await aside(counts, database) == {"ready": 20}
+        assert await in_thread(counts, database) == {"ready": 20}
         await until(others_can_claim)
         process.send_signal(signal.SIGCONT)
-        printed = await printed_by(process)
+        printed = await read_output(process)
     assert printed.splitlines() == ["unavailable", "claims 0"]
 
 

@@ -19,7 +19,7 @@ from tests.support.databases.open_transactions import SHORT_LOCK_TIMEOUTS, run_w
 from tests.support.databases.tables import count, counts, query
 from tests.support.store.jobs import failed, job, limited
 from tests.support.store.stores import SyncStore
-from tests.support.threads import PATIENCE, closing, together
+from tests.support.threads import WAIT_TIMEOUT_SECONDS, closing, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +151,7 @@ def test_two_open_transactions_enqueue_the_same_key_and_neither_waits(database: 
         query(database, SHORT_LOCK_TIMEOUTS[connections[database].vendor])
         with transaction.atomic(using=database):
             blocked = store.enqueue(new, promoting=False).blocked
-            both_have_enqueued.wait(PATIENCE)
+            both_have_enqueued.wait(WAIT_TIMEOUT_SECONDS)
         store.run(admit(store.sql, blocked))
 
     together(*[partial(user, new) for new in jobs])
@@ -188,9 +188,9 @@ def test_on_sqlite_the_second_transaction_waits_for_the_first_and_succeeds(datab
         store.enqueue(first, promoting=False)
         thread = ThreadPoolExecutor(1)
         waiting = thread.submit(closing, other)
-        assert begins.wait(PATIENCE)
+        assert begins.wait(WAIT_TIMEOUT_SECONDS)
         assert not waiting.done()
-    waiting.result(PATIENCE)
+    waiting.result(WAIT_TIMEOUT_SECONDS)
     thread.shutdown()
     store.promote({"key": 1})
     assert run_all(store) == {first.id, second.id}

@@ -1,4 +1,4 @@
-"""Fixtures of several folders: the conftest.py of a folder imports those that its tests need."""
+"""Fixtures of several folders: the conftest.py of a folder imports the fixtures that its tests need."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def empty_book() -> Iterator[None]:
-    """Every test finds an empty book, and leaves no task behind a closed gate."""
-    from tests.support.tasks.recording import book  # not before Django is set up
+def empty_task_record() -> Iterator[None]:
+    """Every test has an empty record, and leaves no task waiting at a closed gate."""
+    from tests.support.tasks.recording import task_record  # not before Django is set up
 
-    book.clear()
+    task_record.clear()
     yield
-    book.clear()
+    task_record.clear()
 
 
 @pytest.fixture(autouse=True)
 def nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers ends with it."""
+    """Remove the hooks and subscribers of a test at its end."""
     from steady_queue import hooks
     from steady_queue.events import subscriptions
 

@@ -1,4 +1,4 @@
-"""The log as tests set it up and read it."""
+"""Logging as tests configure and read it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def chain(name: str) -> list[logging.Logger]:
-    """The logger, and those that it hands its records to."""
+    """The logger, and those to which its records propagate."""
     loggers = [logging.getLogger(name)]
     while (parent := loggers[-1].parent) is not None:
         loggers.append(parent)
@@ -21,7 +21,7 @@ def chain(name: str) -> list[logging.Logger]:
 
 @contextmanager
 def restored(*names: str) -> Iterator[None]:
-    """Whatever is changed of these loggers, of those above them and of logging itself is undone at the end."""
+    """Restore these loggers, their parents and the state of logging at the end."""
     loggers = {logger for name in names for logger in chain(name)}
     before = [(one, one.level, one.propagate, one.disabled, one.handlers[:], one.filters[:]) for one in loggers]
     last, disabled = logging.lastResort, logging.root.manager.disable
@@ -44,8 +44,8 @@ def as_installed(*names: str) -> Iterator[None]:
         yield
 
 
-class Pages(logging.Handler):
-    """A handler that keeps records, and what they look like as text."""
+class RecordsHandler(logging.Handler):
+    """A handler that keeps records, and their formatted text."""
 
     def __init__(self, level: int = logging.NOTSET) -> None:
         super().__init__(level)

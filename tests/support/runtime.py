@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from steady_queue.configuration import Dispatcher, Options, Worker
 from steady_queue.events import Event, Events
-from tests.support.wait import PATIENCE, aside, until
+from tests.support.wait import WAIT_TIMEOUT_SECONDS, in_thread, until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,28 +17,30 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=Event)
 
 
-class Heard(Events):
-    """Events that remember what was told."""
+class EmittedEvents(Events):
+    """Events that keep the emitted ones."""
 
     def __init__(self) -> None:
-        super().__init__([self._hear])
-        self.told: list[Event] = []
+        super().__init__([self._keep])
+        self.all: list[Event] = []
 
-    def _hear(self, event: Event) -> None:
-        self.told.append(event)
+    def _keep(self, event: Event) -> None:
+        self.all.append(event)
 
     def of(self, kind: type[E]) -> list[E]:
-        return [event for event in self.told if isinstance(event, kind)]
+        return [event for event in self.all if isinstance(event, kind)]
 
 
 def worker(**options: Any) -> Options:
-    """One worker with these options, and a dispatcher that looks often."""
+    """One worker with these options, and a dispatcher that polls often."""
     quick = [Dispatcher(polling_interval=timedelta(seconds=0.1))]
     return Options(workers=[Worker(**options)], dispatchers=quick)
 
 
-async def ended(*results: TaskResult[Any], patience: float = PATIENCE) -> list[TaskResult[Any]]:
-    """The results, when all of them have finished or failed."""
+async def wait_for_results(
+    *results: TaskResult[Any], timeout_seconds: float = WAIT_TIMEOUT_SECONDS
+) -> list[TaskResult[Any]]:
+    """Wait until all results have finished or failed, and return them."""
 
     async def over() -> bool:
         for result in results:
@@ -48,17 +50,17 @@ async def ended(*results: TaskResult[Any], patience: float = PATIENCE) -> list[T
                 return False
         return True
 
-    await until(over, f"of {len(results)} results some never end", patience)
+    await until(over, f"of {len(results)} results some never end", timeout_seconds)
     return list(results)
 
 
 async def values(*results: TaskResult[Any]) -> list[Any]:
-    """What the tasks returned, all of which must have succeeded."""
-    return [result.return_value for result in await ended(*results)]
+    """Wait for the results, and return the values of the tasks, all of which must have succeeded."""
+    return [result.return_value for result in await wait_for_results(*results)]
 
 
-async def enqueued(task: Task[..., Any], arguments: Sequence[Any]) -> list[TaskResult[Any]]:
-    """The results of one call of the task for each argument, in their order, enqueued one after another."""
+async def enqueue_each(task: Task[..., Any], arguments: Sequence[Any]) -> list[TaskResult[Any]]:
+    """Enqueue one call of the task for each argument, one after another; return the results."""
     return [await task.aenqueue(argument) for argument in arguments]
 
 
@@ -68,4 +70,14 @@ def error_of(result: TaskResult[Any]) -> str:
     return error.exception_class_path
 
 
-__all__ = ["PATIENCE", "Heard", "aside", "ended", "enqueued", "error_of", "until", "values", "worker"]
+__all__ = [
+    "WAIT_TIMEOUT_SECONDS",
+    "EmittedEvents",
+    "enqueue_each",
+    "error_of",
+    "in_thread",
+    "until",
+    "values",
+    "wait_for_results",
+    "worker",
+]

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Longer than any step of a test, shorter than its timeout: a thread that waits in vain ends with an error.
-PATIENCE = 30.0
+#: Longer than any step of a test, shorter than its timeout: a thread that waits longer ends with an error.
+WAIT_TIMEOUT_SECONDS = 30.0
 
 
 def together(*actions: Callable[[], T]) -> list[T]:
-    """The results of the actions, each run in a thread of its own, all begun at the same moment."""
+    """Run the actions, each in its own thread, all begun at the same moment; return the results."""
     start = threading.Barrier(len(actions))
 
     def begin(action: Callable[[], T]) -> T:
-        start.wait(PATIENCE)
+        start.wait(WAIT_TIMEOUT_SECONDS)
         return action()
 
     with ThreadPoolExecutor(len(actions)) as threads:
@@ -32,7 +32,7 @@ def together(*actions: Callable[[], T]) -> list[T]:
 
 
 def closing(function: Callable[..., T], *args: Any) -> T:
-    """The function's result, when the calling thread's connections have been closed."""
+    """Call the function, close the connections of this thread, and return the result."""
     try:
         return function(*args)
     finally:
@@ -40,17 +40,17 @@ def closing(function: Callable[..., T], *args: Any) -> T:
 
 
 @contextmanager
-def aside(action: Callable[[], T]) -> Iterator[Future[T]]:
-    """The action in another thread, while the block runs; it must have ended by itself soon after."""
+def while_in_thread(action: Callable[[], T]) -> Iterator[Future[T]]:
+    """Run the action in another thread during the block; it must end by itself soon after."""
     with ThreadPoolExecutor(1) as thread:
         future = thread.submit(closing, action)
         yield future
-        future.result(PATIENCE)
+        future.result(WAIT_TIMEOUT_SECONDS)
 
 
 @contextmanager
 def held(alias: str, *statements: tuple[str, Sequence[Any]]) -> Iterator[None]:
-    """The statements in another thread's transaction, which stays open while the block runs and is rolled back then."""
+    """Execute the statements in a transaction of another thread, open during the block and rolled back then."""
     holding = threading.Event()
     done = threading.Event()
 
@@ -60,13 +60,13 @@ def held(alias: str, *statements: tuple[str, Sequence[Any]]) -> Iterator[None]:
                 for text, params in statements:
                     cursor.execute(text, params)
                 holding.set()
-                assert done.wait(PATIENCE)
+                assert done.wait(WAIT_TIMEOUT_SECONDS)
                 transaction.set_rollback(True, using=alias)
         finally:
             holding.set()
 
-    with aside(hold) as holder:
-        assert holding.wait(PATIENCE)
+    with while_in_thread(hold) as holder:
+        assert holding.wait(WAIT_TIMEOUT_SECONDS)
         try:
             if holder.done():
                 holder.result()

@@ -1,4 +1,4 @@
-"""Waiting for a condition, never for a time."""
+"""Wait for a condition, never for a time."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Longer than anything that is waited for takes, shorter than a test's timeout, in seconds.
-PATIENCE = 25.0
+#: Longer than anything that a test waits for, shorter than a test's timeout.
+WAIT_TIMEOUT_SECONDS = 25.0
 
 
-async def until(condition: Callable[[], bool | Awaitable[bool]], what: str = "", patience: float = PATIENCE) -> None:
-    """Return when the condition holds; fail when it does not in time."""
-    deadline = time.monotonic() + patience
+async def until(
+    condition: Callable[[], bool | Awaitable[bool]], what: str = "", timeout_seconds: float = WAIT_TIMEOUT_SECONDS
+) -> None:
+    """Wait until the condition holds; fail after the timeout."""
+    deadline = time.monotonic() + timeout_seconds
     while True:
         holds = condition()
         if holds if isinstance(holds, bool) else await holds:
             return
-        assert time.monotonic() < deadline, f"waited {patience:.0f} s in vain: {what or condition}"
+        assert time.monotonic() < deadline, f"waited {timeout_seconds:.0f} s in vain: {what or condition}"
         await asyncio.sleep(0.01)
 
 
-async def aside(function: Callable[..., T], *args: Any) -> T:
-    """The result of sync code that uses Django's connections, from a thread that leaves none of them open."""
+async def in_thread(function: Callable[..., T], *args: Any) -> T:
+    """Run sync code that uses Django's connections in a thread, which closes them; return the result."""
     return await asyncio.to_thread(closing, function, *args)

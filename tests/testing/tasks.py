@@ -38,12 +38,12 @@ async def anamed(name: str) -> str:
 
 
 @task(takes_context=True)
-def tells_context(context: TaskContext) -> list[Any]:
+def returns_context(context: TaskContext) -> list[Any]:
     return [context.task_result.id, context.attempt, context.task_result.worker_ids]
 
 
 @task
-def tells_thread() -> int:
+def returns_thread() -> int:
     return threading.get_ident()
 
 
@@ -151,7 +151,7 @@ async def cancels_itself() -> None:
 
 
 @task
-def tells_locale() -> list[str | None]:
+def returns_locale() -> list[str | None]:
     return [translation.get_language(), timezone.get_current_timezone_name(), variable.get()]
 
 

@@ -23,7 +23,7 @@ from tests.shop.models import Customer
 from tests.support.databases.aliases import pointed_at
 from tests.support.databases.invariants import violations
 from tests.support.databases.tables import count, counts
-from tests.support.threads import PATIENCE, aside
+from tests.support.threads import WAIT_TIMEOUT_SECONDS, while_in_thread
 from tests.support.wait import until
 from tests.testing import tasks
 
@@ -58,8 +58,8 @@ class InDatabase:
         return list(Customer.objects.using(self.database_name).order_by("pk").values_list("name", flat=True))
 
     def others_see(self) -> int:
-        with aside(lambda: count(self.database_name, "job")) as found:
-            return found.result(PATIENCE)
+        with while_in_thread(lambda: count(self.database_name, "job")) as found:
+            return found.result(WAIT_TIMEOUT_SECONDS)
 
 
 class Both(InDatabase):
@@ -94,7 +94,7 @@ class Both(InDatabase):
         assert self.names == ["Lovelace"]
 
     def test_sync_tasks_run_in_the_thread_of_the_test(self) -> None:
-        tasks.tells_thread.enqueue()
+        tasks.returns_thread.enqueue()
         tasks.atells_orm_thread.enqueue()
         assert values(run_pending()) == [threading.get_ident()] * 2
 
@@ -249,8 +249,8 @@ class Committed(Both, TransactionTestCase):
     def test_everything_is_committed(self) -> None:
         tasks.saves.enqueue("Ada")
         run_pending(raising=True)
-        with aside(lambda: self.names) as found:
-            assert found.result(PATIENCE) == ["Ada"]
+        with while_in_thread(lambda: self.names) as found:
+            assert found.result(WAIT_TIMEOUT_SECONDS) == ["Ada"]
 
     def test_a_task_that_hides_an_error_is_fine_without_a_transaction(self) -> None:
         tasks.breaks_in_silence.enqueue("Alan")

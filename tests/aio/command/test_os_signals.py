@@ -1,4 +1,4 @@
-"""Signals, one or many, early or late: the command ends with 0, and nothing of it stays."""
+"""Signals, one or many, early or late: the command ends with 0 and leaves no process and no row."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from tests.shop import tasks
 from tests.support.databases.tables import count, counts
-from tests.support.processes.commands import command, printed_by, prints
+from tests.support.processes.commands import command, read_output, wait_for_output
 from tests.support.processes.process_rows import exists, rows
-from tests.support.runtime import aside, values
+from tests.support.runtime import in_thread, values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,27 +33,27 @@ async def test_it_stops_gracefully(
     database: str, tmp_path: Path, signals: list[signal.Signals], arguments: list[str]
 ) -> None:
     last = await tasks.awaits_file.aenqueue(str(tmp_path / "file"))
-    with command(database, *arguments, patience=20) as process:
-        await prints(process, "began")
-        started = [row.pid for row in await aside(rows, database)]
+    with command(database, *arguments, shutdown_timeout_seconds=20) as process:
+        await wait_for_output(process, "began")
+        started = [row.pid for row in await in_thread(rows, database)]
         process.send_signal(signals[0])
-        await prints(process, "is stopping: 1 tasks still running")
+        await wait_for_output(process, "is stopping: 1 tasks still running")
         for number in signals[1:]:
             process.send_signal(number)
         (tmp_path / "file").touch()
-        await printed_by(process)
+        await read_output(process)
     assert await values(last) == ["done"]
     assert not any(map(exists, started))
-    assert await aside(counts, database) == {}
-    assert await aside(count, database, "process") == 0
+    assert await in_thread(counts, database) == {}
+    assert await in_thread(count, database, "process") == 0
 
 
 async def test_it_stops_while_its_processes_boot(database: str) -> None:
     waits = "import os, time\nif 'STEADY_QUEUE_CHILD' in os.environ: time.sleep(60)"
     with command(database, setup=waits) as process:
-        await prints(process, "dispatcher started as process")
+        await wait_for_output(process, "dispatcher started as process")
         process.send_signal(signal.SIGTERM)
-        printed = await printed_by(process)
+        printed = await read_output(process)
     assert printed.count("ended: it was killed by SIGTERM") == 2
     assert "died" not in printed
-    assert await aside(count, database, "process") == 0
+    assert await in_thread(count, database, "process") == 0

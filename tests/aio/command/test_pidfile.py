@@ -1,4 +1,4 @@
-"""`steady_queue.supervisor_pidfile`: tells the process id, and keeps a second supervisor from starting."""
+"""`steady_queue.supervisor_pidfile`: contains the process id, and keeps a second supervisor from starting."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import steady_queue
 from steady_queue.aio.command.pidfile import hold_pidfile
 from steady_queue.errors import ConfigurationError
 from tests.support.databases.tables import count
-from tests.support.processes.commands import command, printed_by, prints, stopped
+from tests.support.processes.commands import command, read_output, stop_command, wait_for_output
 from tests.support.processes.scripts import REPOSITORY
-from tests.support.runtime import aside
+from tests.support.runtime import in_thread
 from tests.support.threads import together
 
 LONG_AGO = 1_000_000_000.0
@@ -33,20 +33,20 @@ def setting(path: Path) -> str:
 async def test_a_second_is_refused_while_the_first_runs(database: str, tmp_path: Path, arguments: list[str]) -> None:
     file = tmp_path / "run" / "queue.pid"
     with command(database, *arguments, setup=setting(file)) as process:
-        await prints(process, "started")
+        await wait_for_output(process, "started")
         assert file.read_text() == f"{process.pid}\n"
         with command(database, "--async", setup=setting(file)) as second:
-            printed = await printed_by(second, code=1)
+            printed = await read_output(second, code=1)
         assert f"CommandError: already running as process {process.pid}, by the pidfile {file}" in printed
         assert file.read_text() == f"{process.pid}\n"
-        await stopped(process)
+        await stop_command(process)
     assert not file.exists()
-    assert await aside(count, database, "process") == 0
+    assert await in_thread(count, database, "process") == 0
 
 
 @pytest.mark.anyio
 @pytest.mark.only_on("sqlite")
-async def test_of_two_that_start_at_once_one_runs_and_takes_over_what_a_dead_one_left(
+async def test_of_two_supervisors_that_start_at_once_one_runs_and_replaces_the_pidfile_of_a_dead_one(
     database: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "queue.pid"
@@ -55,12 +55,12 @@ async def test_of_two_that_start_at_once_one_runs_and_takes_over_what_a_dead_one
         command(database, "--async", setup=setting(file)) as one,
         command(database, "--async", setup=setting(file)) as two,
     ):
-        loser = await aside(first_to_end, one, two)
+        loser = await in_thread(first_to_end, one, two)
         winner = two if loser is one else one
-        assert "already running as process" in await printed_by(loser, code=1)
-        await prints(winner, "started on")
+        assert "already running as process" in await read_output(loser, code=1)
+        await wait_for_output(winner, "started on")
         assert file.read_text() == f"{winner.pid}\n"
-        await stopped(winner)
+        await stop_command(winner)
     assert not file.exists()
 
 
@@ -78,13 +78,13 @@ def ended_pid() -> int:
     return process.pid
 
 
-def test_by_default_there_is_none() -> None:
+def test_by_default_there_is_no_pidfile() -> None:
     assert steady_queue.supervisor_pidfile is None
     with hold_pidfile(None):
         pass
 
 
-def test_it_holds_this_process_id_as_long_as_it_is_hold_pidfile(tmp_path: Path) -> None:
+def test_it_contains_this_process_id_while_it_is_held(tmp_path: Path) -> None:
     file = tmp_path / "some" / "where" / "queue.pid"
     with hold_pidfile(str(file)):
         assert file.read_text() == MINE
@@ -101,7 +101,7 @@ def test_it_holds_this_process_id_as_long_as_it_is_hold_pidfile(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("text", ["", "\n", "0", "4194305", " 4194305 \n", "9" * 20, "\x00" * 8])
-def test_what_nobody_holds_and_no_process_has_written_is_taken_over(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_locked_and_names_no_process_is_replaced(tmp_path: Path, text: str) -> None:
     file = tmp_path / "queue.pid"
     file.write_text(text, encoding="latin-1")
     with hold_pidfile(str(file)):
@@ -109,7 +109,7 @@ def test_what_nobody_holds_and_no_process_has_written_is_taken_over(tmp_path: Pa
     assert not file.exists()
 
 
-def test_one_that_names_a_dead_process_or_a_younger_one_is_taken_over(tmp_path: Path) -> None:
+def test_a_pidfile_that_names_a_dead_process_or_a_younger_one_is_replaced(tmp_path: Path) -> None:
     file = tmp_path / "queue.pid"
     file.write_text(f"{ended_pid()}\n")
     with hold_pidfile(str(file)):
@@ -120,7 +120,7 @@ def test_one_that_names_a_dead_process_or_a_younger_one_is_taken_over(tmp_path: 
         assert file.read_text() == MINE
 
 
-def test_one_that_names_a_living_process_that_does_not_lock_is_respected(tmp_path: Path) -> None:
+def test_a_pidfile_that_names_a_living_process_without_a_lock_is_respected(tmp_path: Path) -> None:
     file = tmp_path / "queue.pid"
     text = f"{os.getppid()}\n"
     file.write_text(text)
@@ -132,7 +132,7 @@ def test_one_that_names_a_living_process_that_does_not_lock_is_respected(tmp_pat
     assert file.read_text() == text
 
 
-def test_where_it_cannot_be_written_that_is_said(tmp_path: Path) -> None:
+def test_a_pidfile_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path, why in ((tmp_path, "Is a directory"), (tmp_path / "file" / "queue.pid", "(Not a directory|File exists)")):
         with (
@@ -181,7 +181,7 @@ def test_a_symbolic_link_among_the_directories_is_followed(tmp_path: Path) -> No
 
 
 def test_a_file_with_a_second_name_is_refused_and_kept(tmp_path: Path) -> None:
-    """Whoever may write to the directory could name another's pidfile there."""
+    """A user who may write to the directory could link another user's pidfile there."""
     other, file = tmp_path / "other.pid", tmp_path / "queue.pid"
     other.write_text("4194305\n")
     os.link(other, file)
@@ -199,8 +199,8 @@ def test_what_is_no_regular_file_is_refused_and_kept(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_a_link_put_there_while_it_is_held_stays(tmp_path: Path) -> None:
-    """Even one that leads to the very file."""
+def test_a_link_created_at_its_path_while_it_is_held_is_kept(tmp_path: Path) -> None:
+    """Even a link to the pidfile itself."""
     file = tmp_path / "queue.pid"
     with hold_pidfile(file):
         file.rename(tmp_path / "moved")
@@ -220,12 +220,12 @@ async def test_the_command_does_not_start_with_a_link_for_a_pidfile(database: st
     target.write_text("precious")
     file.symlink_to(target)
     with command(database, "--async", setup=setting(file)) as process:
-        printed = await printed_by(process, code=1)
+        printed = await read_output(process, code=1)
     assert f"CommandError: the pidfile {file} is a symbolic link" in printed
     assert target.read_text() == "precious"
 
 
-def test_one_that_somebody_else_has_replaced_stays(tmp_path: Path) -> None:
+def test_a_pidfile_that_another_process_has_replaced_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "queue.pid"
     with hold_pidfile(str(file)):
         file.rename(tmp_path / "moved")
@@ -250,7 +250,7 @@ for _ in range(200):
 """
 
 
-def test_however_many_come_and_go_it_is_held_by_one_at_a_time(tmp_path: Path) -> None:
+def test_many_processes_hold_it_one_at_a_time(tmp_path: Path) -> None:
     def come_and_go() -> None:
         arguments = [sys.executable, "-c", HOLDER, str(tmp_path / "queue.pid"), str(tmp_path / "held")]
         subprocess.run(arguments, input="\n", cwd=REPOSITORY, text=True, check=True, timeout=25)

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def no_automatic_maintenance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process may prune others soon after its start, and takes no turns of its own, however slow the machine."""
+    """A process may prune others soon after its start, and runs no maintenance by itself, even on a slow machine."""
     import steady_queue
     from steady_queue.aio.maintenance import maintenance
 

@@ -30,24 +30,24 @@ from steady_queue.store.operations.processes import NewProcess, register
 from steady_queue.store.outcome import Finished
 from tests.shop.tasks import charge
 from tests.support.databases.tables import count, counts, query
-from tests.support.runtime import Heard, aside, ended, error_of, until, values, worker
+from tests.support.runtime import EmittedEvents, error_of, in_thread, until, values, wait_for_results, worker
 from tests.support.store.stores import SyncStore
-from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.tasks import misbehaving, recording
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from steady_queue.store.job import Claim
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "sqlite")]
 
-#: Runs nothing by itself but maintenance, which a test calls when it wants it.
+#: Runs nothing but maintenance, which the test calls.
 IDLE = Options(workers=[], dispatchers=worker().dispatchers)
 LONG_AGO = "2020-01-01 00:00:00"
 
 
 @pytest.fixture(autouse=True)
 def _steady_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process may bury others soon after its start."""
+    """A process may prune others soon after its start."""
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(milliseconds=20))
 
 
@@ -64,167 +64,171 @@ def silence(alias: str, name: str = "other") -> None:
 @pytest.mark.smoke
 async def test_a_process_without_heartbeat_is_pruned_and_the_next_of_its_key_runs(database: str) -> None:
     first, second = await charge.aenqueue("ada"), await charge.aenqueue("ada")
-    heard = Heard()
-    await aside(claimed_by, database)
-    await aside(silence, database)
-    async with running(worker(), events=heard) as process:
+    emitted = EmittedEvents()
+    await in_thread(claimed_by, database)
+    await in_thread(silence, database)
+    async with running(worker(), events=emitted) as process:
         await until(lambda: process.services.heartbeat.is_steady)
         await process.services.maintenance.turn()
-        await ended(first, second)
+        await wait_for_results(first, second)
         assert error_of(first) == "steady_queue.processes.ProcessPrunedError"
         assert first.worker_ids == ["other"]
         assert not second.errors
-    assert [(event.name, event.jobs) for event in heard.of(ProcessPruned)] == [("other", 1)]
-    assert await aside(count, database, "process") == 0
+    assert [(event.name, event.jobs) for event in emitted.of(ProcessPruned)] == [("other", 1)]
+    assert await in_thread(count, database, "process") == 0
 
 
-async def test_a_process_that_beats_is_left_alone(database: str) -> None:
+async def test_a_process_with_a_recent_heartbeat_is_not_pruned(database: str) -> None:
     await recording.works.aenqueue("its")
-    await aside(claimed_by, database)
+    await in_thread(claimed_by, database)
     async with running(IDLE) as process:
         await process.services.maintenance.turn()
-        assert await aside(counts, database) == {"claimed": 1}
-        assert await aside(count, database, "process") == 2
+        assert await in_thread(counts, database) == {"claimed": 1}
+        assert await in_thread(count, database, "process") == 2
 
 
-async def test_a_process_never_buries_itself(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_never_prunes_itself(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(IDLE) as process:
         await until(lambda: process.services.heartbeat.is_steady)
         monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(0))
         await process.services.maintenance.turn()
-        assert await aside(count, database, "process") == 1
+        assert await in_thread(count, database, "process") == 1
 
 
-async def test_a_process_does_not_bury_others_before_its_own_beats_are_steady(
+async def test_a_process_does_not_prune_others_before_its_own_heartbeats_are_steady(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=60))
     await recording.works.aenqueue("its")
-    await aside(claimed_by, database)
-    await aside(silence, database)
+    await in_thread(claimed_by, database)
+    await in_thread(silence, database)
     async with running(IDLE) as process:
         await process.services.maintenance.turn()
-        assert await aside(counts, database) == {"claimed": 1}
+        assert await in_thread(counts, database) == {"claimed": 1}
 
 
 async def test_claims_without_a_process_fail(database: str) -> None:
     result = await recording.works.aenqueue("orphan")
-    heard = Heard()
-    await aside(claimed_by, database)
-    await aside(query, database, "DELETE FROM steady_queue_process")
-    async with running(IDLE, events=heard) as process:
+    emitted = EmittedEvents()
+    await in_thread(claimed_by, database)
+    await in_thread(query, database, "DELETE FROM steady_queue_process")
+    async with running(IDLE, events=emitted) as process:
         await process.services.maintenance.turn()
         await result.arefresh()
     assert error_of(result) == "steady_queue.processes.ProcessMissingError"
-    assert [event.jobs for event in heard.of(OrphansFailed)] == [1]
+    assert [event.jobs for event in emitted.of(OrphansFailed)] == [1]
 
 
 @pytest.mark.only_on("mariadb")
-async def test_emptied_lock_buckets_cost_maintenance_no_turn(database: str) -> None:
+async def test_emptied_lock_buckets_delay_no_turn_of_maintenance(database: str) -> None:
     result = await recording.works.aenqueue("orphan")
-    await aside(claimed_by, database)
-    await aside(query, database, "DELETE FROM steady_queue_process")
-    await aside(query, database, f"DELETE FROM steady_queue_lockbucket WHERE id = {LOCK_ID_COUNT}")
+    await in_thread(claimed_by, database)
+    await in_thread(query, database, "DELETE FROM steady_queue_process")
+    await in_thread(query, database, f"DELETE FROM steady_queue_lockbucket WHERE id = {LOCK_ID_COUNT}")
     async with running(IDLE) as process:
         await process.services.maintenance.turn()
         await result.arefresh()
     assert error_of(result) == "steady_queue.processes.ProcessMissingError"
 
 
-async def test_claims_of_its_own_that_a_process_does_not_know_are_given_back(database: str) -> None:
-    heard = Heard()
-    async with running(worker(queues=["mail"]), events=heard) as process:
+async def test_claims_of_its_own_that_a_process_does_not_know_are_released(database: str) -> None:
+    emitted = EmittedEvents()
+    async with running(worker(queues=["mail"]), events=emitted) as process:
         result = await recording.works.aenqueue("lost reply")
-        await aside(lambda: SyncStore(database).claim(process.id, lane=Lane.THREAD))
+        await in_thread(lambda: SyncStore(database).claim(process.id, lane=Lane.THREAD))
         await process.services.maintenance.turn()
-        assert await aside(counts, database) == {"ready": 1}
-        assert [event.count for event in heard.of(ClaimsReconciled)] == [1]
+        assert await in_thread(counts, database) == {"ready": 1}
+        assert [event.count for event in emitted.of(ClaimsReconciled)] == [1]
     async with running(worker()):
         assert await values(result) == ["lost reply"]
 
 
-async def test_claims_that_run_are_not_given_back(database: str) -> None:
+async def test_claims_of_running_tasks_are_not_released(database: str) -> None:
     async with running(worker()) as process:
         results = [await recording.awaits.aenqueue("async"), await recording.blocks.aenqueue("sync")]
-        await until(lambda: len(book.began) == 2)
+        await until(lambda: len(task_record.began) == 2)
         for _ in range(3):
             await process.services.maintenance.turn()
-        assert await aside(counts, database) == {"claimed": 2}
-        book.gate.set()
+        assert await in_thread(counts, database) == {"claimed": 2}
+        task_record.gate.set()
         assert await values(*results) == ["async", "sync"]
-    assert set(book.runs.values()) == {1}
+    assert set(task_record.runs.values()) == {1}
 
 
 async def test_a_slot_without_an_owner_is_freed_and_the_job_that_waits_runs(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
     first, second = await charge.aenqueue("ada"), await charge.aenqueue("ada")
-    await aside(query, database, "DELETE FROM steady_queue_readyexecution")
-    await aside(
+    await in_thread(query, database, "DELETE FROM steady_queue_readyexecution")
+    await in_thread(
         query,
         database,
         "DELETE FROM steady_queue_job WHERE id NOT IN (SELECT job_id FROM steady_queue_blockedexecution)",
     )
-    async with running(worker(), events=heard) as process:
+    async with running(worker(), events=emitted) as process:
         await until(lambda: process.services.workers[0]._polling._step >= 3)
         await process.services.maintenance.turn()
-        assert heard.of(SlotsRepaired) == []  # it is looked for after the duration of its limit, that of the settings
+        assert (
+            emitted.of(SlotsRepaired) == []
+        )  # maintenance searches for it after the duration of its limit, which is that of the settings
         monkeypatch.setattr(steady_queue, "default_concurrency_control_period", timedelta(microseconds=1))
         await process.services.maintenance.turn()
-        await ended(second, patience=5)
+        await wait_for_results(second, timeout_seconds=5)
     assert not second.errors
     assert first.id != second.id
-    assert [event.count for event in heard.of(SlotsRepaired)] == [1]
+    assert [event.count for event in emitted.of(SlotsRepaired)] == [1]
 
 
-async def test_a_blocked_job_beside_a_free_slot_is_promoted(database: str) -> None:
+async def test_a_blocked_job_with_a_free_slot_is_promoted(database: str) -> None:
     await charge.aenqueue("ada")
     second = await charge.aenqueue("ada")
     for table in ("semaphore", "readyexecution"):
-        await aside(query, database, f"DELETE FROM steady_queue_{table}")
-    await aside(
+        await in_thread(query, database, f"DELETE FROM steady_queue_{table}")
+    await in_thread(
         query,
         database,
         "DELETE FROM steady_queue_job WHERE id NOT IN (SELECT job_id FROM steady_queue_blockedexecution)",
     )
     async with running(worker()) as process:
         await process.services.maintenance.turn()
-        await ended(second, patience=5)
+        await wait_for_results(second, timeout_seconds=5)
 
 
 async def test_old_finished_jobs_are_cleared_and_others_kept(database: str) -> None:
-    heard = Heard()
-    async with running(worker(), events=heard) as process:
-        old, new, failed = await ended(
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted) as process:
+        old, new, failed = await wait_for_results(
             await recording.rests.aenqueue("old"),
             await recording.rests.aenqueue("new"),
-            await recording.misbehaves.aenqueue("NUL"),
+            await misbehaving.misbehaves.aenqueue("NUL"),
         )
-        await aside(_age, database, old.id)
+        await in_thread(_age, database, old.id)
         await process.services.maintenance.turn()
-        assert await aside(count, database, "job") == 2
+        assert await in_thread(count, database, "job") == 2
         await new.arefresh()
         await failed.arefresh()
-    assert [event.count for event in heard.of(JobsCleared)] == [1]
+    assert [event.count for event in emitted.of(JobsCleared)] == [1]
 
 
 async def test_failed_jobs_are_cleared_when_they_have_a_retention_and_finished_ones_kept_without(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "clear_finished_jobs_after", None)
-    heard = Heard()
-    async with running(worker(), events=heard) as process:
-        done, _ = await ended(await recording.rests.aenqueue("old"), await recording.misbehaves.aenqueue("NUL"))
-        await aside(_age, database, done.id)
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted) as process:
+        done, _ = await wait_for_results(
+            await recording.rests.aenqueue("old"), await misbehaving.misbehaves.aenqueue("NUL")
+        )
+        await in_thread(_age, database, done.id)
         await process.services.maintenance.turn()
-        assert await aside(count, database, "job") == 2
+        assert await in_thread(count, database, "job") == 2
         monkeypatch.setattr(steady_queue, "clear_failed_jobs_after", timedelta(0))
         await asyncio.sleep(0.01)
         await process.services.maintenance.turn()
-        assert await aside(count, database, "job") == 1
+        assert await in_thread(count, database, "job") == 1
         await done.arefresh()
-    assert [(event.count, event.status) for event in heard.of(JobsCleared)] == [(1, "failed")]
+    assert [(event.count, event.status) for event in emitted.of(JobsCleared)] == [(1, "failed")]
 
 
 def _age(alias: str, result_id: str) -> None:
@@ -234,44 +238,44 @@ def _age(alias: str, result_id: str) -> None:
     Job.objects.using(alias).filter(pk=found.pk).update(finished_at=found.finished_at - timedelta(days=2))
 
 
-async def test_finished_jobs_are_gone_at_once_when_they_are_not_preserved(
+async def test_finished_jobs_are_deleted_at_once_when_they_are_not_preserved(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "preserve_finished_jobs", False)
 
     async def is_empty() -> bool:
-        return await aside(count, database, "job") == 0
+        return await in_thread(count, database, "job") == 0
 
     async with running(worker()):
         await recording.rests.aenqueue("gone")
         await recording.works.aenqueue("gone")
-        await until(lambda: book.runs["gone"] == 2)
+        await until(lambda: task_record.runs["gone"] == 2)
         await until(is_empty)
 
 
-async def test_a_process_that_others_buried_registers_anew_and_its_late_outcomes_change_nothing(
+async def test_a_process_that_was_pruned_registers_again_and_its_late_outcomes_change_nothing(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It must not register anew before it is taken for missing.
+    # It must not register again before its row is missed.
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=60))
-    heard = Heard()
+    emitted = EmittedEvents()
     left: list[int] = []
-    async with running(worker(), events=heard, leave=left.append) as process:
+    async with running(worker(), events=emitted, leave=left.append) as process:
         result = await recording.blocks.aenqueue("late")
-        await until(lambda: book.began == ["late"])
-        await aside(query, database, "DELETE FROM steady_queue_process")
+        await until(lambda: task_record.began == ["late"])
+        await in_thread(query, database, "DELETE FROM steady_queue_process")
         await process.services.maintenance._pruning.fail_orphans()
         assert await process.services.heartbeat._beat()
-        assert len(heard.of(ProcessRegisteredAgain)) == 1
+        assert len(emitted.of(ProcessRegisteredAgain)) == 1
         assert left == [75]  # the thread cannot be stopped, and its job has failed
-        book.gate.set()
-        await until(lambda: bool(heard.of(JobFenced)))
+        task_record.gate.set()
+        await until(lambda: bool(emitted.of(JobFenced)))
         await result.arefresh()
         assert error_of(result) == "steady_queue.processes.ProcessMissingError"
         assert await values(await recording.rests.aenqueue("next")) == ["next"]
 
 
-async def test_the_dead_of_this_machine_are_buried_at_the_start(database: str) -> None:
+async def test_dead_processes_of_this_machine_are_pruned_at_the_start(database: str) -> None:
     result = await recording.works.aenqueue("its")
 
     def die() -> None:
@@ -281,38 +285,38 @@ async def test_the_dead_of_this_machine_are_buried_at_the_start(database: str) -
         store.run(register(store.sql, dead))
         assert store.claim(dead.id, lane=Lane.THREAD)
 
-    await aside(die)
+    await in_thread(die)
     async with running(IDLE):
-        await ended(result)
+        await wait_for_results(result)
     assert error_of(result) == "steady_queue.processes.ProcessExitError"
 
 
-async def test_ready_jobs_that_nobody_serves_are_warned_of(database: str) -> None:
-    heard = Heard()
-    async with running(Options(workers=[Worker(queues=["mail", "re*"], threads=0)]), events=heard) as process:
-        await recording.rests.using(queue_name="default").aenqueue("nobody")
+async def test_ready_jobs_that_no_process_serves_are_reported_as_a_warning(database: str) -> None:
+    emitted = EmittedEvents()
+    async with running(Options(workers=[Worker(queues=["mail", "re*"], threads=0)]), events=emitted) as process:
+        await recording.rests.using(queue_name="default").aenqueue("not served")
         await recording.works.using(queue_name="mail").aenqueue("no thread")
         await process.services.maintenance.warn_of_unserved()
-    assert [event.where for event in heard.of(QueueNotServed)] == ["default (async), mail (thread)"]
+    assert [event.where for event in emitted.of(QueueNotServed)] == ["default (async), mail (thread)"]
 
 
 @pytest.mark.parametrize("metadata", ["null", "[]", '{"actors": null}', '{"actors": [1, {"queues": 3}]}', "no JSON"])
-async def test_a_process_row_of_another_making_harms_nobody(database: str, metadata: str) -> None:
+async def test_a_process_row_with_foreign_metadata_does_no_harm(database: str, metadata: str) -> None:
     await recording.works.using(queue_name="reports").aenqueue("waits")
-    await aside(SyncStore(database).worker, "odd")
-    await aside(query, database, "UPDATE steady_queue_process SET metadata = %s", metadata)
-    heard = Heard()
-    async with running(IDLE, events=heard) as process:
+    await in_thread(SyncStore(database).worker, "odd")
+    await in_thread(query, database, "UPDATE steady_queue_process SET metadata = %s", metadata)
+    emitted = EmittedEvents()
+    async with running(IDLE, events=emitted) as process:
         await process.services.maintenance.warn_of_unserved()
-    assert ["reports" in event.where for event in heard.of(QueueNotServed)] == [True]
+    assert ["reports" in event.where for event in emitted.of(QueueNotServed)] == [True]
 
 
-async def test_a_settle_after_the_claim_was_taken_is_told_as_fenced(database: str) -> None:
+async def test_a_settle_after_the_claim_was_lost_is_reported_as_fenced(database: str) -> None:
     await recording.works.aenqueue("its")
-    (claim,) = await aside(claimed_by, database)
-    await aside(silence, database)
+    (claim,) = await in_thread(claimed_by, database)
+    await in_thread(silence, database)
     async with running(IDLE) as process:
         await until(lambda: process.services.heartbeat.is_steady)
         await process.services.maintenance.turn()
-    verdicts = (await aside(SyncStore(database).settle, Finished(claim))).verdicts
+    verdicts = (await in_thread(SyncStore(database).settle, Finished(claim))).verdicts
     assert verdicts[claim.claim_id] == "fenced"

@@ -1,4 +1,4 @@
-"""Many tasks on few ORM threads, in any order of their steps: each finds what it committed, and no neighbour notices.
+"""Many tasks on few ORM threads, in any order of their steps: each finds what it committed, and affects no other task.
 
 A task writes, reads, opens and closes transactions as async helpers do, iterates, has the server end a connection, and
 ends with anything left open. Only a task whose own transaction or iteration was cut off may see an error.
@@ -24,7 +24,7 @@ from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.events import Events
 from tests.shop.models import Customer
 from tests.support.databases.tables import query
-from tests.support.runtime import aside, until
+from tests.support.runtime import in_thread, until
 from tests.support.tasks.orm import backend_id
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 # psycopg warns of a cursor that could not be closed properly, because its connection was ended before.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
-#: Examples to try; unless told, a few that are always the same.
+#: The number of examples; by default a few that are always the same.
 EXAMPLES = int(os.environ.get("STEADY_QUEUE_STATEFUL_EXAMPLES", "0"))
 FEW = 40
-#: Rows that are there before, to iterate over.
+#: Rows that exist before, to iterate over.
 ROWS = 3
 STEPS = ["write", "write", "begin", "commit", "roll back", "read", "iterate", "stop iterating"]
 
@@ -181,7 +181,7 @@ class Play:
         self.players: list[Player] = []
 
     async def run(self, order: list[int]) -> None:
-        await aside(self._prepare)
+        await in_thread(self._prepare)
         await self.pool.open()
         try:
             for number, script in enumerate(self._scripts):
@@ -196,7 +196,7 @@ class Play:
         finally:
             self.pool.shutdown()
         kept = set[str]().union(*[player.committed for player in self.players])
-        assert await aside(self._found) == kept | {f"{self.prefix} row {number}" for number in range(ROWS)}
+        assert await in_thread(self._found) == kept | {f"{self.prefix} row {number}" for number in range(ROWS)}
 
     async def _permit(self, player: Player) -> None:
         """Let a player take its next step, and wait until it has, or must wait for others."""
@@ -205,13 +205,13 @@ class Play:
         await until(lambda: all(player.has_stopped for player in self.players))
 
     async def end_connection(self, of: Player) -> None:
-        """Have the server end the connection that a player used last, whoever uses it now."""
+        """Have the server end the connection that a player used last, whichever task uses it now."""
         if of.backend is None:
             return
         for player in self.players:
             if player.session.is_holder and player.backend == of.backend:
                 player.is_cut_off = True
-        await aside(_end_connection, self.alias, of.backend)
+        await in_thread(_end_connection, self.alias, of.backend)
 
     def _prepare(self) -> None:
         rows = [Customer(name=f"{self.prefix} row {number}") for number in range(ROWS)]
@@ -280,7 +280,7 @@ async def _play(alias: str, threads: int, scripts: list[list[str]], order: list[
 @pytest.mark.only_on("postgres")
 @pytest.mark.usefixtures("_polls_always")
 @pytest.mark.parametrize("mistake", ["is_held", "replace_dead", "replace_broken"])
-def test_a_thread_that_looked_after_its_connections_less_well_would_be_found_out(
+def test_a_thread_that_manages_its_connections_wrongly_is_detected(
     database: str, mistake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ThreadConnections, mistake, lambda self: False)

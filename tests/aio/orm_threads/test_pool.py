@@ -1,4 +1,4 @@
-"""ORM threads by themselves: cursors that are kept or left, other threads, ticks of other backends, and the end."""
+"""ORM threads by themselves: calls that wait, other threads, ticks of other backends, and the shutdown."""
 
 from __future__ import annotations
 
@@ -16,144 +16,30 @@ from django.db import connections, transaction
 from steady_queue import arguments
 from steady_queue.aio import running
 from steady_queue.aio.orm_threads.default_executor import DefaultExecutor
-from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.aio.scheduler.other_backends import OtherBackends
 from steady_queue.errors import TransactionLeftOpen
 from steady_queue.events import OrmCallsWaiting, RecurringFailed, TransactionRolledBack
 from steady_queue.jobs.compat import task_finished, task_started
-from tests.aio.orm_threads.test_transactions import SERVERS, end_connections, short_wait, written
-from tests.shop.models import Customer
-from tests.support.databases.connections import open_connections
-from tests.support.runtime import Heard, aside, ended, until, values, worker
+from tests.aio.orm_threads.helpers import (
+    SERVERS,
+    create_customers,
+    customer_names,
+    end_connections,
+    orm_threads,
+    short_orm_timeout,
+    start_task,
+)
+from tests.support.runtime import EmittedEvents, until, values, wait_for_results, worker
 from tests.support.tasks import orm
 from tests.support.tasks.orm import backend_id, execute
-from tests.support.tasks.recording import book, rests
-from tests.support.threads import held
+from tests.support.tasks.recording import rests, task_record
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "sqlite")]
 
 POSTGRES = pytest.mark.only_on("postgres")
-
-
-@asynccontextmanager
-async def orm_threads(count: int, heard: Heard | None = None) -> AsyncIterator[OrmThreads]:
-    pool = OrmThreads(count, events=heard or Heard())
-    await pool.open()
-    try:
-        yield pool
-    finally:
-        pool.shutdown()
-
-
-def begin(pool: OrmThreads, body: Callable[[], Awaitable[Any]], name: str = "task") -> asyncio.Task[Any]:
-    """The body as a task with a session of its own."""
-    session, context = pool.begin(lambda: name)
-
-    async def run() -> Any:
-        try:
-            return await body()
-        finally:
-            await session.release_thread()
-            pool.end(session)
-
-    return asyncio.get_running_loop().create_task(run(), context=context)
-
-
-def fill(alias: str, *names: str) -> None:
-    Customer.objects.using(alias).bulk_create([Customer(name=name) for name in names])
-
-
-# -- cursors ----------------------------------------------------------------------------------------------------------
-
-
-@POSTGRES
-async def test_the_loop_does_not_wait_for_a_query_when_an_iteration_is_left_early(database: str) -> None:
-    await aside(fill, database, "one", "two", "three")
-    began = asyncio.Event()
-
-    async def leaves_early() -> None:
-        async for _ in Customer.objects.using(database).aiterator(chunk_size=1):
-            break
-        began.set()
-        # The iteration is closed while this waits for a lock that only the loop can have released.
-        await sync_to_async(execute)("SELECT pg_advisory_xact_lock(5)")
-
-    for _ in range(5):
-        began.clear()
-        async with orm_threads(1) as pool:
-            lock = held(database, ("SELECT pg_advisory_xact_lock(5)", ()))
-            await asyncio.to_thread(lock.__enter__)
-            leaving = begin(pool, leaves_early)
-            await began.wait()
-            for _ in range(20):
-                await asyncio.sleep(0.001)
-            await asyncio.to_thread(lock.__exit__, None, None, None)
-            await leaving
-
-
-@SERVERS
-async def test_a_cursor_that_a_task_keeps_holds_its_thread(database: str) -> None:
-    """Otherwise what it executes would join the transaction of another task."""
-    kept, done = asyncio.Event(), asyncio.Event()
-
-    async def keeps() -> None:
-        cursor = await sync_to_async(lambda: connections[database].cursor())()
-        kept.set()
-        await done.wait()
-        await sync_to_async(cursor.execute)("INSERT INTO shop_customer (name) VALUES ('kept')")
-        await sync_to_async(cursor.close)()
-
-    async def rolls_back() -> None:
-        with suppress(LookupError):
-            async with orm.async_atomic():
-                done.set()
-                await orm.write("lost")
-                raise LookupError
-
-    async with orm_threads(2) as pool:
-        keeping = begin(pool, keeps)
-        await kept.wait()
-        others = [begin(pool, rolls_back) for _ in range(3)]
-        await asyncio.gather(keeping, *others)
-    assert await written(database) == {"kept"}
-
-
-async def test_a_cursor_that_was_closed_or_dropped_holds_nothing(database: str) -> None:
-    async def uses_cursors() -> None:
-        def use() -> Any:
-            with connections[database].cursor() as cursor:
-                cursor.execute("SELECT 1")
-            connections[database].cursor().execute("SELECT 1")
-            return cursor
-
-        kept = await sync_to_async(use)()
-        assert not pool.threads[0].holder
-        del kept
-
-    async with orm_threads(1) as pool:
-        await begin(pool, uses_cursors)
-
-
-@SERVERS
-async def test_copies_of_a_connection_are_the_business_of_their_task(database: str) -> None:
-    before = await aside(open_connections, database)
-
-    async def copies() -> None:
-        def copy() -> None:
-            for _ in range(10):
-                other = connections[database].copy()
-                other.ensure_connection()
-                other.close()
-
-        await sync_to_async(copy)()
-
-    async with orm_threads(1) as pool:
-        await begin(pool, copies)
-        assert await aside(open_connections, database) <= before + 1
-        assert len(pool.threads[0].connections._connections) == len(list(connections))
 
 
 # -- waiting ----------------------------------------------------------------------------------------------------------
@@ -178,9 +64,9 @@ async def test_waiting_tasks_are_spread_over_the_threads_that_become_free(databa
         return threading.get_ident()
 
     async with orm_threads(4) as pool:
-        holders = [begin(pool, holds) for _ in range(4)]
+        holders = [start_task(pool, holds) for _ in range(4)]
         await until(lambda: holding == 4)
-        waiting = [begin(pool, waits) for _ in range(40)]
+        waiting = [start_task(pool, waits) for _ in range(40)]
         await until(lambda: len(pool.waiting) == 40)
         free.set()
         await asyncio.gather(*holders, *waiting)
@@ -197,16 +83,16 @@ async def test_a_call_that_is_queued_when_the_threads_end_is_answered(database: 
         await sync_to_async(go.wait)(30)
 
     async with orm_threads(1) as pool:
-        holder = begin(pool, holds)
+        holder = start_task(pool, holds)
         await inside.wait()
-        neighbour = begin(pool, lambda: orm.write("never"))
+        other = start_task(pool, lambda: orm.write("never"))
         await until(lambda: pool.threads[0]._calls.qsize() == 1)
         pool.shutdown()
         go.set()
         with pytest.raises(RuntimeError, match="has stopped"):
-            await neighbour
+            await other
         await holder
-    assert not await written(database)
+    assert not await customer_names(database)
 
 
 # -- other threads, hooks, receivers, ticks ---------------------------------------------------------------------------
@@ -225,16 +111,16 @@ async def one_other_thread() -> AsyncIterator[None]:
 
 
 @SERVERS
-async def test_a_transaction_that_is_left_open_in_another_thread_is_rolled_back_and_told(database: str) -> None:
+async def test_a_transaction_that_is_left_open_in_another_thread_is_rolled_back_and_reported(database: str) -> None:
     def leaves_open() -> None:
         transaction.set_autocommit(False, using=database)
-        fill(database, "lost")
+        create_customers(database, "lost")
 
     async with one_other_thread():
         with pytest.raises(TransactionLeftOpen):
             await asyncio.to_thread(leaves_open)
-        await asyncio.to_thread(fill, database, "kept")
-    assert await written(database) == {"kept"}
+        await asyncio.to_thread(create_customers, database, "kept")
+    assert await customer_names(database) == {"kept"}
 
 
 @SERVERS
@@ -249,29 +135,29 @@ async def test_connections_of_other_threads_are_replaced_too(database: str) -> N
 @pytest.mark.parametrize("task", [orm.leaves_open, orm.leaves_open_in_thread], ids=["async", "sync"])
 async def test_what_a_receiver_writes_is_not_rolled_back_with_the_task(database: str, task: Any) -> None:
     def writes(**kwargs: object) -> None:
-        fill(database, "receiver")
+        create_customers(database, "receiver")
 
-    book.gate.set()
+    task_record.gate.set()
     task_finished.connect(writes)
     try:
         async with running(worker(coroutines=2, threads=1, orm_lanes=1)):
-            await ended(await task.aenqueue(*(["x", "atomic"] if task is orm.leaves_open else ["atomic"])))
+            await wait_for_results(await task.aenqueue(*(["x", "atomic"] if task is orm.leaves_open else ["atomic"])))
     finally:
         task_finished.disconnect(writes)
-    assert await written(database) == {"receiver"}
+    assert await customer_names(database) == {"receiver"}
 
 
 @SERVERS
-async def test_a_transaction_that_a_receiver_leaves_open_is_told(database: str) -> None:
+async def test_a_transaction_that_a_receiver_leaves_open_is_reported(database: str) -> None:
     def leaves_open(**kwargs: object) -> None:
         transaction.set_autocommit(False, using=database)
 
-    heard = Heard()
+    emitted = EmittedEvents()
     task_finished.connect(leaves_open)
     try:
-        async with running(worker(coroutines=2, orm_lanes=1), events=heard):
+        async with running(worker(coroutines=2, orm_lanes=1), events=emitted):
             await values(await rests.aenqueue("x"))
-            await until(lambda: bool(heard.of(TransactionRolledBack)))
+            await until(lambda: bool(emitted.of(TransactionRolledBack)))
     finally:
         task_finished.disconnect(leaves_open)
 
@@ -283,11 +169,11 @@ async def test_receivers_that_find_all_threads_held_change_no_outcome(database: 
     def receives(signal: object, **kwargs: object) -> None:
         received.append(signal)
 
-    heard = Heard()
-    with short_wait():
-        async with running(worker(coroutines=2, orm_lanes=1), events=heard):
+    emitted = EmittedEvents()
+    with short_orm_timeout():
+        async with running(worker(coroutines=2, orm_lanes=1), events=emitted):
             holder = await orm.uses_atomic.aenqueue("holder", commits=True)
-            await until(lambda: book.now["holds"] == 1)
+            await until(lambda: task_record.running["holds"] == 1)
             for signal in (task_started, task_finished):
                 signal.connect(receives)
             try:
@@ -295,14 +181,16 @@ async def test_receivers_that_find_all_threads_held_change_no_outcome(database: 
             finally:
                 for signal in (task_started, task_finished):
                     signal.disconnect(receives)
-            book.gate.set()
+            task_record.gate.set()
             await values(holder)
     assert received == [task_started, task_finished]
-    assert not [event for event in heard.of(OrmCallsWaiting) if "rests" not in event.task]
+    assert not [event for event in emitted.of(OrmCallsWaiting) if "rests" not in event.task]
 
 
 @SERVERS
-async def test_a_tick_of_another_backend_that_leaves_a_transaction_open_costs_no_other(database: str) -> None:
+async def test_a_tick_of_another_backend_that_leaves_a_transaction_open_does_not_affect_other_ticks(
+    database: str,
+) -> None:
     class LeavesOpen:
         async def aenqueue(self) -> None:
             await sync_to_async(transaction.atomic(using=database).__enter__)()
@@ -315,22 +203,22 @@ async def test_a_tick_of_another_backend_that_leaves_a_transaction_open_costs_no
         return SimpleNamespace(task=task, entry=SimpleNamespace(new=SimpleNamespace(arguments=stored, task_key="key")))
 
     stored = arguments.dumps([], {})
-    heard = Heard()
-    elsewhere = OtherBackends(events=heard)
-    hand = asyncio.create_task(elsewhere.run())
+    emitted = EmittedEvents()
+    other_backends = OtherBackends(events=emitted)
+    enqueuing = asyncio.create_task(other_backends.run())
     for task in (LeavesOpen(), Writes()):
-        elsewhere.put(planned(task))
-    await elsewhere.drain(move_on_after)
-    hand.cancel()
+        other_backends.put(planned(task))
+    await other_backends.drain(move_on_after)
+    enqueuing.cancel()
     with suppress(asyncio.CancelledError):
-        await hand
-    (failed,) = heard.of(RecurringFailed)
+        await enqueuing
+    (failed,) = emitted.of(RecurringFailed)
     assert isinstance(failed.exception, TransactionLeftOpen)
-    assert await written(database) == {"tick"}
+    assert await customer_names(database) == {"tick"}
 
 
 @POSTGRES
-async def test_a_holder_whose_connection_dies_leaves_a_working_one(database: str) -> None:
+async def test_a_thread_whose_holder_lost_its_connection_has_a_working_one_afterwards(database: str) -> None:
     async def loses_connection() -> None:
         await sync_to_async(execute)("BEGIN")
         with suppress(Exception):
@@ -338,6 +226,6 @@ async def test_a_holder_whose_connection_dies_leaves_a_working_one(database: str
         assert not pool.threads[0].holder
 
     async with orm_threads(1) as pool:
-        await begin(pool, loses_connection)
-        await begin(pool, lambda: orm.write("after"))
-    assert await written(database) == {"after"}
+        await start_task(pool, loses_connection)
+        await start_task(pool, lambda: orm.write("after"))
+    assert await customer_names(database) == {"after"}

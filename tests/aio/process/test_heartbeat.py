@@ -1,4 +1,4 @@
-"""Heartbeats of a process that leaves."""
+"""Heartbeats of a process that stops."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from steady_queue.aio.timing import SystemClock
 from steady_queue.db.aliases import open_async
 from steady_queue.store.operations.processes import NewProcess, deregister
 from tests.support.databases.tables import count
-from tests.support.runtime import Heard
-from tests.support.wait import aside
+from tests.support.runtime import EmittedEvents
+from tests.support.wait import in_thread
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("leaves", [True, False])
 async def test_a_process_that_left_is_not_registered_again_by_its_last_beat(database: str, leaves: bool) -> None:
-    clock, events = SystemClock(), Heard()
+    clock, events = SystemClock(), EmittedEvents()
     driver = DeadlineDriver(open_async(database, size=1), 30.0)
     process = NewProcess(uuid4(), "worker", "worker", 4711, "somewhere")
     lease = Lease(alive_seconds=60, clock=clock)
 
-    async def nobody() -> None:
+    async def do_nothing() -> None:
         pass
 
     heartbeat = Heartbeat(
@@ -37,7 +37,7 @@ async def test_a_process_that_left_is_not_registered_again_by_its_last_beat(data
         driver=driver,
         lease=lease,
         on_lease_lost=lambda: None,
-        on_pruned=nobody,
+        on_pruned=do_nothing,
         polled_ago=None,
         context=Context(clock, events, Outage(clock=clock, events=events)),
     )
@@ -46,7 +46,7 @@ async def test_a_process_that_left_is_not_registered_again_by_its_last_beat(data
         if leaves:
             await heartbeat.stop()
         await driver.run(deregister(driver.sql, process.id))
-        await heartbeat._beat()  # that of its service, which runs on while the process leaves
-        assert await aside(count, database, "process") == (0 if leaves else 1)
+        await heartbeat._beat()  # that of its service, which runs on while the process stops
+        assert await in_thread(count, database, "process") == (0 if leaves else 1)
     finally:
         await driver.close()

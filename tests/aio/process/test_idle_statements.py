@@ -1,4 +1,4 @@
-"""A process with nothing to do leaves its database alone."""
+"""An idle process sends few statements to its database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-#: Every pause is so many times shorter, so that seconds tell what happens in a longer time.
+#: Every pause is so many times shorter, so that a few seconds show what happens in a longer time.
 FASTER = 8.0
 SECONDS = 3.0
 

@@ -1,4 +1,4 @@
-"""Stopping: short tasks finish, async ones are asked to stop, and what cannot be stopped holds nobody up."""
+"""Shutdown: short tasks finish, async tasks are cancelled, and tasks that cannot be stopped delay nothing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,18 @@ from steady_queue.aio.process import deadlines
 from steady_queue.events import JobReleased, ProcessStopped, ProcessStopping
 from steady_queue.jobs.compat import TaskResultStatus, task_finished
 from tests.support.databases.tables import count, counts, query
-from tests.support.runtime import Heard, aside, ended, enqueued, error_of, until, values, worker
-from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.runtime import (
+    EmittedEvents,
+    enqueue_each,
+    error_of,
+    in_thread,
+    until,
+    values,
+    wait_for_results,
+    worker,
+)
+from tests.support.tasks import misbehaving, recording
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import Task, TaskResult
@@ -25,37 +34,37 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-#: What a stop may take on a busy machine, although a task never ends: less than the task would wait for its gate.
+#: What a stop may take on a busy machine, although a task never ends: less than the task waits for its gate.
 GRACE = 20.0
 
 
 @pytest.fixture
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks have little time after a stop."""
+def short_shutdown_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks have little time after a request to stop."""
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=0.3))
 
 
 async def nothing_is_left(alias: str) -> None:
-    assert await aside(count, alias, "claimedexecution") == 0
-    assert await aside(count, alias, "process") == 0
+    assert await in_thread(count, alias, "claimedexecution") == 0
+    assert await in_thread(count, alias, "process") == 0
 
 
-def gate_opens_at_the_stop() -> Heard:
-    """Events at the first of which that tells of a stop, when nothing more is claimed, waiting tasks go on."""
-    heard = Heard()
-    heard.add(lambda event: book.gate.set() if isinstance(event, ProcessStopping) else None)
-    return heard
+def gate_opens_at_the_stop() -> EmittedEvents:
+    """Events that open the gate at the first ProcessStopping, after which nothing more is claimed."""
+    emitted = EmittedEvents()
+    emitted.add(lambda event: task_record.gate.set() if isinstance(event, ProcessStopping) else None)
+    return emitted
 
 
 @pytest.mark.parametrize("task", [recording.awaits, recording.blocks])
-async def test_running_tasks_may_finish_and_nothing_new_is_taken(database: str, task: Task[..., Any]) -> None:
+async def test_running_tasks_may_finish_and_nothing_new_is_claimed(database: str, task: Task[..., Any]) -> None:
     async with running(worker(coroutines=3, threads=3), events=gate_opens_at_the_stop()):
-        results = await enqueued(task, range(10))
-        await until(lambda: sum(book.now.values()) == 3)
+        results = await enqueue_each(task, range(10))
+        await until(lambda: sum(task_record.running.values()) == 3)
     for result in results:
         await result.arefresh()
     assert [result.status == TaskResultStatus.SUCCESSFUL for result in results] == [True] * 3 + [False] * 7
-    assert await aside(counts, database) == {"ready": 7}
+    assert await in_thread(counts, database) == {"ready": 7}
     await nothing_is_left(database)
 
 
@@ -69,71 +78,75 @@ async def test_an_idle_process_does_not_wait_for_the_time_that_tasks_would_have(
 
 
 async def test_a_long_async_task_is_cancelled_and_ready_again_with_no_attempt_spent(
-    database: str, hurried: None
+    database: str, short_shutdown_timeout: None
 ) -> None:
-    heard = Heard()
-    async with running(worker(), events=heard):
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted):
         result = await recording.awaits.aenqueue("long")
-        await until(lambda: book.began == ["long"])
-    assert await aside(counts, database) == {"ready": 1}
-    assert await aside(query, database, "SELECT attempts FROM steady_queue_job") == [(0,)]
-    assert [(event.released, event.abandoned) for event in heard.of(ProcessStopped)] == [(1, 0)]
+        await until(lambda: task_record.began == ["long"])
+    assert await in_thread(counts, database) == {"ready": 1}
+    assert await in_thread(query, database, "SELECT attempts FROM steady_queue_job") == [(0,)]
+    assert [(event.released, event.abandoned) for event in emitted.of(ProcessStopped)] == [(1, 0)]
     await nothing_is_left(database)
-    book.gate.set()
+    task_record.gate.set()
     async with running(worker()):
         assert await values(result) == ["long"]
         assert len(result.worker_ids) == 1
 
 
-async def test_an_async_task_that_is_stopped_before_its_first_step_is_given_back(database: str) -> None:
-    heard = Heard()
-    async with running(worker(), events=heard) as process:
+async def test_an_async_task_that_is_stopped_before_its_first_step_is_released(database: str) -> None:
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted) as process:
         slots = process.services.workers[0].capacity
         start = slots.start
 
         def start_and_stop(claims: list[Claim]) -> None:
             start(claims)
-            if claims and not book.began:
+            if claims and not task_record.began:
                 slots.cancel_async("a test")
                 slots.start = start  # type: ignore[method-assign]
 
         slots.start = start_and_stop  # type: ignore[method-assign, assignment]
         assert await values(await recording.rests.aenqueue("again")) == ["again"]
-    assert [event.reason for event in heard.of(JobReleased)] == ["a test"]
-    assert book.runs["again"] == 1
+    assert [event.reason for event in emitted.of(JobReleased)] == ["a test"]
+    assert task_record.runs["again"] == 1
     await nothing_is_left(database)
 
 
-async def test_a_limited_async_task_that_is_given_back_keeps_its_slot(database: str, hurried: None) -> None:
+async def test_a_limited_async_task_that_is_released_keeps_its_slot(
+    database: str, short_shutdown_timeout: None
+) -> None:
     async with running(worker()):
-        await enqueued(recording.alone_until_open, ["first", "second"])
-        await until(lambda: book.began == ["first"])
-    assert await aside(counts, database) == {"ready": 1, "blocked": 1}
-    assert await aside(count, database, "semaphore") == 1
+        await enqueue_each(recording.alone_until_open, ["first", "second"])
+        await until(lambda: task_record.began == ["first"])
+    assert await in_thread(counts, database) == {"ready": 1, "blocked": 1}
+    assert await in_thread(count, database, "semaphore") == 1
 
 
-async def test_tasks_that_do_not_stop_hold_nobody_up_and_fail(database: str, hurried: None) -> None:
-    """A coroutine that swallows its cancellation, threads, and threads behind coroutines and behind their children."""
+async def test_tasks_that_do_not_stop_fail_and_do_not_delay_the_shutdown(
+    database: str, short_shutdown_timeout: None
+) -> None:
+    """A coroutine that swallows its cancellation, threads, and threads for which coroutines and their children wait."""
     stubborn = (
-        recording.swallows_cancellation,
+        misbehaving.swallows_cancellation,
         recording.blocks,
         recording.alone_in_thread,
         recording.awaits_thread,
         recording.awaits_thread_in_child,
     )
-    heard = Heard()
-    async with running(worker(), events=heard):
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted):
         results = [await task.aenqueue(number) for number, task in enumerate(stubborn)]
-        await until(lambda: sum(book.now.values()) == len(stubborn))
+        await until(lambda: sum(task_record.running.values()) == len(stubborn))
         began = time.monotonic()
     assert time.monotonic() - began < GRACE
-    assert sum(book.now.values()) == len(stubborn)  # all of them still run, so none of them is given back
+    assert sum(task_record.running.values()) == len(stubborn)  # all of them still run, so none of them is released
     assert await errors_of(results) == ["steady_queue.processes.ProcessExitError"] * len(stubborn)
-    assert [event.abandoned for event in heard.of(ProcessStopped)] == [len(stubborn)]
+    assert [event.abandoned for event in emitted.of(ProcessStopped)] == [len(stubborn)]
     await nothing_is_left(database)
-    # What they still do is nobody's business.
-    book.gate.set()
-    await until(lambda: not sum(book.now.values()))
+    # Their claims have ended: what they still do has no effect.
+    task_record.gate.set()
+    await until(lambda: not sum(task_record.running.values()))
     assert await errors_of(results) == ["steady_queue.processes.ProcessExitError"] * len(stubborn)
 
 
@@ -143,36 +156,36 @@ async def errors_of(results: list[TaskResult[Any]]) -> list[str]:
     return [error_of(result) for result in results]
 
 
-async def test_a_job_is_given_back_when_the_thread_behind_it_has_ended_in_time(
+async def test_a_job_is_released_when_the_thread_of_its_coroutine_has_ended_in_time(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deadlines, "CANCEL_SECONDS", GRACE)
     monkeypatch.setattr(steady_queue, "shutdown_timeout", timedelta(seconds=0.2))
-    heard = Heard()
-    async with running(worker(), events=heard):
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted):
         await recording.awaits_thread.aenqueue("behind")
         await recording.awaits_thread_in_child.aenqueue("behind a child")
-        await until(lambda: book.now["behind"] == 2)
+        await until(lambda: task_record.running["behind"] == 2)
         opening = asyncio.create_task(open_when_asked(2))
     await opening
-    assert await aside(counts, database) == {"ready": 2}
-    assert [(event.released, event.abandoned) for event in heard.of(ProcessStopped)] == [(2, 0)]
+    assert await in_thread(counts, database) == {"ready": 2}
+    assert [(event.released, event.abandoned) for event in emitted.of(ProcessStopped)] == [(2, 0)]
     await nothing_is_left(database)
 
 
 async def open_when_asked(number: int) -> None:
-    """Open the gate once so many tasks at it have been asked to stop."""
-    await until(lambda: book.runs["asked to stop"] == number)
-    book.gate.set()
+    """Open the gate once so many tasks have been cancelled."""
+    await until(lambda: task_record.runs["asked to stop"] == number)
+    task_record.gate.set()
 
 
-async def test_functions_that_fill_every_thread_for_ever_hold_up_neither_async_tasks_nor_the_end(
-    database: str, hurried: None
+async def test_functions_that_occupy_every_thread_forever_delay_neither_async_tasks_nor_the_shutdown(
+    database: str, short_shutdown_timeout: None
 ) -> None:
     async with running(worker(threads=2)):
-        stuck = await enqueued(recording.blocks, range(4))
-        await until(lambda: book.now["thread"] == 2)
-        assert await values(*await enqueued(recording.rests, "abc")) == ["a", "b", "c"]
+        stuck = await enqueue_each(recording.blocks, range(4))
+        await until(lambda: task_record.running["thread"] == 2)
+        assert await values(*await enqueue_each(recording.rests, "abc")) == ["a", "b", "c"]
     outcomes = []
     for result in stuck:
         await result.arefresh()
@@ -182,54 +195,56 @@ async def test_functions_that_fill_every_thread_for_ever_hold_up_neither_async_t
     await nothing_is_left(database)
 
 
-async def test_a_block_that_raises_drains_as_well(database: str, hurried: None) -> None:
+async def test_a_block_that_raises_drains_as_well(database: str, short_shutdown_timeout: None) -> None:
     with pytest.raises(LookupError):
         async with running(worker()):
             await recording.awaits.aenqueue("long")
             short = await recording.rests.aenqueue("short")
-            await until(lambda: len(book.began) == 2)
+            await until(lambda: len(task_record.began) == 2)
             raise LookupError
     await short.arefresh()
     assert short.status == TaskResultStatus.SUCCESSFUL
-    assert await aside(counts, database) == {"ready": 1}
+    assert await in_thread(counts, database) == {"ready": 1}
     await nothing_is_left(database)
 
 
-async def test_a_block_that_is_cancelled_drains_as_well(database: str, hurried: None) -> None:
+async def test_a_block_that_is_cancelled_drains_as_well(database: str, short_shutdown_timeout: None) -> None:
     async def embedding() -> None:
         async with running(worker()):
             await recording.awaits.aenqueue("long")
             await asyncio.Event().wait()
 
     running_it = asyncio.create_task(embedding())
-    await until(lambda: book.began == ["long"])
+    await until(lambda: task_record.began == ["long"])
     running_it.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running_it
-    assert await aside(counts, database) == {"ready": 1}
+    assert await in_thread(counts, database) == {"ready": 1}
     await nothing_is_left(database)
 
 
-async def test_a_task_that_has_ended_is_not_run_again_because_a_receiver_is_slow(database: str, hurried: None) -> None:
-    gate = book.gate
+async def test_a_task_that_has_ended_is_not_run_again_because_a_receiver_is_slow(
+    database: str, short_shutdown_timeout: None
+) -> None:
+    gate = task_record.gate
 
     def receive(**kwargs: Any) -> None:
-        book.runs["receiving"] += 1
+        task_record.runs["receiving"] += 1
         gate.wait(1)
 
     task_finished.connect(receive)
     try:
         async with running(worker()):
             result = await recording.rests.aenqueue("once")
-            await until(lambda: book.runs["receiving"] == 1)
+            await until(lambda: task_record.runs["receiving"] == 1)
     finally:
         task_finished.disconnect(receive)
     async with running(worker()):
-        await ended(result)
-    assert book.runs["once"] == 1
+        await wait_for_results(result)
+    assert task_record.runs["once"] == 1
 
 
-async def test_a_process_can_be_told_to_stop_again_and_again(database: str) -> None:
+async def test_a_process_can_be_asked_to_stop_several_times(database: str) -> None:
     async with running(worker()) as process:
         assert await values(await recording.rests.aenqueue("one")) == ["one"]
         process.stop()
@@ -238,12 +253,12 @@ async def test_a_process_can_be_told_to_stop_again_and_again(database: str) -> N
 
 
 async def test_stopping_in_the_middle_of_much_work_loses_nothing(database: str) -> None:
-    results = await enqueued(recording.rests, range(200))
+    results = await enqueue_each(recording.rests, range(200))
     for _ in range(4):
         async with running(worker(coroutines=20)):
-            done = len(book.began)
-            await until(lambda least=done: len(book.began) > min(199, least + 20))  # type: ignore[misc]
+            done = len(task_record.began)
+            await until(lambda least=done: len(task_record.began) > min(199, least + 20))  # type: ignore[misc]
         await nothing_is_left(database)
     async with running(worker(coroutines=100)):
         assert await values(*results) == list(range(200))
-    assert set(book.runs.values()) == {1}
+    assert set(task_record.runs.values()) == {1}

@@ -1,4 +1,4 @@
-"""Admission: a process does not work on a database whose schema is not its own, and says at once what to do."""
+"""Startup: a process refuses a database with another schema version, and says what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.shop.tasks import add
 from tests.support.databases.tables import count, query
 from tests.support.databases.unmigrated import marked_as_migrated
 from tests.support.processes.scripts import run_script
-from tests.support.runtime import aside, values, worker
+from tests.support.runtime import in_thread, values, worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ def newer(database: str) -> Iterator[str]:
 
 
 async def refused(alias: str) -> str:
-    """Why no process may work there, asked as a supervisor does."""
+    """Why no process may work on the database, as a supervisor asks for it."""
     driver = open_async(alias, size=1)
     try:
         return str(await find_refusal(driver, alias))
@@ -52,7 +52,7 @@ async def test_a_process_refuses_a_database_that_is_newer_and_leaves_no_trace(ne
     with pytest.raises(ConfigurationError, match=r"newer than this version .* \(it has 9999_later\)"):
         async with running(worker()):
             raise AssertionError("it works")
-    assert await aside(count, newer, "process") == 0
+    assert await in_thread(count, newer, "process") == 0
 
 
 async def test_a_prepared_process_that_is_run_ends_with_its_refusal(newer: str) -> None:
@@ -61,25 +61,25 @@ async def test_a_prepared_process_that_is_run_ends_with_its_refusal(newer: str) 
     assert "newer than this version" in str(process.refusal)
 
 
-async def test_a_supervisor_is_told_the_same(newer: str, fresh: str) -> None:
+async def test_a_supervisor_gets_the_same_refusals(newer: str, fresh: str) -> None:
     assert "newer than this version" in await refused(newer)
     assert "lacks migrations" in await refused(fresh)
 
 
 async def test_a_table_of_migrations_that_cannot_be_read_is_a_refusal_and_not_an_outage(fresh: str) -> None:
-    await aside(query, fresh, "CREATE TABLE django_migrations (nothing_of_use integer)")
+    await in_thread(query, fresh, "CREATE TABLE django_migrations (nothing_of_use integer)")
     assert f"the migrations of the database '{fresh}' cannot be read" in await refused(fresh)
 
 
-async def test_a_project_that_makes_its_tables_without_migrations_is_not_asked_for_any(newer: str) -> None:
+async def test_a_project_that_creates_its_tables_without_migrations_needs_none(newer: str) -> None:
     with override_settings(MIGRATION_MODULES={"steady_queue": None}):
         async with running(worker()):
             assert await values(await add.aenqueue(1)) == [1]
 
 
-async def test_the_command_ends_with_1_instead_of_trying_for_ever(newer: str) -> None:
+async def test_the_command_ends_with_1_instead_of_retrying_forever(newer: str) -> None:
     text = """
 from django.core.management import execute_from_command_line
 execute_from_command_line(["manage.py", "steady_queue", "--async"])
 """
-    await aside(lambda: run_script(text, alias=newer, code=1))
+    await in_thread(lambda: run_script(text, alias=newer, code=1))

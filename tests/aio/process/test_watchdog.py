@@ -1,4 +1,4 @@
-"""The watchdog: a task that blocks the event loop is named, with its line; a process that must not go on ends."""
+"""The watchdog: a task that blocks the event loop is named, with its line; a process without a lease exits."""
 
 from __future__ import annotations
 
@@ -13,55 +13,57 @@ from steady_queue.aio.process.deadlines import Deadlines
 from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST, Watchdog
 from steady_queue.aio.timing import SystemClock
 from steady_queue.events import Events, LoopBlocked
-from tests.support.runtime import PATIENCE, Heard, ended, until, worker
-from tests.support.tasks import recording
+from tests.support.runtime import WAIT_TIMEOUT_SECONDS, EmittedEvents, until, wait_for_results, worker
+from tests.support.tasks import misbehaving
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The watchdog looks often."""
+def frequent_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watchdog checks often."""
     monkeypatch.setattr(watchdog, "BLOCKED_SECONDS", 0.2)
     monkeypatch.setattr(watchdog, "CHECK_SECONDS", 0.05)
 
 
-async def test_a_task_that_blocks_the_loop_is_reported_with_its_name_and_line(database: str, watchful: None) -> None:
-    heard = Heard()
-    async with running(worker(), events=heard) as process:
-        (result,) = await ended(await recording.blocks_the_loop.aenqueue(0.8))
+async def test_a_task_that_blocks_the_loop_is_reported_with_its_name_and_line(
+    database: str, frequent_checks: None
+) -> None:
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted) as process:
+        (result,) = await wait_for_results(await misbehaving.blocks_the_loop.aenqueue(0.8))
         assert process.services.watchdog.blocked_count >= 1
-    event, *_ = [event for event in heard.of(LoopBlocked) if result.id in event.task]
-    assert event.task == f"tests.support.tasks.recording.blocks_the_loop ({result.id})"
-    assert "recording.py:" in event.where
+    event, *_ = [event for event in emitted.of(LoopBlocked) if result.id in event.task]
+    assert event.task == f"tests.support.tasks.misbehaving.blocks_the_loop ({result.id})"
+    assert "misbehaving.py:" in event.where
     assert "blocks_the_loop: time.sleep(" in event.where
     assert event.seconds >= 0.2
 
 
-async def test_a_task_that_blocks_its_own_thread_is_not_reported(database: str, watchful: None) -> None:
-    heard = Heard()
-    async with running(worker(), events=heard):
-        (result,) = await ended(await recording.blocks_its_thread.aenqueue(0.5))
-    assert not [event for event in heard.of(LoopBlocked) if result.id in event.task]
+async def test_a_task_that_blocks_its_own_thread_is_not_reported(database: str, frequent_checks: None) -> None:
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted):
+        (result,) = await wait_for_results(await misbehaving.blocks_its_thread.aenqueue(0.5))
+    assert not [event for event in emitted.of(LoopBlocked) if result.id in event.task]
 
 
-async def test_a_blocked_loop_that_outlasts_trust_ends_the_process(watchful: None) -> None:
-    heard = Heard()
-    assert left_by(heard) == [EXIT_LEASE_LOST]
-    await until(lambda: bool(heard.of(LoopBlocked)))
-    assert heard.of(LoopBlocked)[0].task == "this very test"
+async def test_a_loop_blocked_longer_than_the_lease_ends_the_process(frequent_checks: None) -> None:
+    emitted = EmittedEvents()
+    assert left_by(emitted) == [EXIT_LEASE_LOST]
+    await until(lambda: bool(emitted.of(LoopBlocked)))
+    assert emitted.of(LoopBlocked)[0].task == "this very test"
 
 
-async def test_a_log_that_nobody_reads_cannot_keep_a_process_that_must_end(watchful: None) -> None:
+async def test_a_log_that_is_not_read_cannot_delay_a_process_that_must_exit(frequent_checks: None) -> None:
     stuck = threading.Event()
     try:
-        assert left_by(Events([lambda event: stuck.wait(PATIENCE)])) == [EXIT_LEASE_LOST]
+        assert left_by(Events([lambda event: stuck.wait(WAIT_TIMEOUT_SECONDS)])) == [EXIT_LEASE_LOST]
     finally:
         stuck.set()
 
 
 def left_by(events: Events) -> list[int]:
-    """How a process leaves whose loop is blocked, by this very function, past the time of its trust."""
+    """The exit statuses of a process whose loop this function blocks until its lease has expired."""
     left: list[int] = []
     gone = threading.Event()
 
@@ -79,7 +81,7 @@ def left_by(events: Events) -> list[int]:
     )
     guard.start()
     try:
-        assert gone.wait(PATIENCE)
+        assert gone.wait(WAIT_TIMEOUT_SECONDS)
     finally:
         guard.stop()
     return left

@@ -1,9 +1,7 @@
-"""What entries of recurring tasks survive: edits, bad rows, other backends that hang, newer versions, odd settings."""
+"""What entries of recurring tasks survive: edits, bad rows, newer versions, odd settings."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,36 +16,26 @@ from steady_queue import aschedule_recurring_task, schedule_recurring_task
 from steady_queue.aio import running
 from steady_queue.aio.context import Context
 from steady_queue.aio.outage import Outage
-from steady_queue.aio.process import deadlines
-from steady_queue.aio.scheduler import other_backends as handing
-from steady_queue.aio.scheduler import scheduler
+from steady_queue.aio.scheduler import other_backends, scheduler
 from steady_queue.aio.scheduler.scheduler import Scheduler
 from steady_queue.aio.timing import SystemClock
-from steady_queue.configuration import Options
 from steady_queue.db.aliases import open_async
-from steady_queue.events import RecurringDisabled, RecurringFailed, RecurringUnavailable, RuntimeFault
-from steady_queue.jobs.compat import task_backends, task_enqueued
+from steady_queue.events import RecurringDisabled, RecurringUnavailable, RuntimeFault
+from steady_queue.jobs.compat import task_enqueued
 from steady_queue.models import Job, RecurringTask
 from steady_queue.recurring.definitions import Recurrence, Recurrences
-from tests.aio.scheduler.test_ticks import elsewhere, has_ticks, ticks
+from tests.aio.scheduler.helpers import ONLY_SCHEDULER, has_ticks, ticks
 from tests.shop import tasks as shop
 from tests.support.databases.tables import count, query
-from tests.support.runtime import Heard, aside, until
+from tests.support.runtime import EmittedEvents, in_thread, until
 from tests.support.tasks import recording
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskResult
 
-__all__ = ["elsewhere"]
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_look_interval")]
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
-ONLY_SCHEDULER = Options(workers=[], dispatchers=[])
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.2)
 
 
 def change(alias: str, key: str, **values: Any) -> None:
@@ -79,16 +67,16 @@ async def test_a_restart_with_a_changed_description_loses_no_tick(
 
     await prepare("old")
     async with running(ONLY_SCHEDULER):
-        await until(lambda: aside(lambda: count(database, "recurringtask") == 1))
-    await aside(lambda: change(database, "key", updated_at=tick - SECOND))
+        await until(lambda: in_thread(lambda: count(database, "recurringtask") == 1))
+    await in_thread(lambda: change(database, "key", updated_at=tick - SECOND))
     await prepare("new")
     async with running(ONLY_SCHEDULER):
         await has_ticks(database, "key", 1)
-    assert await aside(ticks, database, "key") == [tick]
-    assert (await aside(entry, database, "key")).description == "new"
+    assert await in_thread(ticks, database, "key") == [tick]
+    assert (await in_thread(entry, database, "key")).description == "new"
 
 
-class Hand(SystemClock):
+class ManualClock(SystemClock):
     """A clock that a test sets."""
 
     seconds = 0.0
@@ -102,16 +90,16 @@ async def test_a_scheduler_sleeps_no_longer_than_until_its_next_look(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "LOOK_SECONDS", 3.0)
-    clock, heard, driver = Hand(), Heard(), open_async(database)
+    clock, emitted, driver = ManualClock(), EmittedEvents(), open_async(database)
 
-    async def nobody() -> None: ...
+    async def do_nothing() -> None: ...
 
     alone = Scheduler(
         find_static=list,
         driver=driver,
-        other_backends=handing.OtherBackends(events=heard),
-        wake_all=nobody,
-        context=Context(clock, heard, Outage(clock=clock, events=heard)),
+        other_backends=other_backends.OtherBackends(events=emitted),
+        wake_all=do_nothing,
+        context=Context(clock, emitted, Outage(clock=clock, events=emitted)),
     )
     try:
         assert await alone.turn() == 3.0
@@ -138,40 +126,40 @@ async def test_a_row_that_was_edited_by_hand_is_switched_off_with_the_reason(
 ) -> None:
     for key in ("bad", "good"):
         await aschedule_recurring_task(recording.rests, key=key, every=SECOND, args=(key,))
-    await aside(lambda: change(database, "bad", **change_to))
+    await in_thread(lambda: change(database, "bad", **change_to))
     async with running(ONLY_SCHEDULER):
         await has_ticks(database, "good", 1)
-    found = await aside(entry, database, "bad")
+    found = await in_thread(entry, database, "bad")
     assert not found.enabled
     assert says in str(found.disabled_reason)
 
 
-@pytest.mark.only_on("sqlite")  # the others store moments only
+@pytest.mark.only_on("sqlite")  # the other databases store only valid times
 @pytest.mark.parametrize("value", ["garbage", "", "1794852000"])
-async def test_an_entry_whose_change_cannot_be_dated_is_switched_off_and_the_others_fire(
+async def test_an_entry_with_an_unreadable_updated_at_is_switched_off_and_the_others_fire(
     database: str, value: str
 ) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
     for key in ("bad", "good"):
         await aschedule_recurring_task(recording.rests, key=key, every=SECOND, args=(key,))
     spoil = "UPDATE steady_queue_recurringtask SET updated_at = %s WHERE task_key = 'bad'"
-    await aside(query, database, spoil, value)
-    async with running(ONLY_SCHEDULER, events=heard):
+    await in_thread(query, database, spoil, value)
+    async with running(ONLY_SCHEDULER, events=emitted):
         await has_ticks(database, "good", 2)
-    assert [event.key for event in heard.of(RecurringDisabled)] == ["bad"]
-    assert heard.of(RuntimeFault) == []
+    assert [event.key for event in emitted.of(RecurringDisabled)] == ["bad"]
+    assert emitted.of(RuntimeFault) == []
 
 
-async def test_an_entry_of_newer_settings_is_left_to_those_who_have_them(database: str) -> None:
-    heard = Heard()
-    async with running(ONLY_SCHEDULER, events=heard):
+async def test_an_entry_of_newer_settings_is_left_to_processes_with_these_settings(database: str) -> None:
+    emitted = EmittedEvents()
+    async with running(ONLY_SCHEDULER, events=emitted):
         await aschedule_recurring_task(shop.anything, key="sign", every=SECOND)
         await has_ticks(database, "sign", 1)
         newer = {**settings.TASKS, "default": {**settings.TASKS["default"], "QUEUES": []}}
         with override_settings(TASKS=newer):
             await aschedule_recurring_task(recording.rests, key="new", every=HOUR, args=(1,), queue_name="brand new")
-        await until(lambda: any(event.key == "new" for event in heard.of(RecurringUnavailable)))
-    assert (await aside(entry, database, "new")).enabled
+        await until(lambda: any(event.key == "new" for event in emitted.of(RecurringUnavailable)))
+    assert (await in_thread(entry, database, "new")).enabled
 
 
 # -- odd settings -----------------------------------------------------------------------------------------------------
@@ -180,151 +168,56 @@ async def test_an_entry_of_newer_settings_is_left_to_those_who_have_them(databas
 async def test_finished_jobs_that_are_kept_for_a_century_stop_neither_recurring_tasks_nor_maintenance(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
     monkeypatch.setattr(steady_queue, "clear_finished_jobs_after", timedelta(days=36_500))
     await aschedule_recurring_task(recording.rests, key="tick", every=SECOND, args=("tick",))
-    async with running(ONLY_SCHEDULER, events=heard):
+    async with running(ONLY_SCHEDULER, events=emitted):
         await has_ticks(database, "tick", 2)
-    assert heard.of(RuntimeFault) == []
+    assert emitted.of(RuntimeFault) == []
 
 
-async def test_records_that_cannot_be_cleared_are_told_of_and_what_recurs_goes_on(
+async def test_ticks_that_cannot_be_cleared_are_reported_and_recurring_tasks_go_on(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
 
     def broken(*args: Any) -> None:
         raise OverflowError("the beginning of time")
 
     monkeypatch.setattr(scheduler, "clear_ticks", broken)
     await aschedule_recurring_task(recording.rests, key="tick", every=SECOND, args=("tick",))
-    async with running(ONLY_SCHEDULER, events=heard):
+    async with running(ONLY_SCHEDULER, events=emitted):
         await has_ticks(database, "tick", 2)
-    (fault,) = heard.of(RuntimeFault)
+    (fault,) = emitted.of(RuntimeFault)
     assert "the beginning of time" in fault.error
-
-
-# -- other backends ---------------------------------------------------------------------------------------------------
-
-
-class Broker:
-    """What the other backend does with a task: it waits until it is let go."""
-
-    def __init__(self, kind: str) -> None:
-        self.asked = 0
-        self.taken = 0
-        self._kind = kind
-        self._go = threading.Event()
-
-    async def aenqueue(self, *args: Any, **kwargs: Any) -> None:
-        self.asked += 1
-        if self._kind == "sync":
-            await sync_to_async(self._go.wait, thread_sensitive=True)()
-        else:
-            await until(self._go.is_set, patience=60)
-        self.taken += 1
-
-    def let_go(self) -> None:
-        self._go.set()
-
-
-@pytest.fixture(params=["async", "sync"])
-def broker(request: pytest.FixtureRequest, elsewhere: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = Broker(request.param)
-    monkeypatch.setattr(task_backends["elsewhere"], "aenqueue", made.aenqueue)
-    yield made
-    made.let_go()
-
-
-async def test_a_backend_that_hangs_costs_others_no_tick(
-    database: str, elsewhere: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(handing, "ENQUEUE_TIMEOUT_SECONDS", 3_600.0)
-    for number in range(handing.CONCURRENCY + 2):
-        await aschedule_recurring_task(elsewhere, key=f"foreign {number}", every=SECOND, args=("Ada",))
-    await aschedule_recurring_task(recording.rests, key="own", every=SECOND, args=("own",))
-    async with running(ONLY_SCHEDULER):
-        await until(lambda: broker.asked >= handing.CONCURRENCY)
-        fired = len(await aside(ticks, database, "own"))
-        await has_ticks(database, "own", fired + 3)
-        assert broker.taken == 0
-        assert broker.asked == handing.CONCURRENCY
-        broker.let_go()
-        await until(lambda: broker.taken > handing.CONCURRENCY)
-    times = await aside(ticks, database, "own")
-    assert times == [times[0] + n * SECOND for n in range(len(times))]
-
-
-@pytest.mark.only_on("sqlite")
-async def test_a_stop_waits_for_what_has_been_recorded_and_is_on_its_way(
-    database: str, elsewhere: Any, broker: Broker
-) -> None:
-    heard = Heard()
-    for number in range(handing.CONCURRENCY + 2):
-        await aschedule_recurring_task(elsewhere, key=f"foreign {number}", schedule="* * * * * *", args=("Ada",))
-    async with running(ONLY_SCHEDULER, events=heard) as process:
-        await until(lambda: broker.asked >= handing.CONCURRENCY)
-        process.stop()
-        asyncio.get_running_loop().call_later(0.3, broker.let_go)
-    assert broker.taken == await aside(count, database, "recurringexecution") >= handing.CONCURRENCY + 2
-    assert heard.of(RecurringFailed) == []
-
-
-@pytest.mark.only_on("sqlite")
-async def test_what_a_backend_has_not_taken_when_the_time_of_a_stop_is_over_is_told(
-    database: str, elsewhere: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard = Heard()
-    monkeypatch.setattr(deadlines, "FLUSH_SECONDS", 0.2)
-    await aschedule_recurring_task(elsewhere, key="foreign", every=SECOND, args=("Ada",))
-    async with running(ONLY_SCHEDULER, events=heard):
-        await until(lambda: broker.asked >= 1)
-    told = heard.of(RecurringFailed)
-    assert len(told) == await aside(count, database, "recurringexecution")
-    assert all("stopped before" in event.error for event in told)
-
-
-@pytest.mark.only_on("sqlite")
-async def test_ticks_that_nobody_could_hand_over_in_time_are_told_and_not_recorded(
-    database: str, elsewhere: Any, broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard = Heard()
-    monkeypatch.setattr(handing, "MAX_WAITING", 3)
-    await aschedule_recurring_task(elsewhere, key="foreign", every=SECOND, args=("Ada",))
-    async with running(ONLY_SCHEDULER, events=heard):
-        await until(lambda: len(heard.of(RecurringFailed)) >= 1)
-        assert "too many tasks wait" in heard.of(RecurringFailed)[0].error
-        assert await aside(count, database, "recurringexecution") == 3
-        broker.let_go()
-        await has_ticks(database, "foreign", 4)
 
 
 # -- signals, options, transactions -----------------------------------------------------------------------------------
 
 
 async def test_a_tick_sends_the_signal_of_an_enqueued_task_when_it_is_stored(database: str) -> None:
-    heard: list[tuple[str, tuple[Any, ...], bool]] = []
+    received: list[tuple[str, tuple[Any, ...], bool]] = []
 
-    def hear(sender: Any, task_result: TaskResult[Any], **kwargs: Any) -> None:
+    def receive(sender: Any, task_result: TaskResult[Any], **kwargs: Any) -> None:
         is_stored = Job._base_manager.using(database).filter(pk=task_result.id).exists()
-        heard.append((task_result.id, tuple(task_result.args), is_stored))
+        received.append((task_result.id, tuple(task_result.args), is_stored))
 
-    task_enqueued.connect(hear)
+    task_enqueued.connect(receive)
     try:
         await aschedule_recurring_task(recording.rests, key="tick", every=SECOND, args=("tick",))
         async with running(ONLY_SCHEDULER), running(ONLY_SCHEDULER):
-            await until(lambda: len(heard) >= 2)
+            await until(lambda: len(received) >= 2)
     finally:
-        task_enqueued.disconnect(hear)
-    assert all((args, is_stored) == (("tick",), True) for _, args, is_stored in heard)
-    assert len({id_ for id_, _, _ in heard}) == len(heard)
+        task_enqueued.disconnect(receive)
+    assert all((args, is_stored) == (("tick",), True) for _, args, is_stored in received)
+    assert len({id_ for id_, _, _ in received}) == len(received)
 
 
 async def test_a_task_with_a_queue_and_a_priority_of_its_own_keeps_them(database: str) -> None:
     await aschedule_recurring_task(shop.anything.using(queue_name="mail", priority=7), key="key", every=SECOND)
     async with running(ONLY_SCHEDULER):
         await has_ticks(database, "key", 1)
-    jobs = await aside(query, database, "SELECT DISTINCT queue_name, priority FROM steady_queue_job")
+    jobs = await in_thread(query, database, "SELECT DISTINCT queue_name, priority FROM steady_queue_job")
     assert [tuple(row) for row in jobs] == [("mail", 7)]
 
 
@@ -334,7 +227,9 @@ class Boom(Exception):
 
 @pytest.mark.only_on("postgres")
 @pytest.mark.parametrize("on_commit", [True, False])
-async def test_with_the_queue_elsewhere_a_schedule_follows_the_rules_of_enqueue(database: str, on_commit: bool) -> None:
+async def test_with_the_queue_in_another_database_a_schedule_follows_the_rules_of_enqueue(
+    database: str, on_commit: bool
+) -> None:
     task = shop.noop.using(enqueue_on_commit=on_commit)
 
     def use() -> None:
@@ -346,8 +241,8 @@ async def test_with_the_queue_elsewhere_a_schedule_follows_the_rules_of_enqueue(
             schedule_recurring_task(task, key="lost", schedule="@daily")
             raise Boom
 
-    await aside(use)
-    assert await aside(count, database, "recurringtask") == (1 if on_commit else 2)
+    await in_thread(use)
+    assert await in_thread(count, database, "recurringtask") == (1 if on_commit else 2)
 
 
 @pytest.mark.only_on("postgres")
@@ -367,4 +262,4 @@ async def test_the_async_form_follows_the_option_of_aenqueue(database: str) -> N
             await aschedule_recurring_task(shop.noop, key="key", schedule="@daily")
         finally:
             await sync_to_async(roll_back)()
-    assert await aside(count, database, "recurringtask") == 0
+    assert await in_thread(count, database, "recurringtask") == 0

@@ -31,26 +31,25 @@ from steady_queue.errors import ConfigurationError, UnknownRecurringTask
 from steady_queue.events import RecurringDisabled
 from steady_queue.models import RecurringExecution, RecurringTask
 from steady_queue.recurring.definitions import Recurrence, Recurrences
+from tests.aio.scheduler.helpers import ONLY_SCHEDULER
 from tests.shop import tasks as shop
 from tests.support.databases.tables import count, query
-from tests.support.processes.commands import command, prints
-from tests.support.runtime import Heard, aside, until
+from tests.support.processes.commands import command, wait_for_output
+from tests.support.runtime import EmittedEvents, in_thread, until
 from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "sqlite")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usefixtures("short_look_interval"),
+    pytest.mark.usually_on("postgres", "mariadb", "sqlite"),
+]
 SECOND = timedelta(seconds=1)
-ONLY_SCHEDULER = Options(workers=[], dispatchers=[])
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.2)
 
 
 @pytest.fixture
 def static(monkeypatch: pytest.MonkeyPatch) -> Recurrences:
-    """What the code wants to recur, for this test alone."""
+    """The recurring tasks of the code, for this test alone."""
     monkeypatch.setattr("steady_queue.recurring.definitions.recurrences", kept := Recurrences())
     return kept
 
@@ -60,7 +59,7 @@ def recurrence(key: str, **options: Any) -> Recurrence:
 
 
 def missed(alias: str, key: str, ago: timedelta) -> None:
-    """Make it seem that the entry has not been looked at for so long."""
+    """Store that the entry was last changed so long ago."""
     RecurringTask.objects.using(alias).filter(key=key).update(updated_at=datetime.now(UTC) - ago)
 
 
@@ -68,31 +67,33 @@ def missed(alias: str, key: str, ago: timedelta) -> None:
 async def test_a_static_entry_fires_every_second_and_its_tasks_run(database: str, static: Recurrences) -> None:
     static.add(recurrence("tick"))
     async with running(Options()):
-        await until(lambda: book.runs["tick"] >= 3)
-    times = await aside(lambda: [row.run_at for row in RecurringExecution.objects.using(database).order_by("run_at")])
+        await until(lambda: task_record.runs["tick"] >= 3)
+    times = await in_thread(
+        lambda: [row.run_at for row in RecurringExecution.objects.using(database).order_by("run_at")]
+    )
     assert all(later - earlier == SECOND for earlier, later in pairwise(times))
-    assert len(times) == await aside(count, database, "job")
+    assert len(times) == await in_thread(count, database, "job")
 
 
 @pytest.mark.parametrize("options", [{"skip_recurring": True}, {"only_work": True}])
-async def test_a_process_that_is_told_so_enqueues_nothing(
+async def test_a_process_without_a_scheduler_enqueues_no_recurring_task(
     database: str, static: Recurrences, options: dict[str, Any]
 ) -> None:
     static.add(recurrence("tick"))
     async with running(Options(workers=[Worker()], **options)) as process:
         assert process.services.schedulers == []
         await until(lambda: process.services.last_poll.seconds_ago() is not None)
-    assert await aside(count, database, "recurringtask") == await aside(count, database, "job") == 0
+    assert await in_thread(count, database, "recurringtask") == await in_thread(count, database, "job") == 0
 
 
 async def test_several_schedulers_enqueue_each_tick_once(database: str, static: Recurrences) -> None:
     for number in range(5):
         static.add(recurrence(f"tick {number}"))
     async with running(ONLY_SCHEDULER), running(ONLY_SCHEDULER), running(ONLY_SCHEDULER):
-        await until(lambda: aside(lambda: count(database, "recurringexecution") >= 15))
+        await until(lambda: in_thread(lambda: count(database, "recurringexecution") >= 15))
     doubled = "SELECT task_key FROM steady_queue_recurringexecution GROUP BY task_key, run_at HAVING count(*) > 1"
-    assert await aside(query, database, doubled) == []
-    assert await aside(count, database, "job") == await aside(count, database, "recurringexecution")
+    assert await in_thread(query, database, doubled) == []
+    assert await in_thread(count, database, "job") == await in_thread(count, database, "recurringexecution")
 
 
 async def test_problems_in_the_code_are_refused_at_the_start_all_at_once(database: str, static: Recurrences) -> None:
@@ -109,7 +110,7 @@ async def test_problems_in_the_code_are_refused_at_the_start_all_at_once(databas
 
 
 async def test_a_broken_entry_is_switched_off_with_the_reason_and_others_fire(database: str) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
     for key in ("fine", "cron", "task", "zone", "arguments", "queue"):
         await aschedule_recurring_task(recording.rests, key=key, every=SECOND, args=(key,))
     changes: dict[str, dict[str, Any]] = {
@@ -123,11 +124,11 @@ async def test_a_broken_entry_is_switched_off_with_the_reason_and_others_fire(da
         for key, values in changes.items():
             RecurringTask.objects.using(database).filter(key=key).update(**values)
 
-    await aside(spoil)
-    async with running(Options(), events=heard):
-        await until(lambda: book.runs["fine"] >= 2)
-    assert {event.key for event in heard.of(RecurringDisabled)} == changes.keys()
-    rows = await aside(lambda: {row.key: row for row in RecurringTask.objects.using(database).all()})
+    await in_thread(spoil)
+    async with running(Options(), events=emitted):
+        await until(lambda: task_record.runs["fine"] >= 2)
+    assert {event.key for event in emitted.of(RecurringDisabled)} == changes.keys()
+    rows = await in_thread(lambda: {row.key: row for row in RecurringTask.objects.using(database).all()})
     assert {key for key, row in rows.items() if not row.enabled} == changes.keys()
     assert "not a cron" in str(rows["cron"].disabled_reason)
     assert "Mars/Olympus" in str(rows["zone"].disabled_reason)
@@ -137,23 +138,23 @@ async def test_a_broken_entry_is_switched_off_with_the_reason_and_others_fire(da
 async def test_dynamic_entries_come_change_and_go_while_it_runs(database: str) -> None:
     async with running(Options()):
         await aschedule_recurring_task(recording.rests, key="dynamic", every=SECOND, args=("first",))
-        await until(lambda: book.runs["first"] >= 1)
+        await until(lambda: task_record.runs["first"] >= 1)
         with pytest.raises(ConfigurationError, match="already"):
             await aschedule_recurring_task(recording.rests, key="dynamic", every=SECOND, args=("second",))
         await aschedule_recurring_task(recording.rests, key="dynamic", every=SECOND, args=("second",), replace=True)
-        await until(lambda: book.runs["second"] >= 1)
+        await until(lambda: task_record.runs["second"] >= 1)
         await adisable_recurring_task("dynamic")
         of = RecurringExecution.objects.using(database).filter(task_key="dynamic")
-        off = await aside(of.count)
-        # Made after it was switched off: what it has shows for how long the other had nothing.
+        off = await in_thread(of.count)
+        # Created after the other was switched off: its ticks show for how long the other had none.
         await aschedule_recurring_task(recording.rests, key="sign", every=SECOND, args=("sign",))
-        await until(lambda: book.runs["sign"] >= 2)
-        assert await aside(of.count) <= off + 1
+        await until(lambda: task_record.runs["sign"] >= 2)
+        assert await in_thread(of.count) <= off + 1
         await aunschedule_recurring_task("sign")
         await aenable_recurring_task("dynamic")
-        await until(lambda: aside(lambda: of.count() >= off + 2))
+        await until(lambda: in_thread(lambda: of.count() >= off + 2))
         await aunschedule_recurring_task("dynamic")
-    assert await aside(count, database, "recurringtask") == 0
+    assert await in_thread(count, database, "recurringtask") == 0
     with pytest.raises(UnknownRecurringTask):
         await aunschedule_recurring_task("dynamic")
 
@@ -176,7 +177,7 @@ async def test_the_sync_forms_do_the_same_inside_the_callers_transaction(databas
             with pytest.raises(ConfigurationError):
                 schedule_recurring_task(shop.noop, key="bad", **bad)
 
-    await aside(use)
+    await in_thread(use)
 
 
 @pytest.mark.parametrize(("policy", "wanted"), [("none", 0), ("last", 1), ("all", 5)])
@@ -189,25 +190,25 @@ async def test_missed_ticks_follow_the_policy(database: str, policy: Any, wanted
         recording.rests, key="late", schedule=f"{minute} * * * *", args=(1,), catch_up=policy
     )
     await aschedule_recurring_task(recording.rests, key="sign", every=SECOND, args=(2,))
-    await aside(missed, database, "late", 5 * hours)
+    await in_thread(missed, database, "late", 5 * hours)
     of = RecurringExecution.objects.using(database)
     async with running(ONLY_SCHEDULER):
-        await until(lambda: aside(lambda: of.filter(task_key="sign").count() >= 2))
-    assert await aside(of.filter(task_key="late").count) == wanted
+        await until(lambda: in_thread(lambda: of.filter(task_key="sign").count() >= 2))
+    assert await in_thread(of.filter(task_key="late").count) == wanted
 
 
 async def test_a_limited_recurring_task_takes_its_slots(database: str) -> None:
     await aschedule_recurring_task(recording.alone, key="alone", every=SECOND, args=("alone",))
     async with running(Options()):
-        await until(lambda: book.runs["alone"] >= 2)
-    assert book.most["alone"] == 1
+        await until(lambda: task_record.runs["alone"] >= 2)
+    assert task_record.peak["alone"] == 1
 
 
 @pytest.mark.timeout(150)
 async def test_very_many_entries_that_are_due_at_once_fire_once_each_and_leave_the_loop_free_between(
     database: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """How soon is measured by `python -m benchmarks.scale --only recurring`, with 5,000 of them."""
+    """`python -m benchmarks.scale --only recurring` measures the delay, with 5,000 entries."""
     many = 1_500
     monkeypatch.setattr(scheduler, "LOOK_SECONDS", 3.0)
 
@@ -219,34 +220,34 @@ async def test_very_many_entries_that_are_due_at_once_fire_once_each_and_leave_t
         RecurringTask.objects.using(database).bulk_create(rows, batch_size=500)
 
     def whole() -> bool:
-        """Whether there is a tick that all of them had."""
+        """Whether all entries have fired at one tick."""
         text = "SELECT count(*) FROM steady_queue_recurringexecution GROUP BY run_at"
         return (many,) in query(database, text)
 
-    await aside(fill)
+    await in_thread(fill)
     held: list[float] = []
 
     async def watch() -> None:
         while True:
-            # The processor time of this thread: others on the machine do not count.
+            # The processor time of this thread: other processes of the machine do not count.
             begun = time.thread_time()
             await asyncio.sleep(0.005)
             held.append(time.thread_time() - begun)
 
-    # A collection would look through all that other tests have left, and hold the loop for as long.
+    # A collection would scan all objects that other tests have left, and block the loop meanwhile.
     gc.freeze()
     request.addfinalizer(gc.unfreeze)
     watching = asyncio.create_task(watch())
     async with running(ONLY_SCHEDULER):
-        # The first tick may find some of them unread; the second finds them all.
-        await until(lambda: aside(whole), patience=80)
+        # At the first tick some entries may not be read yet; at the second all of them are.
+        await until(lambda: in_thread(whole), timeout_seconds=80)
     watching.cancel()
-    # Without a pause in between, the loop would be held once, for as long as all of it takes.
+    # Without a pause in between, the loop would be blocked once, for all entries.
     assert max(held) < sum(seconds for seconds in held if seconds > 0.001) * 0.4
 
 
 async def test_schedulers_that_are_killed_lose_and_double_no_tick(database: str) -> None:
-    """Processes of our own, of which one after another is killed and replaced."""
+    """Two real processes, which are killed and replaced one after another."""
     for number in range(20):
         await aschedule_recurring_task(shop.anoop, key=f"tick {number}", every=SECOND, catch_up="all")
     setup = "from steady_queue.aio.scheduler import scheduler; scheduler.LOOK_SECONDS = 0.2"
@@ -257,17 +258,19 @@ async def test_schedulers_that_are_killed_lose_and_double_no_tick(database: str)
         return stack.enter_context(command(database, "--async", setup=setup, environ=environ))
 
     with ExitStack() as stack:
-        crew = [start(stack) for _ in range(2)]
-        for process in crew:
-            await prints(process, "started")
+        processes = [start(stack) for _ in range(2)]
+        for process in processes:
+            await wait_for_output(process, "started")
         for turn in range(3):
             await asyncio.sleep(until_killed / 4)
-            os.kill(crew[turn % 2].pid, signal.SIGKILL)
-            crew[turn % 2] = start(stack)
-            await prints(crew[turn % 2], "started")
-        enough = await aside(count, database, "recurringexecution") + 40
-        await until(lambda: aside(lambda: count(database, "recurringexecution") >= enough))
-    rows = await aside(query, database, "SELECT task_key, run_at FROM steady_queue_recurringexecution ORDER BY 1, 2")
-    assert len(set(rows)) == len(rows) == await aside(count, database, "job")
+            os.kill(processes[turn % 2].pid, signal.SIGKILL)
+            processes[turn % 2] = start(stack)
+            await wait_for_output(processes[turn % 2], "started")
+        enough = await in_thread(count, database, "recurringexecution") + 40
+        await until(lambda: in_thread(lambda: count(database, "recurringexecution") >= enough))
+    rows = await in_thread(
+        query, database, "SELECT task_key, run_at FROM steady_queue_recurringexecution ORDER BY 1, 2"
+    )
+    assert len(set(rows)) == len(rows) == await in_thread(count, database, "job")
     for (key, earlier), (other, later) in pairwise(rows):
         assert key != other or later - earlier == SECOND, f"{key} lost a tick between {earlier} and {later}"

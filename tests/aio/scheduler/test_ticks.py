@@ -13,41 +13,25 @@ from django.test import override_settings
 import steady_queue
 from steady_queue import actions, arguments, aschedule_recurring_task, schedule_recurring_task, task
 from steady_queue.aio import running
-from steady_queue.aio.scheduler import scheduler
 from steady_queue.concurrency import limits_concurrency
 from steady_queue.configuration import Options
 from steady_queue.events import RecurringDiscarded, RecurringEnqueued, RecurringFailed
-from steady_queue.jobs.compat import FRAMEWORK, task_backends
+from steady_queue.jobs.compat import task_backends
 from steady_queue.jobs.registry import registry
 from steady_queue.models import Job, RecurringExecution, RecurringTask
 from steady_queue.store.ids import new_job_id
+from tests.aio.scheduler.helpers import ONLY_SCHEDULER, has_ticks, ticks
 from tests.shop import tasks as shop
 from tests.support.databases.tables import count, query
-from tests.support.runtime import Heard, aside, until
+from tests.support.runtime import EmittedEvents, in_thread, until
 from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from steady_queue.aio import Process
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_look_interval")]
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
-ONLY_SCHEDULER = Options(workers=[], dispatchers=[])
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.2)
-
-
-def ticks(alias: str, key: str) -> list[datetime]:
-    return [row.run_at for row in RecurringExecution.objects.using(alias).filter(task_key=key).order_by("run_at")]
-
-
-async def has_ticks(alias: str, key: str, least: int) -> None:
-    await until(lambda: aside(lambda: len(ticks(alias, key)) >= least), f"{key} does not fire")
 
 
 # -- with what --------------------------------------------------------------------------------------------------------
@@ -71,7 +55,7 @@ async def test_arguments_queue_and_priority_of_an_entry_reach_its_task(database:
         return Job._base_manager.using(database).get(pk=tick.job_id)
 
     for key, call in calls.items():
-        found = await aside(stored, key)
+        found = await in_thread(stored, key)
         args, kwargs = arguments.loads(found.arguments)
         assert (tuple(args), kwargs) == (call.get("args", ()), call.get("kwargs", {}))
         assert found.queue_name == call.get("queue_name", shop.anything.queue_name)
@@ -79,7 +63,7 @@ async def test_arguments_queue_and_priority_of_an_entry_reach_its_task(database:
 
 
 async def test_an_entry_follows_the_clocks_of_the_project_or_its_own(database: str) -> None:
-    """Every hour has its minute in most zones; in Kathmandu it is three quarters later."""
+    """Most zones have the same minute; in Kathmandu it is 45 minutes later."""
     now = datetime.now(UTC)
     schedules = {"project": None, "own": "UTC"}
     for key, zone in schedules.items():
@@ -87,16 +71,16 @@ async def test_an_entry_follows_the_clocks_of_the_project_or_its_own(database: s
             shop.anything, key=key, schedule=f"{now.minute} * * * *", time_zone=zone, catch_up="last"
         )
     back = now - 3 * HOUR
-    await aside(lambda: RecurringTask.objects.using(database).update(updated_at=back))
+    await in_thread(lambda: RecurringTask.objects.using(database).update(updated_at=back))
     with override_settings(TIME_ZONE="Asia/Kathmandu"):
         async with running(ONLY_SCHEDULER):
             for key in schedules:
                 await has_ticks(database, key, 1)
-    assert {key: (await aside(ticks, database, key))[0].minute for key in schedules} == {
+    assert {key: (await in_thread(ticks, database, key))[0].minute for key in schedules} == {
         "own": now.minute,
         "project": (now.minute - 45) % 60,
     }
-    row = await aside(lambda: RecurringTask.objects.using(database).get(key="project"))
+    row = await in_thread(lambda: RecurringTask.objects.using(database).get(key="project"))
     assert (row.schedule, row.time_zone) == (f"{now.minute} * * * *", None)
 
 
@@ -121,8 +105,8 @@ async def test_an_entry_exists_when_the_callers_transaction_commits_and_not_if_i
             assert RecurringTask.objects.using(database).count() == 2
             raise KeyError
 
-    await aside(use)
-    rows = await aside(query, database, "SELECT task_key FROM steady_queue_recurringtask")
+    await in_thread(use)
+    rows = await in_thread(query, database, "SELECT task_key FROM steady_queue_recurringtask")
     assert [row[0] for row in rows] == ["kept"]
 
 
@@ -149,12 +133,14 @@ async def test_what_was_missed_between_a_stop_and_the_next_start_follows_the_pol
             job_id=new_job_id(), task_key="late", run_at=last - 4 * HOUR, created_at=now
         )
 
-    await aside(as_if_stopped_long_ago)
-    signs = len(await aside(ticks, database, "sign"))
+    await in_thread(as_if_stopped_long_ago)
+    signs = len(await in_thread(ticks, database, "sign"))
     async with running(ONLY_SCHEDULER):
         await has_ticks(database, "sign", signs + 2)
-    assert (await aside(ticks, database, "late"))[1:] == [last - n * HOUR for n in range(wanted)][::-1]
-    assert await aside(lambda: Job._base_manager.using(database).filter(task_path__endswith="greet").count()) == wanted
+    assert (await in_thread(ticks, database, "late"))[1:] == [last - n * HOUR for n in range(wanted)][::-1]
+    assert (
+        await in_thread(lambda: Job._base_manager.using(database).filter(task_path__endswith="greet").count()) == wanted
+    )
 
 
 @pytest.mark.parametrize("how", ["not preserved", "cleared", "discarded", "queue cleared"])
@@ -167,109 +153,94 @@ async def test_no_tick_comes_again_when_its_task_is_gone(
     async with running(Options() if runs else ONLY_SCHEDULER):
         await has_ticks(database, "tick", 2)
         if runs:
-            await until(lambda: book.runs["tick"] >= 2)
-    before = set(await aside(ticks, database, "tick"))
+            await until(lambda: task_record.runs["tick"] >= 2)
+    before = set(await in_thread(ticks, database, "tick"))
     if how == "cleared":
-        await aside(lambda: Job.objects.clear_finished_in_batches(finished_before=datetime.now(UTC) + HOUR))
+        await in_thread(lambda: Job.objects.clear_finished_in_batches(finished_before=datetime.now(UTC) + HOUR))
     elif how == "discarded":
-        await aside(
+        await in_thread(
             lambda: actions.discard_many(map(str, Job._base_manager.using(database).values_list("pk", flat=True)))
         )
     elif how == "queue cleared":
-        await aside(lambda: actions.clear_queue("default"))
-    assert await aside(count, database, "job") == 0
-    # As if none of them had been dealt with by this process: all but the records speak for enqueueing them again.
+        await in_thread(lambda: actions.clear_queue("default"))
+    assert await in_thread(count, database, "job") == 0
+    # As if this process had not enqueued any of them: only the stored ticks prevent that they are enqueued again.
     async with running(ONLY_SCHEDULER):
         await has_ticks(database, "tick", len(before) + 2)
-    assert before < set(await aside(ticks, database, "tick"))
-    assert await aside(count, database, "job") == len(await aside(ticks, database, "tick")) - len(before)
+    assert before < set(await in_thread(ticks, database, "tick"))
+    assert await in_thread(count, database, "job") == len(await in_thread(ticks, database, "tick")) - len(before)
 
 
 # -- the clock --------------------------------------------------------------------------------------------------------
 
 
 def step(process: Process, seconds: float) -> None:
-    """The clock of the database, as this process reads it, is wrong by so much from now on."""
+    """From now on the clock of the database, as this process reads it, is wrong by so many seconds."""
     sql = process.services.upkeep.sql
     sql.now = sql.ago(-seconds)
 
 
-async def test_a_clock_that_steps_forward_and_back_doubles_no_tick_and_lets_loose_no_storm(database: str) -> None:
+async def test_a_clock_that_steps_forward_and_back_doubles_no_tick_and_causes_no_burst(database: str) -> None:
     await aschedule_recurring_task(shop.anything, key="every 20 s", every=timedelta(seconds=20))
     await aschedule_recurring_task(shop.anything, key="sign", every=SECOND)
     async with running(ONLY_SCHEDULER) as process:
         await has_ticks(database, "sign", 2)
         step(process, 600)
         later = datetime.now(UTC) + timedelta(seconds=590)
-        await until(lambda: aside(lambda: ticks(database, "sign")[-1] > later))
-        forward = await aside(ticks, database, "every 20 s")
-        # Those of the last minute count as late, the half hundred before as missed.
+        await until(lambda: in_thread(lambda: ticks(database, "sign")[-1] > later))
+        forward = await in_thread(ticks, database, "every 20 s")
+        # Ticks of the last minute count as late, the 50 before as missed.
         assert len(forward) <= 5
         step(process, 0)
-        before = await aside(ticks, database, "sign")
-        # One that begins now shows that the scheduler goes on.
+        before = await in_thread(ticks, database, "sign")
+        # An entry that begins now shows that the scheduler goes on.
         await aschedule_recurring_task(shop.anything, key="later", every=SECOND)
         await has_ticks(database, "later", 3)
-        assert await aside(ticks, database, "sign") == before
-    seen = len(await aside(ticks, database, "later"))
+        assert await in_thread(ticks, database, "sign") == before
+    seen = len(await in_thread(ticks, database, "later"))
     async with running(ONLY_SCHEDULER):
         await has_ticks(database, "later", seen + 2)
-    assert await aside(ticks, database, "sign") == before
+    assert await in_thread(ticks, database, "sign") == before
     assert len(set(before)) == len(before)
-    assert await aside(count, database, "job") == await aside(count, database, "recurringexecution")
+    assert await in_thread(count, database, "job") == await in_thread(count, database, "recurringexecution")
 
 
 # -- what cannot be enqueued ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A task of a backend that is not Steady Queue's, and keeps what it is given."""
-    from django.conf import settings
-
-    backend = {"BACKEND": f"{FRAMEWORK}.backends.dummy.DummyBackend", "QUEUES": []}
-    with override_settings(TASKS={**settings.TASKS, "elsewhere": backend}):
-
-        def foreign(name: str) -> None: ...
-
-        foreign.__module__, foreign.__qualname__ = recording.__name__, "foreign"
-        made = task(backend="elsewhere")(foreign)
-        monkeypatch.setattr(recording, "foreign", made, raising=False)
-        monkeypatch.setattr(registry, "_known", {})
-        yield made
-
-
-async def test_a_task_of_another_backend_is_enqueued_there_once_for_each_tick(database: str, elsewhere: Any) -> None:
-    kept: Any = task_backends["elsewhere"]
-    await aschedule_recurring_task(elsewhere, key="foreign", every=SECOND, args=("Ada",))
+async def test_a_task_of_another_backend_is_enqueued_there_once_for_each_tick(
+    database: str, other_backend_task: Any
+) -> None:
+    kept: Any = task_backends["other"]
+    await aschedule_recurring_task(other_backend_task, key="foreign", every=SECOND, args=("Ada",))
     async with running(ONLY_SCHEDULER), running(ONLY_SCHEDULER):
         await has_ticks(database, "foreign", 3)
-    assert len(kept.results) == len(await aside(ticks, database, "foreign"))
+    assert len(kept.results) == len(await in_thread(ticks, database, "foreign"))
     assert all(result.args == ["Ada"] for result in kept.results)
-    assert await aside(count, database, "job") == 0
+    assert await in_thread(count, database, "job") == 0
 
 
-async def test_a_backend_that_fails_is_told_of_and_the_others_fire(
-    database: str, elsewhere: Any, monkeypatch: pytest.MonkeyPatch
+async def test_a_backend_that_fails_is_reported_and_the_others_fire(
+    database: str, other_backend_task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
 
     async def broken(*args: Any, **kwargs: Any) -> None:
         raise OSError("the broker is away")
 
-    monkeypatch.setattr(task_backends["elsewhere"], "aenqueue", broken)
-    await aschedule_recurring_task(elsewhere, key="foreign", every=SECOND, args=("Ada",))
+    monkeypatch.setattr(task_backends["other"], "aenqueue", broken)
+    await aschedule_recurring_task(other_backend_task, key="foreign", every=SECOND, args=("Ada",))
     await aschedule_recurring_task(shop.anything, key="fine", every=SECOND)
-    async with running(ONLY_SCHEDULER, events=heard):
+    async with running(ONLY_SCHEDULER, events=emitted):
         await has_ticks(database, "fine", 3)
-    assert any("the broker is away" in fault.error for fault in heard.of(RecurringFailed))
-    assert await aside(count, database, "job") >= 3
+    assert any("the broker is away" in fault.error for fault in emitted.of(RecurringFailed))
+    assert await in_thread(count, database, "job") >= 3
 
 
-async def test_a_concurrency_key_that_fails_stores_nothing_and_a_full_one_is_told(
+async def test_a_concurrency_key_that_fails_stores_nothing_and_a_full_one_is_reported(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = Heard()
+    emitted = EmittedEvents()
     is_broken = True
 
     def key(name: str) -> str:
@@ -285,14 +256,14 @@ async def test_a_concurrency_key_that_fails_stores_nothing_and_a_full_one_is_tol
     monkeypatch.setattr(registry, "_known", {})
     for name in ("broken", "full"):
         await aschedule_recurring_task(made, key=name, every=SECOND, args=(name,))
-    async with running(ONLY_SCHEDULER, events=heard):
-        await until(lambda: len(heard.of(RecurringDiscarded)) >= 2)
-        assert any("no key today" in fault.error for fault in heard.of(RecurringFailed))
-        assert await aside(ticks, database, "broken") == []
+    async with running(ONLY_SCHEDULER, events=emitted):
+        await until(lambda: len(emitted.of(RecurringDiscarded)) >= 2)
+        assert any("no key today" in fault.error for fault in emitted.of(RecurringFailed))
+        assert await in_thread(ticks, database, "broken") == []
         is_broken = False
         await has_ticks(database, "broken", 1)
-    assert {event.key for event in heard.of(RecurringDiscarded)} <= {"full", "broken"}
-    told = sum(event.count for event in heard.of(RecurringEnqueued)) + len(heard.of(RecurringDiscarded))
-    assert told == await aside(count, database, "recurringexecution")
-    # One waits for its turn for each key: the others found it full.
-    assert await aside(count, database, "job") == 2
+    assert {event.key for event in emitted.of(RecurringDiscarded)} <= {"full", "broken"}
+    reported = sum(event.count for event in emitted.of(RecurringEnqueued)) + len(emitted.of(RecurringDiscarded))
+    assert reported == await in_thread(count, database, "recurringexecution")
+    # One job waits for each key: the others found the key full.
+    assert await in_thread(count, database, "job") == 2

@@ -28,7 +28,7 @@ def test_ticks_count_from_the_last_one_or_from_when_the_entry_says() -> None:
     assert table.next_at == datetime(2026, 5, 1, 11, tzinfo=UTC)
 
 
-def test_an_entry_that_is_edited_again_and_again_leaves_no_heap_of_lines() -> None:
+def test_an_entry_that_is_edited_many_times_does_not_grow_the_heap() -> None:
     table = Timetable()
     for number in range(10):
         table.add(entry(f"other {number}"), NOW)

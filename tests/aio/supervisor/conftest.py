@@ -7,11 +7,11 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.aio.supervisor.task_log import Ledger
+    from tests.aio.supervisor.task_log import TaskLog
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    from tests.aio.supervisor.task_log import Ledger
+def task_log(tmp_path: Path) -> TaskLog:
+    from tests.aio.supervisor.task_log import TaskLog
 
-    return Ledger(tmp_path / "ledger")
+    return TaskLog(tmp_path / "ledger")

@@ -1,4 +1,4 @@
-"""What tasks have noted."""
+"""The log of tasks, as a test reads it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Ledger:
-    """The file that the tasks of a test note their starts and ends in."""
+class TaskLog:
+    """The file to which the tasks of a test append their starts and ends."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)

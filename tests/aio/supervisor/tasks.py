@@ -1,4 +1,4 @@
-"""Tasks that note their starts and ends in a file, which outlives any fault of process and database."""
+"""Tasks that append their starts and ends to a file, which outlives any fault of process and database."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from steady_queue import task
 from steady_queue.concurrency import limits_concurrency
 
-#: A manage.py that knows these tasks: they belong to no installed app.
-KNOWN = "import django\ndjango.setup()\nimport tests.aio.supervisor.tasks"
+#: Setup of a manage.py that imports these tasks: they belong to no installed app.
+IMPORT_TASKS = "import django\ndjango.setup()\nimport tests.aio.supervisor.tasks"
 
 
 def note(path: str, word: str, name: str) -> None:

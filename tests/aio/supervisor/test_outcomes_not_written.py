@@ -1,4 +1,4 @@
-"""What has ended is never run again, even if nobody could write that it has."""
+"""A task that has ended is never run again, even if its outcome could not be written."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from tests.shop import tasks
 from tests.support.databases.tables import count, counts
-from tests.support.processes.commands import command, printed_by, prints, stopped
-from tests.support.processes.process_rows import working
-from tests.support.runtime import aside, ended, error_of, values
+from tests.support.processes.commands import command, read_output, stop_command, wait_for_output
+from tests.support.processes.process_rows import wait_for_worker
+from tests.support.runtime import error_of, in_thread, values, wait_for_results
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres")]
 
 
-@pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could go
-async def test_tasks_that_ended_while_the_database_was_away_are_failed_and_not_given_back(
+@pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could be stopped
+async def test_tasks_that_ended_while_the_database_was_away_are_failed_and_not_released(
     database: str, proxy: Proxy, tmp_path: Path
 ) -> None:
     path = tmp_path / "file"
@@ -31,44 +31,44 @@ async def test_tasks_that_ended_while_the_database_was_away_are_failed_and_not_g
     cut_off = await tasks.never_ends.aenqueue()
     with command(database, "--only-work", port=proxy.port) as process:
         for _ in range(3):
-            await prints(process, "began")
+            await wait_for_output(process, "began")
         proxy.go()
         path.touch()
         process.send_signal(signal.SIGTERM)
-        await prints(process, "could not be written before the process ended")
+        await wait_for_output(process, "could not be written before the process ended")
         proxy.come_back()
-        await printed_by(process)
-    await ended(*finished)
+        await read_output(process)
+    await wait_for_results(*finished)
     assert {error_of(result) for result in finished} == {"steady_queue.processes.ProcessExitError"}
     await cut_off.arefresh()
-    assert not cut_off.is_finished  # it was running: given back
-    assert await aside(counts, database) == {"failed": 2, "ready": 1}
-    assert await aside(count, database, "process") == 0
+    assert not cut_off.is_finished  # it was running: released
+    assert await in_thread(counts, database) == {"failed": 2, "ready": 1}
+    assert await in_thread(count, database, "process") == 0
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-async def test_a_process_that_has_served_its_time_waits_for_the_database_for_as_long_as_it_takes(
+async def test_a_recycling_process_waits_for_the_database_without_a_deadline(
     database: str, proxy: Proxy, tmp_path: Path
 ) -> None:
     path = tmp_path / "file"
     last = [await task.aenqueue(str(path)) for task in (tasks.awaits_file, tasks.blocks_until_file)]
-    with command(database, "--only-work", "--max-tasks", "1", port=proxy.port, setup=HASTY) as process:
-        await prints(process, "began")
-        await prints(process, "began")
+    with command(database, "--only-work", "--max-tasks", "1", port=proxy.port, setup=WITHOUT_FLUSH_TIME) as process:
+        await wait_for_output(process, "began")
+        await wait_for_output(process, "began")
         await tasks.anoop.aenqueue()
-        await prints(process, "is stopping: 2 tasks still running")
+        await wait_for_output(process, "is stopping: 2 tasks still running")
         proxy.go()
         path.touch()
-        await prints(process, "settler: the database is unavailable")
+        await wait_for_output(process, "settler: the database is unavailable")
         proxy.come_back()
         assert await values(*last) == ["done"] * 2
-        assert "could not be written" not in await stopped(process)
-    assert await aside(counts, database) == {}
-    assert await aside(count, database, "process") == 0
+        assert "could not be written" not in await stop_command(process)
+    assert await in_thread(counts, database) == {}
+    assert await in_thread(count, database, "process") == 0
 
 
-#: A manage.py whose children, when told to stop, do not wait for the database at all.
-HASTY = """
+#: Setup of a manage.py whose children, when they stop, do not wait for the database.
+WITHOUT_FLUSH_TIME = """
 import os
 if "STEADY_QUEUE_CHILD" in os.environ:
     import django
@@ -78,46 +78,46 @@ if "STEADY_QUEUE_CHILD" in os.environ:
 """
 
 
-async def test_a_sync_task_that_ended_behind_a_blocked_loop_is_not_given_back(database: str, tmp_path: Path) -> None:
+async def test_a_sync_task_that_ended_while_the_loop_was_blocked_is_not_released(database: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
     finished = await tasks.blocks_until_file.aenqueue(str(path))
     with command(database, "--only-work") as process:
-        await prints(process, "began")
+        await wait_for_output(process, "began")
         await tasks.blocks_the_loop.aenqueue()
-        await prints(process, "began")
+        await wait_for_output(process, "began")
         path.touch()
-        await prints(process, "the event loop is blocked")
-        await stopped(process)
+        await wait_for_output(process, "the event loop is blocked")
+        await stop_command(process)
     await finished.arefresh()
-    assert await aside(counts, database) == {"failed": 1, "ready": 1}
+    assert await in_thread(counts, database) == {"failed": 1, "ready": 1}
     assert error_of(finished) == "steady_queue.processes.ProcessExitError"
 
 
 @pytest.mark.only_on("sqlite")
-async def test_what_ran_in_a_process_that_could_only_be_killed_is_given_back(database: str, tmp_path: Path) -> None:
-    """Nothing else can run in it while a task holds the interpreter's lock, not even what would end it."""
+async def test_tasks_of_a_process_that_could_only_be_killed_are_released(database: str, tmp_path: Path) -> None:
+    """While a task holds the interpreter's lock, nothing else runs in the process, not even its shutdown."""
     first, then = tmp_path / "first", tmp_path / "then"
     finished = await tasks.awaits_file.aenqueue(str(first))
     await tasks.never_ends.aenqueue()
     await tasks.holds_the_lock.aenqueue(str(then))
-    with command(database, "--only-work", patience=3) as process:
+    with command(database, "--only-work", shutdown_timeout_seconds=3) as process:
         for _ in range(3):
-            await prints(process, "began")
+            await wait_for_output(process, "began")
         process.send_signal(signal.SIGTERM)
-        await prints(process, "is stopping: 3 tasks")
+        await wait_for_output(process, "is stopping: 3 tasks")
         first.touch()
         assert await values(finished) == ["done"]
         then.touch()
-        assert "was killed by SIGKILL" in await printed_by(process)
-    assert await aside(counts, database) == {"ready": 2}
+        assert "was killed by SIGKILL" in await read_output(process)
+    assert await in_thread(counts, database) == {"ready": 2}
 
 
 @pytest.mark.only_on("sqlite")
-async def test_a_process_that_a_task_has_forked_ends_by_its_first_term_and_speaks_for_nobody(database: str) -> None:
+async def test_a_process_forked_by_a_task_ends_at_its_first_term_and_reports_nothing(database: str) -> None:
     with command(database, "--only-work") as process:
         assert await values(await tasks.forks_and_terminates.aenqueue()) == [-signal.SIGTERM]
         assert await values(await tasks.forks_and_terminates_at_once.aenqueue()) == [[-signal.SIGTERM] * 20]
-        worker = await working(database)
+        worker = await wait_for_worker(database)
         os.kill(worker, signal.SIGKILL)
-        await prints(process, f"process {worker} (worker (*)) died")
-        await stopped(process)
+        await wait_for_output(process, f"process {worker} (worker (*)) died")
+        await stop_command(process)

@@ -12,7 +12,7 @@ from steady_queue.configuration import Options
 
 
 def crash(position: Position, lived_seconds: float, *, was_requested: bool = False) -> float:
-    """Let a child of the position exit; returns how long its replacement waits."""
+    """Let a child of the position exit; return the delay of its replacement."""
     child: Any = SimpleNamespace(started_at=100.0, state={})
     position.child = child
     exited: Any = SimpleNamespace(child=child, status=1, was_requested=was_requested)

@@ -14,9 +14,9 @@ from tests.shop import tasks
 from tests.shop.tasks import add, fail, greet, send_mail
 from tests.support.databases.refuse_changes import refusing
 from tests.support.databases.tables import count, counts, query, row
-from tests.support.processes.commands import command, printed_by, prints, stopped
-from tests.support.processes.process_rows import exists, pids, rows, working
-from tests.support.runtime import PATIENCE, aside, ended, error_of, until, values
+from tests.support.processes.commands import command, read_output, stop_command, wait_for_output
+from tests.support.processes.process_rows import exists, pids, rows, wait_for_worker
+from tests.support.runtime import WAIT_TIMEOUT_SECONDS, error_of, in_thread, until, values, wait_for_results
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ async def waiting_for(path: Path) -> list[TaskResult[Any]]:
 
 async def all_began(process: Command) -> None:
     for _ in range(3):
-        await prints(process, "began")
+        await wait_for_output(process, "began")
 
 
 def message_of(result: TaskResult[Any]) -> str:
@@ -53,22 +53,22 @@ async def test_tasks_of_several_queues_run_and_a_stop_leaves_nothing(database: s
         ]
         broken = await fail.aenqueue("on purpose")
         assert await values(*results) == [1, "Hello, Ada!", None]
-        await ended(broken)
+        await wait_for_results(broken)
         assert error_of(broken) == "builtins.ValueError"
-        printed = await stopped(process)
+        printed = await stop_command(process)
     assert "Error" not in printed.partition("is stopping:")[2]
-    assert await aside(counts, database) == {"failed": 1}
-    assert await aside(count, database, "process") == 0
+    assert await in_thread(counts, database) == {"failed": 1}
+    assert await in_thread(count, database, "process") == 0
 
 
 async def test_each_process_is_registered_with_its_kind_its_supervisor_and_what_it_does(database: str) -> None:
     with command(database, "--processes", "2") as process:
 
         async def all_there() -> bool:
-            return len(await aside(rows, database)) == 4
+            return len(await in_thread(rows, database)) == 4
 
         await until(all_there, "supervisor, two workers, dispatcher")
-        found = await aside(rows, database)
+        found = await in_thread(rows, database)
         (supervisor,) = [row for row in found if row.kind == "supervisor"]
         assert supervisor.pid == process.pid
         children = [row for row in found if row.kind == "process"]
@@ -76,52 +76,50 @@ async def test_each_process_is_registered_with_its_kind_its_supervisor_and_what_
         assert len({row.supervisor_id for row in children}) == 1
         assert None not in {row.supervisor_id for row in children}
         assert all(exists(row.pid) for row in children)
-        await stopped(process)
+        await stop_command(process)
     assert not any(exists(row.pid) for row in children)
-    assert await aside(rows, database) == []
+    assert await in_thread(rows, database) == []
 
 
 async def test_a_killed_worker_is_replaced_and_its_tasks_have_failed(database: str, tmp_path: Path) -> None:
     lost = await waiting_for(tmp_path / "never")
     with command(database, "--only-work") as process:
         await all_began(process)
-        victim = await working(database)
+        victim = await wait_for_worker(database)
         killed = time.monotonic()
         os.kill(victim, signal.SIGKILL)
-        await ended(*lost)
+        await wait_for_results(*lost)
         failed_after = time.monotonic() - killed
         assert {error_of(result) for result in lost} == {"steady_queue.processes.ProcessExitError"}
         assert all("was killed by SIGKILL" in message_of(result) for result in lost)
         assert await values(await add.aenqueue(1)) == [1]
         works_after = time.monotonic() - killed
-        assert await working(database) != victim
-        printed = await stopped(process)
+        assert await wait_for_worker(database) != victim
+        printed = await stop_command(process)
     assert f"process {victim} (worker (*)) died: it was killed by SIGKILL" in printed
-    # Generous for a busy machine: the benchmark judges the real bars, 1 s and 3 s.
-    assert failed_after < PATIENCE / 2, failed_after
-    assert works_after < PATIENCE / 2, works_after
-    assert await aside(counts, database) == {"failed": 3}
+    # Generous for a busy machine: the benchmark checks the real limits, 1 s and 3 s.
+    assert failed_after < WAIT_TIMEOUT_SECONDS / 2, failed_after
+    assert works_after < WAIT_TIMEOUT_SECONDS / 2, works_after
+    assert await in_thread(counts, database) == {"failed": 3}
 
 
-async def test_a_task_of_a_killed_worker_that_cannot_be_written_holds_up_no_other(
-    database: str, tmp_path: Path
-) -> None:
+async def test_a_task_of_a_killed_worker_that_cannot_be_written_delays_no_other(database: str, tmp_path: Path) -> None:
     lost = await waiting_for(tmp_path / "never")
     bad = UUID(lost[1].id)
     with command(database, "--only-work") as process:
         await all_began(process)
         async with refusing(database, "UPDATE", "job", bad):
-            os.kill(await working(database), signal.SIGKILL)
-            await ended(*lost)
+            os.kill(await wait_for_worker(database), signal.SIGKILL)
+            await wait_for_results(*lost)
         assert {error_of(result) for result in lost if result.errors} == {"steady_queue.processes.ProcessExitError"}
-        found = await aside(row, database, "failedexecution", bad)
+        found = await in_thread(row, database, "failedexecution", bad)
         assert found is not None
         assert "was killed by SIGKILL; its rows could not be changed as usual" in found["message"]
         assert await values(await add.aenqueue(1)) == [1]
-        printed = await stopped(process)
+        printed = await stop_command(process)
     assert f"the task {bad} was marked as failed because its rows could not be changed" in printed
     assert "is unavailable" not in printed
-    assert await aside(counts, database) == {"failed": 3}
+    assert await in_thread(counts, database) == {"failed": 3}
 
 
 async def test_a_task_of_a_killed_worker_that_cannot_be_ended_keeps_the_supervisor_from_nothing_else(
@@ -130,82 +128,86 @@ async def test_a_task_of_a_killed_worker_that_cannot_be_ended_keeps_the_supervis
     lost = await waiting_for(tmp_path / "never")
     with command(database, "--only-work") as process:
         await all_began(process)
-        victim = await working(database)
+        victim = await wait_for_worker(database)
         async with refusing(database, "DELETE", "claimedexecution", UUID(lost[1].id)):
             os.kill(victim, signal.SIGKILL)
-            await ended(lost[0], lost[2])
-            await prints(process, f"claims of process {victim}: 2 failed, 0 released", "maintenance: ending ")
+            await wait_for_results(lost[0], lost[2])
+            await wait_for_output(process, f"claims of process {victim}: 2 failed, 0 released", "maintenance: ending ")
             assert await values(await add.aenqueue(1)) == [1]
-        printed = await stopped(process)
+        printed = await stop_command(process)
     assert "is unavailable" not in printed
 
 
-async def test_a_worker_that_is_told_to_stop_finishes_its_tasks_and_is_replaced(database: str, tmp_path: Path) -> None:
+async def test_a_worker_that_is_signalled_to_stop_finishes_its_tasks_and_is_replaced(
+    database: str, tmp_path: Path
+) -> None:
     results = await waiting_for(tmp_path / "file")
-    with command(database, "--only-work", patience=PATIENCE) as process:
+    with command(database, "--only-work", shutdown_timeout_seconds=WAIT_TIMEOUT_SECONDS) as process:
         await all_began(process)
-        first = await working(database)
+        first = await wait_for_worker(database)
         os.kill(first, signal.SIGTERM)
-        await prints(process, "is stopping")
+        await wait_for_output(process, "is stopping")
         (tmp_path / "file").touch()
         assert await values(*results) == ["done"] * 3
-        await working(database, besides=first)
+        await wait_for_worker(database, other_than=first)
         assert await values(await add.aenqueue(1)) == [1]
-        await stopped(process)
-    assert await aside(query, database, "SELECT DISTINCT attempts FROM steady_queue_job") == [(1,)]
+        await stop_command(process)
+    assert await in_thread(query, database, "SELECT DISTINCT attempts FROM steady_queue_job") == [(1,)]
 
 
 async def test_a_task_that_ends_its_process_fails_with_the_others_in_it_and_no_more(
     database: str, tmp_path: Path
 ) -> None:
-    beside = await tasks.awaits_file.aenqueue(str(tmp_path / "never"))
+    other = await tasks.awaits_file.aenqueue(str(tmp_path / "never"))
     with command(database, "--only-work") as process:
-        await prints(process, "began")
+        await wait_for_output(process, "began")
         culprit = await tasks.exits.aenqueue(0)
-        await ended(culprit, beside)
-        assert error_of(culprit) == error_of(beside) == "steady_queue.processes.ProcessExitError"
+        await wait_for_results(culprit, other)
+        assert error_of(culprit) == error_of(other) == "steady_queue.processes.ProcessExitError"
         assert "exited with status 0" in message_of(culprit)
         assert await values(await add.aenqueue(1)) == [1]
-        await stopped(process)
+        await stop_command(process)
 
 
 @pytest.mark.only_on("sqlite")
-async def test_the_error_of_a_lost_task_tells_how_its_process_ended(database: str) -> None:
+async def test_the_error_of_a_lost_task_says_how_its_process_ended(database: str) -> None:
     with command(database, "--only-work") as process:
         for task, argument, how in (
             (tasks.exits, 3, "exited with status 3"),
             (tasks.exits_by, int(signal.SIGSEGV), "was killed by SIGSEGV"),
         ):
-            (lost,) = await ended(await task.aenqueue(argument))
+            (lost,) = await wait_for_results(await task.aenqueue(argument))
             assert error_of(lost) == "steady_queue.processes.ProcessExitError"
             assert how in message_of(lost)
-        await stopped(process)
+        await stop_command(process)
 
 
-async def test_a_lost_row_of_the_supervisor_hinders_nothing_and_comes_back(database: str, tmp_path: Path) -> None:
+async def test_a_lost_row_of_the_supervisor_stops_nothing_and_is_registered_again(
+    database: str, tmp_path: Path
+) -> None:
     lost = await tasks.blocks_until_file.aenqueue(str(tmp_path / "never"))
     with command(database, "--only-work", alive=5) as process:
-        await prints(process, "began")
+        await wait_for_output(process, "began")
         await until(lambda: _supervisors(database), "no supervisor is registered")
-        await aside(query, database, "DELETE FROM steady_queue_process WHERE kind = 'supervisor'")
-        os.kill(await working(database), signal.SIGKILL)
-        await ended(lost)
+        await in_thread(query, database, "DELETE FROM steady_queue_process WHERE kind = 'supervisor'")
+        os.kill(await wait_for_worker(database), signal.SIGKILL)
+        await wait_for_results(lost)
         assert error_of(lost) == "steady_queue.processes.ProcessExitError"
         await until(lambda: _supervisors(database), "the supervisor did not register again")
-        await stopped(process)
+        await stop_command(process)
 
 
 async def _supervisors(alias: str) -> bool:
     return bool(await pids(alias, "supervisor"))
 
 
-async def test_children_of_a_killed_supervisor_finish_their_tasks_and_leave(database: str, tmp_path: Path) -> None:
+async def test_children_of_a_killed_supervisor_finish_their_tasks_and_exit(database: str, tmp_path: Path) -> None:
     results = await waiting_for(tmp_path / "file")
-    with command(database, "--only-work", patience=PATIENCE) as process:
+    with command(database, "--only-work", shutdown_timeout_seconds=WAIT_TIMEOUT_SECONDS) as process:
         await all_began(process)
-        children = [row.pid for row in await aside(rows, database) if row.kind == "process"]
+        children = [row.pid for row in await in_thread(rows, database) if row.kind == "process"]
         process.kill()
-        await prints(process, "is stopping: 3 tasks")
+        await wait_for_output(process, "is stopping: 3 tasks")
         untouched = await add.aenqueue(1)
         (tmp_path / "file").touch()
         assert await values(*results) == ["done"] * 3
@@ -214,84 +216,84 @@ async def test_children_of_a_killed_supervisor_finish_their_tasks_and_leave(data
         assert not untouched.is_finished
         with command(database, "--only-work") as successor:
             assert await values(untouched) == [1]
-            await stopped(successor)
-    assert [row for row in await aside(rows, database) if row.kind != "supervisor"] == []
+            await stop_command(successor)
+    assert [row for row in await in_thread(rows, database) if row.kind != "supervisor"] == []
 
 
 async def test_children_of_a_killed_supervisor_fail_what_they_cannot_stop(database: str) -> None:
     result = await tasks.never_ends.aenqueue()
     with command(database, "--only-work") as process:
-        await prints(process, "began")
+        await wait_for_output(process, "began")
         process.kill()
-        await ended(result)
+        await wait_for_results(result)
     assert error_of(result) == "steady_queue.processes.ProcessExitError"
 
 
-async def test_what_outlasts_a_stop_is_given_back_when_its_process_has_ended(database: str) -> None:
+async def test_tasks_that_outlast_a_stop_are_released_when_their_process_has_ended(database: str) -> None:
     for task in (tasks.never_ends, tasks.never_ends_async, tasks.never_ends_in_orm_lane):
         await task.aenqueue()
     with command(database, "--only-work") as process:
         await all_began(process)
-        worker = await working(database)
+        worker = await wait_for_worker(database)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGTERM)
-        while await aside(counts, database) == {"claimed": 3}:
+        while await in_thread(counts, database) == {"claimed": 3}:
             assert process.poll() is None
-        assert not exists(worker)  # what runs is never given back
-        await printed_by(process)
-    assert await aside(counts, database) == {"ready": 3}
-    assert await aside(count, database, "process") == 0
-    assert await aside(query, database, "SELECT DISTINCT attempts FROM steady_queue_job") == [(0,)]
+        assert not exists(worker)  # a running task is never released
+        await read_output(process)
+    assert await in_thread(counts, database) == {"ready": 3}
+    assert await in_thread(count, database, "process") == 0
+    assert await in_thread(query, database, "SELECT DISTINCT attempts FROM steady_queue_job") == [(0,)]
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGQUIT], [signal.SIGINT, signal.SIGINT]], ids=["quit", "ctrl-c twice"])
-async def test_without_patience_tasks_are_given_back_at_once(database: str, signals: list[signal.Signals]) -> None:
+async def test_an_immediate_shutdown_releases_tasks_at_once(database: str, signals: list[signal.Signals]) -> None:
     await tasks.never_ends.aenqueue()
     await tasks.sleeps_for_long.aenqueue()
     finished = await add.aenqueue(1)
-    with command(database, "--only-work", patience=600) as process:
-        await prints(process, "began")
-        await prints(process, "began")
+    with command(database, "--only-work", shutdown_timeout_seconds=600) as process:
+        await wait_for_output(process, "began")
+        await wait_for_output(process, "began")
         await values(finished)
         process.send_signal(signals[0])
         for number in signals[1:]:
-            await prints(process, "is stopping")  # two at once would be one
+            await wait_for_output(process, "is stopping")  # two equal signals at once are delivered as one
             process.send_signal(number)
-        await printed_by(process)
-    assert await aside(counts, database) == {"ready": 2}
-    assert await aside(count, database, "process") == 0
+        await read_output(process)
+    assert await in_thread(counts, database) == {"ready": 2}
+    assert await in_thread(count, database, "process") == 0
     await finished.arefresh()
     assert finished.attempts == 1
 
 
-async def test_a_blocked_loop_cannot_hold_up_the_stop(database: str) -> None:
+async def test_a_blocked_loop_cannot_delay_the_stop(database: str) -> None:
     await tasks.blocks_the_loop.aenqueue()
     with command(database, "--only-work") as process:
-        await prints(process, "began")
-        await stopped(process)
-    assert await aside(counts, database) == {"ready": 1}
-    assert await aside(count, database, "process") == 0
+        await wait_for_output(process, "began")
+        await stop_command(process)
+    assert await in_thread(counts, database) == {"ready": 1}
+    assert await in_thread(count, database, "process") == 0
 
 
 async def test_a_child_that_hangs_is_killed_and_replaced(database: str) -> None:
     with command(database, "--only-work", alive=3) as process:
         assert await values(await add.aenqueue(1)) == [1]
-        victim = await working(database)
+        victim = await wait_for_worker(database)
         os.kill(victim, signal.SIGSTOP)
-        await prints(process, "has not responded")
-        await working(database, besides=victim)
+        await wait_for_output(process, "has not responded")
+        await wait_for_worker(database, other_than=victim)
         assert await values(await add.aenqueue(2)) == [2]
-        await stopped(process)
+        await stop_command(process)
     assert not exists(victim)
 
 
 @pytest.mark.only_on("sqlite")
-async def test_children_that_die_young_are_replaced_later_and_later(database: str) -> None:
+async def test_children_that_exit_soon_after_their_start_are_replaced_with_growing_delays(database: str) -> None:
     setup = "import os\nif 'STEADY_QUEUE_CHILD' in os.environ: raise SystemExit(7)"
     with command(database, "--only-work", setup=setup) as process:
         pauses = [
-            float((await prints(process, "exited with status 7")).split("restarted in ")[1].split()[0])
+            float((await wait_for_output(process, "exited with status 7")).split("restarted in ")[1].split()[0])
             for _ in range(4)
         ]
         assert pauses == [0.0, 0.5, 1.0, 2.0]
-        await stopped(process)
+        await stop_command(process)

@@ -1,4 +1,4 @@
-"""Two projects on one queue database: each has its own queues, and neither knows the tasks of the other."""
+"""Two projects on one queue database: each has its own queues, and neither has the tasks of the other."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from steady_queue import actions
 from steady_queue.models import Job, RecurringTask
-from tests.support.processes.commands import printed_by, stopped
+from tests.support.processes.commands import read_output, stop_command
 from tests.support.processes.projects import program
-from tests.support.wait import aside, until
+from tests.support.wait import in_thread, until
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -71,7 +71,7 @@ for number in range({count}):
     in_turn.enqueue(number)
     work.using(run_after=timedelta(seconds=1)).enqueue(number)
 """
-#: Each is enqueued plain, limited and for later.
+#: Each task is enqueued plain, limited and scheduled.
 COUNT = 5
 
 
@@ -94,10 +94,10 @@ class Project:
 
     async def enqueue(self) -> None:
         with program("enqueue.py", cwd=self.directory) as process:
-            await printed_by(process)
+            await read_output(process)
 
     def ended(self) -> list[str]:
-        """What became of its tasks that have ended: the value or the error, the worker."""
+        """The value or the error of its tasks that have ended, and their worker."""
         jobs = Job.objects.filter(task_path__startswith=f"{self.name}.", worker_ids__isnull=False)
         return [str(job.return_value or job.errors) for job in jobs]
 
@@ -107,9 +107,9 @@ class Project:
 
 
 @pytest.mark.usually_on("postgres")
-async def test_each_project_runs_its_own_tasks_and_one_moves_those_of_both(database: str, tmp_path: Path) -> None:
+async def test_each_project_runs_its_own_tasks_and_one_dispatches_those_of_both(database: str, tmp_path: Path) -> None:
     bakery = Project(tmp_path, "bakery", database, more=RECURRING)
-    # Whoever only works leaves what is due, and the recurring tasks, to the other.
+    # A process with only_work leaves dispatching and recurring tasks to the other project.
     florist = Project(tmp_path, "florist", database, options="only_work=True")
     await bakery.enqueue()
     await florist.enqueue()
@@ -117,29 +117,29 @@ async def test_each_project_runs_its_own_tasks_and_one_moves_those_of_both(datab
         for project in (bakery, florist):
 
             async def all_ended(project: Project = project) -> bool:
-                return len(await aside(project.ended)) >= 3 * COUNT
+                return len(await in_thread(project.ended)) >= 3 * COUNT
 
             await until(all_ended, f"tasks of {project.name} never end")
-            assert sorted(await aside(project.ended)) == project.expected
-        entries = await aside(lambda: list(RecurringTask.objects.values_list("pk", "enabled")))
+            assert sorted(await in_thread(project.ended)) == project.expected
+        entries = await in_thread(lambda: list(RecurringTask.objects.values_list("pk", "enabled")))
         assert entries == [("bakery once a year", True)]
-        assert "Traceback" not in await stopped(one) + await stopped(other, signal.SIGINT)
+        assert "Traceback" not in await stop_command(one) + await stop_command(other, signal.SIGINT)
 
 
 @pytest.mark.only_on("sqlite")
-async def test_a_task_taken_by_the_wrong_project_fails_with_the_reason_and_can_be_retried(
+async def test_a_task_claimed_by_the_wrong_project_fails_with_the_reason_and_can_be_retried(
     database: str, tmp_path: Path
 ) -> None:
     bakery = Project(tmp_path, "bakery", database)
     florist = Project(tmp_path, "florist", database)
     await bakery.enqueue()
     with florist.command("--async", "--drain", "--skip-recurring", "--queues", "*") as process:
-        await printed_by(process)
-    errors = await aside(bakery.ended)
+        await read_output(process)
+    errors = await in_thread(bakery.ended)
     assert len(errors) == 3 * COUNT
     assert all("UnknownTaskError" in error for error in errors)
 
-    assert await aside(actions.retry_where) == 3 * COUNT
+    assert await in_thread(actions.retry_where) == 3 * COUNT
     with bakery.command("--async", "--drain", "--skip-recurring") as process:
-        await printed_by(process)
-    assert sorted(await aside(bakery.ended)) == bakery.expected
+        await read_output(process)
+    assert sorted(await in_thread(bakery.ended)) == bakery.expected

@@ -1,4 +1,4 @@
-"""Machines whose clocks are wrong: only the database's time counts."""
+"""Machines with wrong clocks: only the time of the database counts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from steady_queue.aio import running
 from steady_queue.aio.maintenance import maintenance
 from steady_queue.events import ProcessPruned
 from steady_queue.store.operations.processes import NewProcess, register
-from tests.aio.supervisor.tasks import KNOWN, awaits_alone, rests
+from tests.aio.supervisor.tasks import IMPORT_TASKS, awaits_alone, rests
 from tests.support.databases.tables import count, counts, query
-from tests.support.processes.commands import command, prints, stopped
+from tests.support.processes.commands import command, stop_command, wait_for_output
 from tests.support.processes.process_rows import rows
-from tests.support.runtime import Heard, aside, ended, until, values, worker
+from tests.support.runtime import EmittedEvents, in_thread, until, values, wait_for_results, worker
 from tests.support.store.stores import SyncStore
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tests.aio.supervisor.task_log import Ledger
+    from tests.aio.supervisor.task_log import TaskLog
 
 pytestmark = [
     pytest.mark.anyio,
@@ -33,33 +33,33 @@ pytestmark = [
 ]
 
 ALIVE = 2.0
-SETUP = f"{KNOWN}\nfrom steady_queue.aio.maintenance import maintenance\nmaintenance.INTERVAL_SECONDS = 0.2"
+SETUP = f"{IMPORT_TASKS}\nfrom steady_queue.aio.maintenance import maintenance\nmaintenance.INTERVAL_SECONDS = 0.2"
 
 
 @pytest.fixture(autouse=True)
 def _watchful(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process is as hasty as the others."""
+    """This process has the short intervals of the others."""
     monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(seconds=ALIVE))
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=ALIVE / 10))
     monkeypatch.setattr(maintenance, "INTERVAL_SECONDS", 0.2)
 
 
 def wrong_by(seconds: int) -> dict[str, str]:
-    """The environment of a process whose clock is wrong, and whose seconds are right."""
+    """The environment of a process whose clock is wrong and runs at the right speed."""
     (library,) = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
     return {"LD_PRELOAD": str(library), "FAKETIME": f"{seconds:+}", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
-def leave_a_corpse(alias: str) -> None:
-    """The row of a process of another machine that was last alive before the time that it may be silent."""
+def leave_stale_process(alias: str) -> None:
+    """Store a process of another machine whose last heartbeat is older than process_alive_threshold."""
     store = SyncStore(alias)
-    store.run(register(store.sql, NewProcess(uuid4(), "process", "corpse", 1, "elsewhere", None, "{}")))
+    store.run(register(store.sql, NewProcess(uuid4(), "process", "stale", 1, "other-host", None, "{}")))
     past = store.now() - timedelta(seconds=2 * ALIVE)
-    query(alias, "UPDATE steady_queue_process SET last_heartbeat_at = %s WHERE name = 'corpse'", past)
+    query(alias, "UPDATE steady_queue_process SET last_heartbeat_at = %s WHERE name = 'stale'", past)
 
 
-async def no_corpse(alias: str) -> bool:
-    return not await aside(query, alias, "SELECT id FROM steady_queue_process WHERE name = 'corpse'")
+async def has_no_stale_process(alias: str) -> bool:
+    return not await in_thread(query, alias, "SELECT id FROM steady_queue_process WHERE name = 'stale'")
 
 
 def now(alias: str) -> datetime:
@@ -67,34 +67,34 @@ def now(alias: str) -> datetime:
 
 
 @pytest.mark.parametrize("seconds", [3600, -3600], ids=["an hour ahead", "an hour behind"])
-async def test_a_worker_whose_clock_is_wrong_works_beside_one_whose_clock_is_right(
-    database: str, seconds: int, ledger: Ledger, tmp_path: Path
+async def test_a_worker_with_a_wrong_clock_works_together_with_a_worker_with_a_right_clock(
+    database: str, seconds: int, task_log: TaskLog, tmp_path: Path
 ) -> None:
-    heard = Heard()
-    begun = await aside(now, database)
-    await rests.using(run_after=timedelta(minutes=30)).aenqueue(ledger.path, "late", 0)
-    soon = await rests.using(run_after=timedelta(seconds=2)).aenqueue(ledger.path, "soon", 0)
-    held = await awaits_alone.aenqueue(ledger.path, "held", str(tmp_path / "file"))
+    emitted = EmittedEvents()
+    begun = await in_thread(now, database)
+    await rests.using(run_after=timedelta(minutes=30)).aenqueue(task_log.path, "late", 0)
+    soon = await rests.using(run_after=timedelta(seconds=2)).aenqueue(task_log.path, "soon", 0)
+    held = await awaits_alone.aenqueue(task_log.path, "held", str(tmp_path / "file"))
     with command(database, "--async", alive=ALIVE, setup=SETUP, environ=wrong_by(seconds)) as process:
-        await ledger.has_begun("held")
-        await ended(soon)
-        (pid,) = [row.pid for row in await aside(rows, database)]
-        await aside(leave_a_corpse, database)
-        await prints(process, "pruned corpse")
-        async with running(worker(), events=heard):
-            while not heard.of(ProcessPruned):  # whoever of the two is first buries the next one
-                await aside(leave_a_corpse, database)
-                await until(lambda: no_corpse(database), "nobody buries the dead")
+        await task_log.has_begun("held")
+        await wait_for_results(soon)
+        (pid,) = [row.pid for row in await in_thread(rows, database)]
+        await in_thread(leave_stale_process, database)
+        await wait_for_output(process, "pruned stale")
+        async with running(worker(), events=emitted):
+            while not emitted.of(ProcessPruned):  # the first of the two processes prunes the next one
+                await in_thread(leave_stale_process, database)
+                await until(lambda: has_no_stale_process(database), "no process prunes the stale process")
             (tmp_path / "file").touch()
-            await ended(held)
-            assert pid in {row.pid for row in await aside(rows, database)}
-        printed = await stopped(process)
-    over = await aside(now, database)
-    assert {event.name for event in heard.of(ProcessPruned)} == {"corpse"}
+            await wait_for_results(held)
+            assert pid in {row.pid for row in await in_thread(rows, database)}
+        printed = await stop_command(process)
+    over = await in_thread(now, database)
+    assert {event.name for event in emitted.of(ProcessPruned)} == {"stale"}
     assert "lost its claim" not in printed
-    assert sorted(ledger.began) == ["held", "soon"]
-    assert await aside(counts, database) == {"scheduled": 1}
-    assert await aside(count, database, "process") == 0
+    assert sorted(task_log.began) == ["held", "soon"]
+    assert await in_thread(counts, database) == {"scheduled": 1}
+    assert await in_thread(count, database, "process") == 0
     for result in (soon, held):
         times: list[Any] = [result.enqueued_at, result.started_at, result.finished_at]
         assert sorted([begun, *times, over]) == [begun, *times, over]
@@ -102,4 +102,4 @@ async def test_a_worker_whose_clock_is_wrong_works_beside_one_whose_clock_is_rig
     assert soon.finished_at is not None
     assert soon.started_at - begun >= timedelta(seconds=2)
     (its_time,) = await values(soon)
-    assert its_time - soon.finished_at.timestamp() == pytest.approx(seconds, abs=60)  # it was really wrong
+    assert its_time - soon.finished_at.timestamp() == pytest.approx(seconds, abs=60)  # its clock was really wrong

@@ -1,4 +1,4 @@
-"""Whose turn it is among the queues of a worker."""
+"""The order in which a worker queries its queues."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_every_queue_has_its_turn_to_be_the_first() -> None:
     assert served == ["a", "b", "c", "a", "b", "c", "a"]
 
 
-def test_the_turn_goes_on_after_the_last_queue_that_gave_something() -> None:
+def test_the_turn_goes_on_after_the_last_queue_that_had_a_job() -> None:
     line = RoundRobin()
     line.set_names({LANE: ["a", "b", "c", "d"]})
     line.record(LANE, line.next(LANE), {"a", "b"}, is_filled=True)
     assert line.next(LANE) == ["c", "d", "a", "b"]
 
 
-def test_the_turn_goes_on_when_names_are_learnt_anew() -> None:
+def test_the_turn_goes_on_when_names_are_read_again() -> None:
     line = RoundRobin()
     line.set_names({LANE: ["a", "b", "c"]})
     line.record(LANE, line.next(LANE), {"a", "b"}, is_filled=True)
@@ -39,7 +39,7 @@ def test_the_turn_goes_on_when_names_are_learnt_anew() -> None:
     assert line.next(LANE) == ["bb", "d", "a", "aa", "b"]
 
 
-def test_of_many_queues_a_bounded_number_is_asked_and_none_starves() -> None:
+def test_of_many_queues_a_bounded_number_is_queried_and_none_starves() -> None:
     line, every = RoundRobin(), names(1000)
     line.set_names({LANE: every})
     first = []
@@ -53,18 +53,18 @@ def test_of_many_queues_a_bounded_number_is_asked_and_none_starves() -> None:
     assert first == every
 
 
-def test_queues_that_had_too_little_are_not_asked_again_before_the_others() -> None:
+def test_queues_that_had_too_few_jobs_are_not_queried_again_before_the_others() -> None:
     line, every = RoundRobin(), names(3 * MAX_QUEUES + 1)
     line.set_names({LANE: every})
     asked: list[str] = []
     while line.record(LANE, piece := line.next(LANE), (), is_filled=False):
         asked += piece
     assert asked + piece == every
-    # The last are remembered: they cost nothing, and something may come.
+    # The last queues stay in the query: they cost nothing, and jobs may arrive.
     assert line.next(LANE) == piece
 
 
-def test_a_few_queues_are_asked_for_every_lane_and_many_for_those_that_they_have_jobs_for() -> None:
+def test_a_few_queues_are_queried_for_every_lane_and_many_for_the_lanes_of_their_jobs() -> None:
     line = RoundRobin()
     line.set_names({LANE: ["a"], OTHER: ["b"]})
     assert (line.next(LANE), line.next(OTHER)) == (["a", "b"], ["a", "b"])
@@ -72,13 +72,13 @@ def test_a_few_queues_are_asked_for_every_lane_and_many_for_those_that_they_have
     assert line.next(OTHER) == ["b"]
 
 
-def test_without_names_nobody_is_asked() -> None:
+def test_without_names_no_queue_is_queried() -> None:
     line = RoundRobin()
     assert line.next(LANE) == []
     assert line.record(LANE, [], (), is_filled=False) is False
 
 
-def test_in_order_the_first_are_always_asked_first() -> None:
+def test_in_listed_order_the_first_queues_are_always_queried_first() -> None:
     line = InListedOrder(partial(expand, ["mail", "queue *", "last"]), max_names=MAX_QUEUES)
     assert line.next(LANE) == ["mail", "last"]
     line.set_names({LANE: names(MAX_QUEUES)})
@@ -92,7 +92,7 @@ def test_in_order_the_first_are_always_asked_first() -> None:
     assert line.next(LANE) == first
 
 
-def test_names_that_were_given_are_asked_in_one_go_however_many() -> None:
+def test_listed_names_are_queried_in_one_statement() -> None:
     every = names(10 * MAX_QUEUES)
     line = InListedOrder(partial(expand, every), max_names=None)
     assert line.next(LANE) == every

@@ -1,4 +1,4 @@
-"""Which queues a running worker takes from, in which order, and what it asks the database for that."""
+"""Which queues a running worker claims from, in which order, and the statements for that."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from steady_queue.store.operations.processes import NewProcess, register
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Released
 from tests.support.databases.tables import counts
-from tests.support.runtime import aside, ended, until, worker
+from tests.support.runtime import in_thread, until, wait_for_results, worker
 from tests.support.store.jobs import job
 from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -47,10 +47,10 @@ async def enqueue_in(*queues: str, priorities: Sequence[int] = ()) -> None:
 
 
 async def order_of(count: int, queues: Any) -> list[Any]:
-    """What begins when one task can run at a time."""
+    """The order in which tasks begin, one at a time."""
     async with running(worker(queues=queues, coroutines=1)):
-        await until(lambda: len(book.began) >= count and not book.now["async"])
-    return book.began
+        await until(lambda: len(task_record.began) >= count and not task_record.running["async"])
+    return task_record.began
 
 
 # -- selectors --------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ async def test_patterns_choose_queues_and_their_order(database: str, queues: Any
     await enqueue_in(*NAMES)
     assert await order_of(len(expected), queues) == expected
     left = len(NAMES) - len(expected)
-    assert await aside(counts, database) == ({"ready": left} if left else {})
+    assert await in_thread(counts, database) == ({"ready": left} if left else {})
 
 
 STRANGE = ("x%' OR 1=1--", "_", "\\", "🐎")
@@ -94,7 +94,7 @@ async def test_any_name_and_any_prefix_means_itself_alone(database: str, name: s
     await enqueue_in("a", "🐢", "x", *STRANGE, *(f"{other} more" for other in STRANGE), "ab")
     expected = [name, f"{name} more"] if star else [name]
     assert await order_of(len(expected), [f"{name}{star}"]) == expected
-    assert (await aside(counts, database))["ready"] == 12 - len(expected)
+    assert (await in_thread(counts, database))["ready"] == 12 - len(expected)
 
 
 def test_no_queues_at_all_are_refused() -> None:
@@ -112,55 +112,55 @@ async def test_while_something_is_paused_a_star_takes_queues_in_turn_and_each_by
     await enqueue_in("a", "a", "a", "b", "c", "c", "resting", priorities=[0, 9, 5, -9, 1, 2, 99])
     began = await order_of(6, ["*"])
     assert began == ["a 9", "b -9", "c 2", "a 5", "c 1", "a 0"]
-    assert await aside(counts, database) == {"ready": 1}
+    assert await in_thread(counts, database) == {"ready": 1}
 
 
 async def test_without_a_pause_a_star_goes_by_priority_again(database: str) -> None:
     await actions.apause("resting")
     async with running(worker(coroutines=1)):
-        await ended(await anywhere.using(queue_name="other").aenqueue("other"))
+        await wait_for_results(await anywhere.using(queue_name="other").aenqueue("other"))
         await actions.aresume("resting")
         blocker = await recording.awaits.aenqueue("blocker")
-        await until(lambda: "blocker" in book.began)
+        await until(lambda: "blocker" in task_record.began)
         waited = time.monotonic() + 2 * NAMES_MIN_SECONDS
         await enqueue_in("a", "a", "b", "b", priorities=[1, 4, 2, 3])
         await until(lambda: time.monotonic() > waited)
-        book.gate.set()
-        await ended(blocker)
-        await until(lambda: len(book.began) == 6 and not book.now["async"])
-    assert book.began[2:] == ["a 4", "b 3", "b 2", "a 1"]
+        task_record.gate.set()
+        await wait_for_results(blocker)
+        await until(lambda: len(task_record.began) == 6 and not task_record.running["async"])
+    assert task_record.began[2:] == ["a 4", "b 3", "b 2", "a 1"]
 
 
 @pytest.mark.parametrize("queues", [["*"], ["mail"], ["ma*"]], ids=str)
 async def test_a_pause_made_while_a_worker_runs_holds_and_ends(database: str, queues: list[str]) -> None:
     async with running(worker(queues=queues)):
-        await ended(await anywhere.using(queue_name="mail").aenqueue("before"))
+        await wait_for_results(await anywhere.using(queue_name="mail").aenqueue("before"))
         await actions.apause("mail")
         waits = await anywhere.using(queue_name="mail").aenqueue("paused")
         if queues == ["*"]:
-            await ended(await anywhere.using(queue_name="other").aenqueue("other"))
-        assert await aside(counts, database) == {"ready": 1}
-        assert "paused" not in book.began
+            await wait_for_results(await anywhere.using(queue_name="other").aenqueue("other"))
+        assert await in_thread(counts, database) == {"ready": 1}
+        assert "paused" not in task_record.began
         await actions.aresume("mail")
-        await ended(waits)
+        await wait_for_results(waits)
 
 
 async def test_all_jobs_of_very_many_queues_are_run_while_something_is_paused(database: str) -> None:
     await actions.apause("resting")
     await enqueue_in("resting")
     names = [f"queue {n}" for n in range(5 * MAX_QUEUES)]
-    await aside(lambda: enqueue_all(anywhere.using(queue_name=name).bind(name) for name in names))
+    await in_thread(lambda: enqueue_all(anywhere.using(queue_name=name).bind(name) for name in names))
     async with running(worker()):
-        await until(lambda: len(book.began) == len(names) and not book.now["async"])
-    assert sorted(book.began) == sorted(names)
-    assert await aside(counts, database) == {"ready": 1}
+        await until(lambda: len(task_record.began) == len(names) and not task_record.running["async"])
+    assert sorted(task_record.began) == sorted(names)
+    assert await in_thread(counts, database) == {"ready": 1}
 
 
-# -- what is asked of the database ------------------------------------------------------------------------------------
+# -- statements -------------------------------------------------------------------------------------------------------
 
 
 class Recorder:
-    """A driver that remembers what it was asked for."""
+    """A driver that records its statements."""
 
     def __init__(self, driver: AsyncDriver) -> None:
         self.sql = driver.sql
@@ -172,8 +172,8 @@ class Recorder:
         return await self._driver.run(operation)
 
 
-class Hands:
-    """A clock that stands still until it is moved."""
+class ManualClock:
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -183,10 +183,10 @@ class Hands:
 
 
 class Poller:
-    """What a worker does in a turn, without running anything: jobs go back to where they were."""
+    """A turn of a worker that runs nothing: the claimed jobs are ready again afterwards."""
 
     def __init__(self, driver: AsyncDriver, patterns: Sequence[str]) -> None:
-        self.recorder, self.clock = Recorder(driver), Hands()
+        self.recorder, self.clock = Recorder(driver), ManualClock()
         self.plan = QueuePlan(patterns, driver=cast("AsyncDriver", self.recorder), clock=cast("Clock", self.clock))
         self.process = NewProcess(id=job().id, kind="worker", name="poller", pid=1, hostname="here")
         self._driver = driver
@@ -226,14 +226,14 @@ async def poller(database: str, *patterns: str, queues: Sequence[str] = ()) -> A
         await driver.close()
 
 
-async def test_a_star_asks_for_no_names_while_nothing_is_paused(database: str) -> None:
+async def test_a_star_reads_no_names_while_nothing_is_paused(database: str) -> None:
     async with poller(database, "*", queues=["a", "b"]) as polls:
         for _ in range(3):
             assert len(await polls.turn(2)) == 2
         assert polls.asked() == ["claim"] * 3
 
 
-async def test_names_are_asked_for_once_a_second_and_not_with_each_claim(database: str) -> None:
+async def test_names_are_read_once_a_second_and_not_with_each_claim(database: str) -> None:
     await actions.apause("resting")
     async with poller(database, "*", queues=["a", "b", "c", "resting"]) as polls:
         assert await polls.turn() == []
@@ -245,7 +245,7 @@ async def test_names_are_asked_for_once_a_second_and_not_with_each_claim(databas
         assert polls.asked() == ["find waiting queues", "claim"]
 
 
-async def test_names_that_take_long_to_learn_are_learned_anew_within_seconds(database: str) -> None:
+async def test_names_that_take_long_to_read_are_read_again_within_seconds(database: str) -> None:
     await actions.apause("resting")
     async with poller(database, "*", queues=["a"]) as polls:
         await polls.turn()
@@ -265,7 +265,7 @@ async def test_names_that_take_long_to_learn_are_learned_anew_within_seconds(dat
         assert polls.asked() == ["claim", "find waiting queues", "claim"]
 
 
-async def test_a_pause_is_heeded_by_the_next_claim_although_the_names_are_remembered(database: str) -> None:
+async def test_the_next_claim_observes_a_pause_although_the_names_are_cached(database: str) -> None:
     await actions.apause("resting")
     async with poller(database, "*", queues=["a", "b"]) as polls:
         await polls.turn()
@@ -299,7 +299,7 @@ async def test_a_queue_that_was_not_known_is_found_after_one_miss(database: str)
         assert [claim.queue_name for claim in await polls.turn(9)] == ["new"]
 
 
-async def test_with_very_many_names_each_claim_asks_few_queues_and_all_are_served(database: str) -> None:
+async def test_with_very_many_names_each_claim_queries_few_queues_and_all_are_served(database: str) -> None:
     await actions.apause("resting")
     names = [f"queue {n:04d}" for n in range(10 * MAX_QUEUES)]
     async with poller(database, "*", queues=names) as polls:

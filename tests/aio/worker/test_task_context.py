@@ -1,4 +1,4 @@
-"""What a task finds around it: its context, the enqueuer's locale and zone, signals, and nothing of its neighbours."""
+"""The context of a task: its attempt, the enqueuer's locale and zone, signals, and nothing of other tasks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from steady_queue.backend import SteadyQueueBackend
 from steady_queue.jobs.compat import TaskResultStatus, task_finished, task_started
 from tests.shop.tasks import add, fail, greet
 from tests.support.databases.tables import query
-from tests.support.runtime import ended, until, values, worker
+from tests.support.runtime import until, values, wait_for_results, worker
 from tests.support.tasks import recording
-from tests.support.wait import aside
+from tests.support.wait import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from steady_queue.jobs.compat import Task, TaskResult
 
-#: All of them: each Django has its own framework, whose signals, contexts and log lines these are.
+#: All databases: each Django has its own task framework, whose signals, contexts and log lines these are.
 pytestmark = [pytest.mark.anyio, pytest.mark.smoke]
 
 one_slot = {"coroutines": 1, "threads": 1, "orm_lanes": 1}
 
 
-@pytest.mark.parametrize("task", [recording.tells_context, recording.tells_context_in_thread])
+@pytest.mark.parametrize("task", [recording.returns_context, recording.returns_context_in_thread])
 async def test_a_task_that_takes_its_context_gets_its_id_and_attempt(database: str, task: Task[..., Any]) -> None:
     async with running(worker()):
         result = await task.aenqueue(5)
@@ -39,14 +39,14 @@ async def test_a_task_that_takes_its_context_gets_its_id_and_attempt(database: s
 
 
 async def test_the_attempt_counts_those_before(database: str) -> None:
-    result = await recording.tells_context.aenqueue(0)
-    await aside(query, database, "UPDATE steady_queue_job SET attempts = 2, worker_ids = 'one\ntwo'")
+    result = await recording.returns_context.aenqueue(0)
+    await in_thread(query, database, "UPDATE steady_queue_job SET attempts = 2, worker_ids = 'one\ntwo'")
     async with running(worker()) as process:
         assert await values(result) == [[result.id, 3, 0]]
         assert result.worker_ids == ["one", "two", process.name]
 
 
-@pytest.mark.parametrize("task", [recording.tells_locale, recording.tells_locale_in_thread])
+@pytest.mark.parametrize("task", [recording.returns_locale, recording.returns_locale_in_thread])
 async def test_a_task_has_the_locale_and_time_zone_of_its_enqueuer_alone(database: str, task: Task[..., Any]) -> None:
     async with running(worker(**one_slot)):
         with translation.override("de"), timezone.override("Europe/Paris"):
@@ -58,25 +58,25 @@ async def test_a_task_has_the_locale_and_time_zone_of_its_enqueuer_alone(databas
 
 
 @pytest.mark.parametrize(
-    ("changes", "tells"),
+    ("changes", "returns"),
     [
-        (recording.changes_context, recording.tells_locale),
-        (recording.changes_context_in_thread, recording.tells_locale_in_thread),
+        (recording.changes_context, recording.returns_locale),
+        (recording.changes_context_in_thread, recording.returns_locale_in_thread),
     ],
 )
 async def test_what_a_task_sets_is_not_seen_by_the_next(
-    database: str, changes: Task[..., Any], tells: Task[..., Any]
+    database: str, changes: Task[..., Any], returns: Task[..., Any]
 ) -> None:
     recording.variable.set("of the test")
     async with running(worker(**one_slot)):
-        first, second, third = await changes.aenqueue("a"), await changes.aenqueue("b"), await tells.aenqueue()
+        first, second, third = await changes.aenqueue("a"), await changes.aenqueue("b"), await returns.aenqueue()
         assert await values(first, second, third) == ["unset", "unset", ["en-us", "UTC"]]
     assert recording.variable.get() == "of the test"
 
 
 @contextmanager
 def received(signal: Signal) -> Iterator[list[tuple[Any, TaskResult[Any]]]]:
-    """What a receiver gets: the sender and the result."""
+    """The sender and the result that a receiver gets."""
     calls: list[tuple[Any, TaskResult[Any]]] = []
 
     def receive(sender: Any, task_result: TaskResult[Any], **kwargs: Any) -> None:
@@ -97,7 +97,7 @@ async def test_each_run_sends_started_and_finished_once_with_the_backend_class(d
                 await greet.aenqueue("Ada"),
                 await fail.aenqueue("boom"),
             ]
-            await ended(*results)
+            await wait_for_results(*results)
             await until(lambda: len(finished) == 3)
     ids = sorted(result.id for result in results)
     assert sorted(result.id for _, result in started) == ids
@@ -112,10 +112,10 @@ async def test_each_run_sends_started_and_finished_once_with_the_backend_class(d
 
 
 async def test_an_async_receiver_and_a_receiver_that_fails_do_not_change_the_outcome(database: str) -> None:
-    heard: list[str] = []
+    finished_ids: list[str] = []
 
     async def receive(sender: Any, task_result: TaskResult[Any], **kwargs: Any) -> None:
-        heard.append(task_result.id)
+        finished_ids.append(task_result.id)
 
     def refuse(sender: Any, **kwargs: Any) -> None:
         raise LookupError("refused")
@@ -124,17 +124,17 @@ async def test_an_async_receiver_and_a_receiver_that_fails_do_not_change_the_out
         task_finished.connect(receiver)
     try:
         async with running(worker()):
-            results = await ended(await add.aenqueue(1), await greet.aenqueue("Ada"))
+            results = await wait_for_results(await add.aenqueue(1), await greet.aenqueue("Ada"))
             assert [result.status for result in results] == [TaskResultStatus.SUCCESSFUL] * 2
     finally:
         for receiver in (receive, refuse):
             task_finished.disconnect(receiver)
-    assert sorted(heard) == sorted(result.id for result in results)
+    assert sorted(finished_ids) == sorted(result.id for result in results)
 
 
 async def test_a_failure_is_logged_once_with_its_traceback(database: str, caplog: pytest.LogCaptureFixture) -> None:
     async with running(worker()):
-        (result,) = await ended(await fail.aenqueue("boom"))
+        (result,) = await wait_for_results(await fail.aenqueue("boom"))
     lines = [record for record in caplog.records if result.id in record.getMessage()]
     failures = [record for record in lines if record.levelname == "ERROR"]
     assert len(failures) == 1

@@ -1,4 +1,4 @@
-"""Threads for sync functions: fed ahead only while functions are short, and nothing waits behind a long one."""
+"""Threads for sync functions: functions are queued ahead only while they are short, and none waits for a long one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from steady_queue.aio.worker.threads import MAX_AHEAD_PER_THREAD, MIN_SAMPLES, T
 from steady_queue.events import JobReleased
 from tests.shop.tasks import noop
 from tests.support.databases.tables import count, counts
-from tests.support.runtime import Heard, aside, until, worker
+from tests.support.runtime import EmittedEvents, in_thread, until, worker
 from tests.support.tasks import recording
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +33,8 @@ def _nap(item: int) -> int:
     return item
 
 
-class Children:
-    """Threads, what they have done, and how often one of them left."""
+class RecordedThreads:
+    """Threads, the items that they have done, and how many of them have exited."""
 
     def __init__(self, count: int, work: Callable[[int], int]) -> None:
         self.done: list[int] = []
@@ -53,57 +53,57 @@ class Children:
         await until(lambda: len(self.done) >= len(items))
 
 
-async def test_nothing_is_fed_ahead_before_much_is_known() -> None:
-    crew = Children(2, lambda item: item)
-    assert crew.threads.ahead(ROUND_TRIP) == 0
-    await crew.does(range(MIN_SAMPLES - 1))
-    assert crew.threads.ahead(ROUND_TRIP) == 0
+async def test_nothing_is_queued_ahead_before_enough_functions_were_measured() -> None:
+    recorded = RecordedThreads(2, lambda item: item)
+    assert recorded.threads.ahead(ROUND_TRIP) == 0
+    await recorded.does(range(MIN_SAMPLES - 1))
+    assert recorded.threads.ahead(ROUND_TRIP) == 0
 
 
-async def test_short_functions_are_fed_ahead_up_to_a_bound() -> None:
-    crew = Children(2, lambda item: item)
-    await crew.does(range(MIN_SAMPLES))
-    assert crew.threads.ahead(60) == 2 * MAX_AHEAD_PER_THREAD
+async def test_short_functions_are_queued_ahead_up_to_a_bound() -> None:
+    recorded = RecordedThreads(2, lambda item: item)
+    await recorded.does(range(MIN_SAMPLES))
+    assert recorded.threads.ahead(60) == 2 * MAX_AHEAD_PER_THREAD
 
 
-async def test_functions_longer_than_a_round_trip_are_not_fed_ahead() -> None:
-    crew = Children(4, _nap)
-    await crew.does(range(MIN_SAMPLES))
-    assert crew.threads.ahead(ROUND_TRIP) == 0
+async def test_functions_longer_than_a_round_trip_are_not_queued_ahead() -> None:
+    recorded = RecordedThreads(4, _nap)
+    await recorded.does(range(MIN_SAMPLES))
+    assert recorded.threads.ahead(ROUND_TRIP) == 0
 
 
-async def test_what_no_thread_has_begun_can_be_taken_back() -> None:
+async def test_functions_that_no_thread_has_begun_can_be_removed() -> None:
     gate = threading.Event()
-    crew = Children(2, lambda item: gate.wait(30) and item)
+    recorded = RecordedThreads(2, lambda item: gate.wait(30) and item)
     for item in range(5):
-        crew.threads.submit(item)
-    await until(lambda: crew.threads._items.qsize() == 3)
-    assert crew.threads.remove_waiting() == [2, 3, 4]
+        recorded.threads.submit(item)
+    await until(lambda: recorded.threads._items.qsize() == 3)
+    assert recorded.threads.remove_waiting() == [2, 3, 4]
     gate.set()
-    await until(lambda: sorted(crew.done) == [0, 1])
-    assert crew.threads.remove_waiting() == []
+    await until(lambda: sorted(recorded.done) == [0, 1])
+    assert recorded.threads.remove_waiting() == []
 
 
-async def test_threads_leave_when_they_are_closed() -> None:
-    crew = Children(3, lambda item: item)
-    await crew.does(range(3))
-    crew.threads.close()
-    await until(lambda: crew.left == 3)
+async def test_threads_exit_when_they_are_closed() -> None:
+    recorded = RecordedThreads(3, lambda item: item)
+    await recorded.does(range(3))
+    recorded.threads.close()
+    await until(lambda: recorded.left == 3)
 
 
-async def test_a_thread_outlives_the_loop_only_until_it_has_nothing_to_tell() -> None:
-    gate, crews = threading.Event(), []
+async def test_a_thread_exits_after_its_function_if_the_loop_has_been_closed() -> None:
+    gate, recorded = threading.Event(), []
 
     async def start() -> None:
-        crews.append(Children(1, lambda item: gate.wait(30) and item))
-        crews[0].threads.submit(1)
+        recorded.append(RecordedThreads(1, lambda item: gate.wait(30) and item))
+        recorded[0].threads.submit(1)
 
     await asyncio.to_thread(asyncio.run, start())
     gate.set()
-    await until(lambda: crews[0].left == 1)
+    await until(lambda: recorded[0].left == 1)
 
 
-async def test_claims_behind_functions_that_turn_out_long_go_back_to_others(
+async def test_claims_that_wait_for_long_functions_are_released_to_other_processes(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As if all functions had been short so far, on any machine.
@@ -118,29 +118,29 @@ async def test_claims_behind_functions_that_turn_out_long_go_back_to_others(
         return items
 
     monkeypatch.setattr(Threads, "remove_waiting", forget)
-    heard = Heard()
+    emitted = EmittedEvents()
     await aenqueue_all([recording.blocks.bind(number) for number in range(12)])
-    async with running(worker(threads=2), events=heard):
-        await until(lambda: len(heard.of(JobReleased)) == 10)
-        assert len(book.began) == 2
-        assert await aside(counts, database) == {"claimed": 2, "ready": 10}
-        assert {event.reason for event in heard.of(JobReleased)} == {"the tasks before it take long"}
-        book.gate.set()
-        await until(lambda: len(book.began) == 12)
-    assert set(book.runs.values()) == {1}
+    async with running(worker(threads=2), events=emitted):
+        await until(lambda: len(emitted.of(JobReleased)) == 10)
+        assert len(task_record.began) == 2
+        assert await in_thread(counts, database) == {"claimed": 2, "ready": 10}
+        assert {event.reason for event in emitted.of(JobReleased)} == {"the tasks before it take long"}
+        task_record.gate.set()
+        await until(lambda: len(task_record.began) == 12)
+    assert set(task_record.runs.values()) == {1}
 
 
 async def test_many_short_functions_run_once_each(database: str) -> None:
     await aenqueue_all([recording.notes.bind(number) for number in range(300)])
     async with running(worker(threads=4)):
-        await until(lambda: len(book.runs) == 300)
-    assert set(book.runs.values()) == {1}
-    assert await aside(count, database, "claimedexecution") == 0
+        await until(lambda: len(task_record.runs) == 300)
+    assert set(task_record.runs.values()) == {1}
+    assert await in_thread(count, database, "claimedexecution") == 0
 
 
-async def test_what_waits_for_a_thread_when_the_process_stops_is_given_back(database: str) -> None:
+async def test_tasks_that_wait_for_a_thread_when_the_process_stops_are_released(database: str) -> None:
     await aenqueue_all([noop.bind() for _ in range(500)])
     async with running(worker(threads=2)):
         pass
-    left = await aside(counts, database)
+    left = await in_thread(counts, database)
     assert set(left) <= {"ready"}

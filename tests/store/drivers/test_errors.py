@@ -20,7 +20,7 @@ from tests.support.databases.tables import count, counts, query
 from tests.support.servers import wait_until
 from tests.support.store.jobs import job, later, limited
 from tests.support.store.stores import SyncStore
-from tests.support.threads import PATIENCE, aside, held
+from tests.support.threads import WAIT_TIMEOUT_SECONDS, held, while_in_thread
 
 if TYPE_CHECKING:
     from steady_queue.store.statement import Flow
@@ -186,8 +186,8 @@ def test_the_victim_of_a_deadlock_is_retried_and_succeeds(store: Store) -> None:
             wait_until(lambda: bool(waiting(store.alias, "UPDATE steady_queue_process", one)), "ours waits")
             query(store.alias, update.replace("?", "%s"), "theirs", two.hex)
 
-    with aside(other):
-        assert has_one.wait(PATIENCE)
+    with while_in_thread(other):
+        assert has_one.wait(WAIT_TIMEOUT_SECONDS)
         store.run(Operation("two rows", flow))
     assert len(starts) == 2
     assert query(store.alias, "SELECT name FROM steady_queue_process") == [("ours",), ("ours",)]

@@ -31,7 +31,7 @@ from tests.support.servers.host import free_port
 from tests.support.servers.proxy import COMMIT, Proxy
 from tests.support.store.jobs import job, limited
 from tests.support.store.stores import SyncStore, async_store
-from tests.support.threads import PATIENCE, aside, held
+from tests.support.threads import WAIT_TIMEOUT_SECONDS, held, while_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,12 +78,12 @@ def killed_while_waiting(store: Store, worker: UUID, action: Callable[[], object
         return caught.value
 
     lock = ("SELECT id FROM steady_queue_process WHERE id = %s FOR UPDATE", [worker.hex])
-    with held(store.alias, lock), aside(act) as acting:
+    with held(store.alias, lock), while_in_thread(act) as acting:
         statement = f"{statement} steady_queue_process"
         wait_until(lambda: bool(waiting(store.alias, statement, worker)), "the statement waits")
         (session,) = waiting(store.alias, statement, worker)
         kill(store.alias, session)
-        error = acting.result(PATIENCE)
+        error = acting.result(WAIT_TIMEOUT_SECONDS)
     # The next operation gets another connection.
     assert store.run(heartbeat(store.sql, worker)) is True
     return error

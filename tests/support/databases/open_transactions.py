@@ -9,7 +9,7 @@ from django.db import connections, transaction
 
 from tests.support.databases.tables import query
 from tests.support.store.stores import SyncStore
-from tests.support.threads import PATIENCE, together
+from tests.support.threads import WAIT_TIMEOUT_SECONDS, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ class OpenTransaction:
 
     def do(self, action: Callable[[Store], T]) -> T:
         """The result of the action, on this connection."""
-        return self._thread.submit(lambda: action(SyncStore(self._alias))).result(PATIENCE)
+        return self._thread.submit(lambda: action(SyncStore(self._alias))).result(WAIT_TIMEOUT_SECONDS)
 
     @property
     def is_open(self) -> bool:
@@ -66,7 +66,7 @@ class OpenTransaction:
     def close(self) -> None:
         if self.is_open:
             self.end(commit=False)
-        self._thread.submit(connections.close_all).result(PATIENCE)
+        self._thread.submit(connections.close_all).result(WAIT_TIMEOUT_SECONDS)
         self._thread.shutdown()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from django.db import connections
 
 from tests.support.databases.tables import query
-from tests.support.wait import aside
+from tests.support.wait import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,11 +22,11 @@ async def refusing(
     alias: str, change: Literal["INSERT", "UPDATE", "DELETE"], table: str, *job_ids: UUID
 ) -> AsyncIterator[None]:
     """Until the end, the change of the rows of these jobs is a data error."""
-    await aside(_refuse, alias, change, f"steady_queue_{table}", job_ids)
+    await in_thread(_refuse, alias, change, f"steady_queue_{table}", job_ids)
     try:
         yield
     finally:
-        await aside(_allow, alias, f"steady_queue_{table}")
+        await in_thread(_allow, alias, f"steady_queue_{table}")
 
 
 def _refuse(alias: str, change: str, table: str, job_ids: tuple[UUID, ...]) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tests.support.processes.scripts import REPOSITORY
-from tests.support.wait import PATIENCE, aside
+from tests.support.wait import WAIT_TIMEOUT_SECONDS, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     Command = subprocess.Popen[str]
 
-#: A user's manage.py, whose settings choose the database and have little patience.
+#: A user's manage.py, whose settings choose the database and a short shutdown timeout.
 MANAGE = """
 import sys
 from datetime import timedelta
 import steady_queue
 steady_queue.database = {alias!r}
-steady_queue.shutdown_timeout = timedelta(seconds={patience})
+steady_queue.shutdown_timeout = timedelta(seconds={shutdown_timeout_seconds})
 steady_queue.process_alive_threshold = timedelta(seconds={alive})
 steady_queue.process_heartbeat_interval = timedelta(seconds={alive} / 10)
 {setup}
@@ -38,18 +38,18 @@ def command(
     alias: str,
     *arguments: str,
     alive: float = 300,
-    patience: float = 1,
+    shutdown_timeout_seconds: float = 1,
     port: int | None = None,
     setup: str = "",
     environ: dict[str, str] | None = None,
 ) -> Iterator[Command]:
     """The command in a process of its own, which is killed if the test has not ended it.
 
-    Leaving waits until its children have left as well: they hold the pipe that it prints to.
+    The end of the block waits until its children have exited as well: they hold the pipe that it prints to.
     """
-    elsewhere = {f"STEADY_QUEUE_TEST_{alias.upper()}_PORT": str(port)} if port is not None else {}
-    text = MANAGE.format(alias=alias, alive=alive, patience=patience, setup=setup)
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), **elsewhere, **(environ or {})}
+    other_port = {f"STEADY_QUEUE_TEST_{alias.upper()}_PORT": str(port)} if port is not None else {}
+    text = MANAGE.format(alias=alias, alive=alive, shutdown_timeout_seconds=shutdown_timeout_seconds, setup=setup)
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), **other_port, **(environ or {})}
     with python("-W", "error", "-c", text, *arguments, environ=environment) as process:
         yield process
 
@@ -70,34 +70,34 @@ def python(*words: str, cwd: Path = REPOSITORY, environ: dict[str, str]) -> Iter
             yield process
         finally:
             if process.poll() is None:
-                process.send_signal(signal.SIGQUIT)  # children of one that is killed may take their time
+                process.send_signal(signal.SIGQUIT)  # children of a killed supervisor may run for longer
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(5)
             process.kill()
-            with suppress(ValueError):  # read to the end already
-                process.communicate(timeout=PATIENCE)
+            with suppress(ValueError):  # the output has been read to its end
+                process.communicate(timeout=WAIT_TIMEOUT_SECONDS)
 
 
-async def printed_by(process: Command, *, code: int = 0) -> str:
-    """What it printed, when it and its children have ended, it with this code."""
-    printed, _ = await aside(process.communicate, None, PATIENCE)
+async def read_output(process: Command, *, code: int = 0) -> str:
+    """Wait until the command and its children have ended, the command with this code; return the output."""
+    printed, _ = await in_thread(process.communicate, None, WAIT_TIMEOUT_SECONDS)
     assert process.returncode == code, printed
     return printed
 
 
-async def prints(process: Command, *texts: str) -> str:
+async def wait_for_output(process: Command, *texts: str) -> str:
     """Read until each text has occurred in a line, in any order; return the last line that was read."""
     assert process.stdout is not None
     lines: list[str] = []
     missing = set(texts)
     while missing:
-        lines.append(await aside(process.stdout.readline))
+        lines.append(await in_thread(process.stdout.readline))
         assert lines[-1], f"it ended by itself: {lines}"
         missing = {text for text in missing if text not in lines[-1]}
     return lines[-1]
 
 
-async def stopped(process: Command, number: signal.Signals = signal.SIGTERM) -> str:
-    """What it printed after it was told to stop, when it has."""
+async def stop_command(process: Command, number: signal.Signals = signal.SIGTERM) -> str:
+    """Signal the command to stop and wait until it has; return the output after the signal."""
     process.send_signal(number)
-    return await printed_by(process)
+    return await read_output(process)

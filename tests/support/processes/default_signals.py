@@ -14,7 +14,7 @@ IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 
 
 def restore_signals() -> None:
-    """Let signals do by default in this process, and in those it starts, what they do for a command of a terminal."""
+    """Set the signals of this process, and of those it starts, to the dispositions of a command in a terminal."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in signal.valid_signals() - IGNORED_BY_PYTHON:
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -25,7 +25,7 @@ def _default(number: signal.Signals) -> Any:
     if number == signal.SIGINT:
         return signal.default_int_handler
     if number == signal.SIGHUP:
-        # Whoever ignored it wants this run to survive it; a handler is not inherited by programs, they get the default.
+        # A parent that ignores HUP wants this run to survive it; programs inherit no handler, they get the default.
         return _ignore
     return signal.SIG_DFL
 

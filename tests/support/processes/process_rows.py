@@ -1,4 +1,4 @@
-"""The processes of a supervisor, as their rows tell them."""
+"""The processes of a supervisor, as their rows show them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import NamedTuple
 
 from tests.support.databases.tables import query
-from tests.support.wait import aside, until
+from tests.support.wait import in_thread, until
 
 
 class Row(NamedTuple):
@@ -34,16 +34,16 @@ def rows(alias: str) -> list[Row]:
 
 
 async def pids(alias: str, kind: str) -> list[int]:
-    """The process ids of those that run such an actor."""
-    return [row.pid for row in await aside(rows, alias) if kind in row.actors]
+    """The process ids of the processes that run such an actor."""
+    return [row.pid for row in await in_thread(rows, alias) if kind in row.actors]
 
 
-async def working(alias: str, *, besides: int | None = None) -> int:
-    """The process id of the worker, when one is registered that is not this."""
+async def wait_for_worker(alias: str, *, other_than: int | None = None) -> int:
+    """Wait for a registered worker with another process id than this; return its process id."""
     found: list[int] = []
 
     async def there() -> bool:
-        found[:] = [pid for pid in await pids(alias, "worker") if pid != besides]
+        found[:] = [pid for pid in await pids(alias, "worker") if pid != other_than]
         return bool(found)
 
     await until(there, "no worker is registered")

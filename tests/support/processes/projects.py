@@ -11,7 +11,7 @@ from tests.support.processes.commands import python
 from tests.support.processes.scripts import REPOSITORY
 from tests.support.store.jobs import job
 from tests.support.store.stores import SyncStore
-from tests.support.wait import aside
+from tests.support.wait import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,11 +63,11 @@ class Project:
         self._alias = alias
 
     def write(self, version: str) -> None:
-        """Its tasks, which say of which version they are."""
+        """Write its tasks, which print their version."""
         (self.app / "tasks.py").write_text(TASKS.format(version=version, done=str(self.done)))
 
     async def enqueue(self, name: str) -> None:
-        await aside(self._enqueue, f"garage.tasks.{name}")
+        await in_thread(self._enqueue, f"garage.tasks.{name}")
 
     def _enqueue(self, path: str) -> None:
         SyncStore(self._alias).enqueue(job(task_path=path, arguments=dumps((), {})))
@@ -79,7 +79,7 @@ def program(*words: str, cwd: Path = REPOSITORY, environ: dict[str, str] | None 
     environ = {
         **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
         "PYTHONPATH": str(REPOSITORY),
-        # Files change within the second that compiled ones are told apart by.
+        # Files change within one second, which is the resolution of compiled files.
         "PYTHONDONTWRITEBYTECODE": "1",
         **(environ or {}),
     }

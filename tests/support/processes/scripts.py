@@ -1,4 +1,4 @@
-"""Programs of a user, run for real: a fresh interpreter on the suite's settings and servers."""
+"""A user's programs in real processes: a new interpreter on the suite's settings and servers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from tests.shop.tasks import add, charge, greet
 """
 
 
-def run_script(text: str, *, alias: str | None = None, code: int = 0, quiet: bool = True, patience: float = 30) -> str:
-    """What a program printed. It must end by itself, with `code`, and if that is 0 have nothing to complain of.
+def run_script(
+    text: str, *, alias: str | None = None, code: int = 0, quiet: bool = True, timeout_seconds: float = 30
+) -> str:
+    """Run a program and return its output. It must end by itself, with `code`, and if that is 0 without any warning.
 
-    `quiet` is false where the complaints are not ours: asyncpg's when it is cancelled, Python's about Django's own.
+    `quiet` is false where the warnings are not Steady Queue's: asyncpg's when it is cancelled, Python's about Django.
     """
     source = (SETUP.format(alias=alias) if alias else "") + text
     done = subprocess.run(
@@ -31,7 +33,7 @@ def run_script(text: str, *, alias: str | None = None, code: int = 0, quiet: boo
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
-        timeout=patience,
+        timeout=timeout_seconds,
     )
     assert done.returncode == code, done.stderr
     assert code or not quiet or not done.stderr, done.stderr

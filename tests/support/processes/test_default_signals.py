@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.processes.scripts import REPOSITORY
 
-#: Runs a command as careless parents do: nohup ignores HUP, a script INT and QUIT for its background jobs.
+#: Runs a command with ignored signals: nohup ignores HUP, a script INT and QUIT for its background jobs.
 CARELESS = """
 import os, signal, sys
 for name in ("HUP", "INT", "QUIT", "TERM", "USR1", "CHLD"):
@@ -46,7 +46,7 @@ def test_a_test_is_interrupted_by_a_signal_that_is_sent_to_it() -> None:
 @pytest.mark.parametrize("processes", [(), ("-n", "1")], ids=["alone", "shared out"])
 def test_both_hold_in_a_run_whose_parent_has_ignored_and_blocked_signals(processes: tuple[str, ...]) -> None:
     arguments = ["-m", "pytest", "-q", "--databases=", *processes, "-k", BOTH, os.path.relpath(__file__, REPOSITORY)]
-    # It is no part of this run: neither of its tally nor of what it shares out.
+    # It is no part of this run: neither of its counts nor of its distribution of tests.
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("STEADY_QUEUE_", "PYTEST_"))}
     run = subprocess.run(
         [sys.executable, "-c", CARELESS, *arguments],

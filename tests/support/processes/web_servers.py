@@ -1,4 +1,4 @@
-"""Web servers, run for real: uvicorn with the application of tests.asgi.web_application."""
+"""Web servers in real processes: uvicorn with the application of tests.asgi.web_application."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tests.support.processes.scripts import REPOSITORY
-from tests.support.wait import PATIENCE, until
+from tests.support.wait import WAIT_TIMEOUT_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 HOST = "127.0.0.1"
-#: What uvicorn says when the lifespan's startup is over, and where it listens.
+#: What uvicorn prints when the lifespan's startup is complete, and where it listens.
 STARTED = "Application startup complete."
 LISTENS = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
 
 
 class Server:
-    """A server in a process of its own, or several: all that they print, and where they listen."""
+    """A server of one or several processes: all that they print, and where they listen."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -44,8 +44,8 @@ class Server:
         assert found is not None, self.printed
         return int(found[1])
 
-    async def prints(self, text: str, times: int = 1, patience: float = PATIENCE) -> None:
-        """Return when it has printed this so often."""
+    async def prints(self, text: str, times: int = 1, timeout_seconds: float = WAIT_TIMEOUT_SECONDS) -> None:
+        """Wait until it has printed this text so often."""
 
         def has_printed() -> bool:
             assert self.process.poll() is None or self._reader.is_alive() or self.printed.count(text) >= times, (
@@ -53,14 +53,14 @@ class Server:
             )
             return self.printed.count(text) >= times
 
-        await until(has_printed, f"{text!r} was not printed", patience)
+        await until(has_printed, f"{text!r} was not printed", timeout_seconds)
 
     async def get(self, path: str) -> tuple[int, str]:
-        """The status and the body of an answer; every request has a connection of its own."""
+        """The status and the body of a response; every request has its own connection."""
         reader, writer = await asyncio.open_connection(HOST, self.port)
         try:
             writer.write(f"GET {path} HTTP/1.0\r\nHost: {HOST}\r\n\r\n".encode())
-            head, _, body = (await asyncio.wait_for(reader.read(), PATIENCE)).partition(b"\r\n\r\n")
+            head, _, body = (await asyncio.wait_for(reader.read(), WAIT_TIMEOUT_SECONDS)).partition(b"\r\n\r\n")
         finally:
             writer.close()
             with suppress(ConnectionError):
@@ -71,9 +71,9 @@ class Server:
         self.process.send_signal(signal.SIGTERM)
 
     async def ended(self) -> int:
-        """Its exit status, when it has ended and all that it printed was read."""
-        status = await asyncio.to_thread(self.process.wait, PATIENCE)
-        await asyncio.to_thread(self._reader.join, PATIENCE)
+        """Wait until it has ended and its output was read; return its exit status."""
+        status = await asyncio.to_thread(self.process.wait, WAIT_TIMEOUT_SECONDS)
+        await asyncio.to_thread(self._reader.join, WAIT_TIMEOUT_SECONDS)
         return status
 
 

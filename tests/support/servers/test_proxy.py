@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.servers.proxy import Proxy
-from tests.support.wait import PATIENCE, until
+from tests.support.wait import WAIT_TIMEOUT_SECONDS, until
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,7 @@ async def test_a_connection_that_the_proxy_has_just_accepted_is_cut_when_the_pro
             await until(lambda: is_awaited(where.port))
             proxy.go()
             with server.accept()[0], server.accept()[0]:
-                client.settimeout(PATIENCE)
+                client.settimeout(WAIT_TIMEOUT_SECONDS)
                 assert client.recv(1) == b""
 
 

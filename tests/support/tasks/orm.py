@@ -1,4 +1,4 @@
-"""Async tasks that use the ORM beside each other: transactions between two awaits, iterations, lost connections."""
+"""Async tasks that use the ORM concurrently: transactions between two awaits, iterations, lost connections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.db import connections, transaction
 import steady_queue
 from steady_queue import task
 from tests.shop.models import Customer
-from tests.support.tasks.recording import book
+from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ async def async_atomic() -> AsyncIterator[None]:
 
 
 async def gate_opens() -> None:
-    gate = book.gate
+    gate = task_record.gate
     while not gate.is_set():  # noqa: ASYNC110, tests in other threads open it
         await asyncio.sleep(0.005)
 
@@ -48,10 +48,10 @@ def execute(statement: str) -> None:
 
 @task
 async def writes(name: str) -> None:
-    """A neighbour: it knows nothing of transactions."""
-    book.enter("writes", name)
+    """Write a row without a transaction."""
+    task_record.enter("writes", name)
     await write(name)
-    book.leave("writes")
+    task_record.leave("writes")
 
 
 @task
@@ -64,9 +64,9 @@ async def leaves_open(name: str, how: str) -> None:
     else:
         await sync_to_async(execute)("BEGIN")
     await write(name)
-    book.enter("holds", name)
+    task_record.enter("holds", name)
     await gate_opens()
-    book.leave("holds")
+    task_record.leave("holds")
 
 
 @task
@@ -75,13 +75,13 @@ async def uses_atomic(name: str, *, commits: bool) -> None:
     try:
         async with async_atomic():
             await write(name)
-            book.enter("holds", name)
+            task_record.enter("holds", name)
             await gate_opens()
             await write(f"{name} again")
             if not commits:
                 raise LookupError
     except LookupError:
-        book.leave("holds")
+        task_record.leave("holds")
 
 
 @task
@@ -94,12 +94,12 @@ async def raises_in_transaction(name: str) -> None:
 @task
 async def is_stopped_in_transaction(name: str) -> None:
     """Wait inside a transaction for the end of the process; run again, it has nothing to do."""
-    if not book.runs[name]:
+    if not task_record.runs[name]:
         await sync_to_async(transaction.atomic(using=steady_queue.database).__enter__)()
         await write(name)
-        book.enter("holds", name)
+        task_record.enter("holds", name)
         await asyncio.Event().wait()
-    book.runs[name] += 1
+    task_record.runs[name] += 1
 
 
 @task
@@ -118,17 +118,17 @@ async def iterates(name: str) -> list[str]:
     async for customer in Customer.objects.using(steady_queue.database).order_by("id").aiterator(chunk_size=1):
         found.append(customer.name)
         if len(found) == 1:
-            book.enter("holds", name)
+            task_record.enter("holds", name)
             await gate_opens()
     return found
 
 
 @task
 async def stops_iterating(name: str) -> None:
-    """Leave an iteration early, and live on."""
+    """Leave an iteration early, and go on."""
     async for _ in Customer.objects.using(steady_queue.database).aiterator(chunk_size=1):
         break
-    book.enter("stopped", name)
+    task_record.enter("stopped", name)
     await gate_opens()
 
 
@@ -139,7 +139,7 @@ async def leaves_child_behind(name: str) -> None:
     async def later() -> None:
         await gate_opens()
         await sync_to_async(transaction.atomic(using=steady_queue.database).__enter__)()
-        book.enter("late", name)
+        task_record.enter("late", name)
 
     children.append(asyncio.create_task(later()))
 
@@ -149,13 +149,13 @@ children: list[asyncio.Task[None]] = []
 
 @task
 async def gathers(name: str) -> None:
-    """Child tasks of a holder are the holder."""
+    """Write in child tasks, which use the transaction of their parent."""
     async with async_atomic():
         await asyncio.gather(*[write(f"{name} {number}") for number in range(5)])
 
 
 def backend_id() -> Any:
-    """What the server calls the connection of this thread."""
+    """The id of the connection of this thread, as the server names it."""
     connection = connections[steady_queue.database]
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()" if connection.vendor == "postgresql" else "SELECT connection_id()")
@@ -164,13 +164,13 @@ def backend_id() -> Any:
 
 @task
 async def lives_long(name: str) -> list[Any]:
-    """Use a connection, wait at the gate, use one again; returns what the server calls them."""
+    """Use a connection, wait at the gate, use one again; return the ids of both."""
     before = await sync_to_async(backend_id)()
-    book.enter("long", name)
+    task_record.enter("long", name)
     await gate_opens()
     return [before, await sync_to_async(backend_id)()]
 
 
 @task
-async def tells_backend() -> Any:
+async def returns_backend_id() -> Any:
     return await sync_to_async(backend_id)()

@@ -1,4 +1,4 @@
-"""Tasks that tests of the runtime run, and the book in which they write what they saw."""
+"""Tasks that tests of the runtime run, and the record of their runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
-from django.db import connections, transaction
 from django.utils import timezone, translation
 
-import steady_queue
 from steady_queue import task
 from steady_queue.concurrency import limits_concurrency
 
@@ -22,34 +20,34 @@ if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskContext
 
 
-#: The counts that a task has entered, which are no longer the book's when it outlives its test.
-_page: contextvars.ContextVar[Counter[str]] = contextvars.ContextVar("_page")
+#: The counts that a task has entered, which are no longer those of the record if the task outlives its test.
+_running: contextvars.ContextVar[Counter[str]] = contextvars.ContextVar("_running")
 
 
-class Book:
-    """What tasks did. The gates stay closed until the test opens them."""
+class TaskRecord:
+    """Which tasks began, run and ran. The gates stay closed until the test opens them."""
 
     def __init__(self) -> None:
         self.began: list[Any] = []
         self.runs: Counter[Any] = Counter()
-        self.now: Counter[str] = Counter()
-        self.most: Counter[str] = Counter()
+        self.running: Counter[str] = Counter()
+        self.peak: Counter[str] = Counter()
         self.gate = threading.Event()
         self.other_gate = threading.Event()
-        self.bell = asyncio.Event()
+        self.wake_event = asyncio.Event()
         self._lock = threading.Lock()
 
     def enter(self, lane: str, name: Any) -> None:
         with self._lock:
             self.began.append(name)
             self.runs[name] += 1
-            _page.set(self.now)
-            self.now[lane] += 1
-            self.most[lane] = max(self.most[lane], self.now[lane])
+            _running.set(self.running)
+            self.running[lane] += 1
+            self.peak[lane] = max(self.peak[lane], self.running[lane])
 
     def leave(self, lane: str) -> None:
         with self._lock:
-            _page.get()[lane] -= 1
+            _running.get()[lane] -= 1
 
     def clear(self) -> None:
         self.gate.set()
@@ -57,72 +55,72 @@ class Book:
         self.__init__()  # type: ignore[misc]
 
 
-book = Book()
+task_record = TaskRecord()
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
 
 @task
 async def awaits(name: Any) -> Any:
-    """Write down when it began, and end when the gate is open."""
-    gate = book.gate
-    book.enter("async", name)
+    """Record the start, and end when the gate is open."""
+    gate = task_record.gate
+    task_record.enter("async", name)
     try:
         while not gate.is_set():  # noqa: ASYNC110, sync tasks wait at the same gate
             await asyncio.sleep(0.005)
     finally:
-        book.leave("async")
+        task_record.leave("async")
     return name
 
 
 @task
-async def awaits_without_looking(name: Any) -> Any:
-    """The same until the bell rings: thousands can wait for it without keeping the loop busy."""
-    bell = book.bell
-    book.enter("async", name)
+async def awaits_event(name: Any) -> Any:
+    """The same until the event is set: thousands of tasks can wait for it without keeping the loop busy."""
+    event = task_record.wake_event
+    task_record.enter("async", name)
     try:
-        await bell.wait()
+        await event.wait()
     finally:
-        book.leave("async")
+        task_record.leave("async")
     return name
 
 
 @task
 async def awaits_other(name: Any) -> Any:
     """The same at another gate."""
-    gate = book.other_gate
-    book.enter("async", name)
+    gate = task_record.other_gate
+    task_record.enter("async", name)
     try:
         while not gate.is_set():  # noqa: ASYNC110, as above
             await asyncio.sleep(0.005)
     finally:
-        book.leave("async")
+        task_record.leave("async")
     return name
 
 
 @task
 def blocks(name: Any) -> Any:
     """The same in a thread."""
-    gate = book.gate
-    book.enter("thread", name)
+    gate = task_record.gate
+    task_record.enter("thread", name)
     gate.wait(30)
-    book.leave("thread")
+    task_record.leave("thread")
     return name
 
 
 @task
 async def awaits_thread(name: Any) -> None:
-    """Async outside, blocked inside: in the thread of an ORM lane."""
-    gate = book.gate
+    """An async task that waits for a blocked ORM thread."""
+    gate = task_record.gate
 
     def block() -> None:
-        book.enter("behind", name)
+        task_record.enter("behind", name)
         gate.wait(30)
-        book.leave("behind")
+        task_record.leave("behind")
 
     try:
         await sync_to_async(block)()
     except asyncio.CancelledError:
-        book.runs["asked to stop"] += 1
+        task_record.runs["asked to stop"] += 1
         raise
 
 
@@ -134,60 +132,60 @@ async def awaits_thread_in_child(name: Any) -> None:
 
 @task
 async def rests(name: Any) -> Any:
-    book.enter("async", name)
+    task_record.enter("async", name)
     await asyncio.sleep(0.02)
-    book.leave("async")
+    task_record.leave("async")
     return name
 
 
 @task
 async def sleeps(seconds: float, name: Any) -> Any:
-    book.enter("async", name)
+    task_record.enter("async", name)
     try:
         await asyncio.sleep(seconds)
     finally:
-        book.leave("async")
+        task_record.leave("async")
     return name
 
 
 @task
 def works(name: Any) -> Any:
-    book.enter("thread", name)
+    task_record.enter("thread", name)
     time.sleep(0.02)
-    book.leave("thread")
+    task_record.leave("thread")
     return name
 
 
 @task
 def notes(name: Any) -> None:
-    """Nothing but that it ran."""
-    book.enter("thread", name)
-    book.leave("thread")
+    """Record the run only."""
+    task_record.enter("thread", name)
+    task_record.leave("thread")
 
 
 @limits_concurrency(key="one at a time")
 @task()
 async def alone(name: Any) -> Any:
-    book.enter("alone", name)
+    task_record.enter("alone", name)
     await asyncio.sleep(0.005)
-    book.leave("alone")
+    task_record.leave("alone")
     return name
 
 
 @limits_concurrency(key="one thread at a time")
 @task()
 def alone_in_thread(name: Any) -> Any:
-    gate = book.gate
-    book.enter("alone", name)
+    gate = task_record.gate
+    task_record.enter("alone", name)
     gate.wait(30)
-    book.leave("alone")
+    task_record.leave("alone")
     return name
 
 
 @limits_concurrency(key="a moment", duration=timedelta(milliseconds=1), on_overrun="release")
 @task()
 async def alone_for_a_moment(name: Any) -> Any:
-    """Another may start beside it soon."""
+    """Another may start soon, while it runs."""
     return await awaits.func(name)
 
 
@@ -199,7 +197,7 @@ def alone_for_a_moment_in_thread(name: Any) -> Any:
 
 @limits_concurrency(key="one or none", on_conflict="discard")
 @task()
-async def alone_or_not_at_all(name: Any) -> Any:
+async def alone_or_discarded(name: Any) -> Any:
     return await awaits.func(name)
 
 
@@ -216,22 +214,22 @@ async def alone_until_open(name: Any) -> Any:
 
 
 @task(takes_context=True)
-async def tells_context(context: TaskContext, value: int) -> list[Any]:
+async def returns_context(context: TaskContext, value: int) -> list[Any]:
     return [context.task_result.id, context.attempt, value]
 
 
 @task(takes_context=True)
-def tells_context_in_thread(context: TaskContext, value: int) -> list[Any]:
+def returns_context_in_thread(context: TaskContext, value: int) -> list[Any]:
     return [context.task_result.id, context.attempt, value]
 
 
 @task
-async def tells_locale() -> list[str]:
+async def returns_locale() -> list[str]:
     return [translation.get_language(), timezone.get_current_timezone_name()]
 
 
 @task
-def tells_locale_in_thread() -> list[str]:
+def returns_locale_in_thread() -> list[str]:
     return [translation.get_language(), timezone.get_current_timezone_name()]
 
 
@@ -251,183 +249,3 @@ def changes_context_in_thread(value: str) -> str:
     translation.activate("fr")
     timezone.activate("Asia/Kathmandu")
     return before
-
-
-class Unspeakable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
-
-
-Endless: type[Exception] = type("Endless" * 100, (Exception,), {})
-
-
-def _misbehave(how: str) -> Any:  # noqa: C901, one way to misbehave after another
-    match how:
-        case "exits":
-            raise SystemExit(3)
-        case "interrupts":
-            raise KeyboardInterrupt
-        case "cancels":
-            raise asyncio.CancelledError("made up")
-        case "recurses":
-            return _misbehave(how)
-        case "cannot be shown":
-            raise Unspeakable
-        case "NUL":
-            raise ValueError("before\x00after")
-        case "surrogate":
-            raise ValueError("before\ud800after")
-        case "huge":
-            raise ValueError("x" * 50_000_000)
-        case "long name":
-            raise Endless("short")
-        case "group":
-            raise BaseExceptionGroup("two", [ValueError("before\x00after"), KeyboardInterrupt()])
-        case "stops an iteration":
-            return next(iter(()))
-        case "generator exit":
-            raise GeneratorExit
-        case "not JSON":
-            return object()
-        case "NUL in result":
-            return "before\x00after"
-        case "surrogate in result":
-            return "before\ud800after"
-        case "not a number":
-            return float("nan")
-    raise AssertionError(how)
-
-
-@task
-async def misbehaves(how: str) -> Any:
-    return _misbehave(how)
-
-
-@task
-def misbehaves_in_thread(how: str) -> Any:
-    return _misbehave(how)
-
-
-@task
-def leaves_transaction_open() -> None:
-    transaction.atomic(using=steady_queue.database).__enter__()
-    with connections[steady_queue.database].cursor() as cursor:
-        cursor.execute("INSERT INTO shop_customer (name) VALUES ('left over')")
-
-
-@task
-def is_in_transaction() -> bool:
-    connection = connections[steady_queue.database]
-    connection.ensure_connection()
-    return connection.in_atomic_block
-
-
-@task
-async def leaves_transaction_open_async() -> None:
-    await sync_to_async(leaves_transaction_open.func)()
-
-
-@task
-async def is_in_transaction_async() -> bool:
-    return await sync_to_async(is_in_transaction.func)()
-
-
-@task
-def closes_connections() -> int:
-    """How many rows it finds with the connection it was given, which it closes."""
-    with connections[steady_queue.database].cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM shop_customer")
-        (number,) = cursor.fetchone()
-    connections[steady_queue.database].close()
-    return int(number)
-
-
-@task
-async def closes_connections_async() -> int:
-    return await sync_to_async(closes_connections.func)()
-
-
-@task
-def breaks_connection() -> None:
-    """Have the server end the connection that the task was given, and use it."""
-    connection = connections[steady_queue.database]
-    is_postgres = connection.vendor == "postgresql"
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())" if is_postgres else "KILL CONNECTION_ID()")
-        cursor.execute("SELECT 1")
-
-
-@task
-async def breaks_connection_async() -> None:
-    await sync_to_async(breaks_connection.func)()
-
-
-@task
-async def is_cancelled(by: str) -> str:
-    me = asyncio.current_task()
-    assert me is not None
-    if by == "its child":
-        child = asyncio.create_task(_cancel(me))
-        await asyncio.wait([child])
-    else:
-        me.cancel()
-    if by != "itself, too late":
-        await asyncio.sleep(0)
-    return by
-
-
-async def _cancel(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-
-
-#: Strong references, as asyncio wants them.
-strays: set[asyncio.Task[Any]] = set()
-
-
-@task
-async def leaves_stray(name: Any) -> Any:
-    """Leave two asyncio tasks behind: one fails at once, one goes on until the gate is open."""
-    gate = book.gate
-
-    async def stay() -> None:
-        book.enter("stray", name)
-        while not gate.is_set():  # noqa: ASYNC110, sync tasks wait at the same gate
-            await asyncio.sleep(0.01)
-        book.leave("stray")
-
-    stray = asyncio.create_task(stay())
-    strays.add(stray)
-    stray.add_done_callback(strays.discard)
-    await asyncio.sleep(0)
-    return name
-
-
-@task
-async def returns_much(size: int) -> str:
-    return "x" * size
-
-
-@task
-async def swallows_cancellation(name: Any) -> None:
-    """Go on, whatever is asked, until the gate is open."""
-    gate = book.gate
-    book.enter("async", name)
-    while not gate.is_set():
-        try:
-            await asyncio.sleep(0.01)
-        except asyncio.CancelledError:
-            book.runs["asked to stop"] += 1
-    book.leave("async")
-
-
-@task
-async def blocks_the_loop(seconds: float) -> None:
-    time.sleep(seconds)  # noqa: ASYNC251, just this is what it does
-
-
-@task
-def blocks_its_thread(seconds: float) -> None:
-    time.sleep(seconds)
-
-
-not_a_task = 1

@@ -318,7 +318,7 @@ async def test_a_function_is_told_of_the_queues_death_and_the_server_goes_on(
         assert (await lifespan.shutdown())["type"] == "lifespan.shutdown.failed"
     (error,) = errors
     assert isinstance(error, LookupError)
-    assert "THE QUEUE HAS DIED" in caplog.text
+    assert "the queue has failed: no tasks run" in caplog.text
     assert "on_death has failed" in caplog.text
     assert len(inner.calls) == 1
     assert inner.heard == ["startup", "shutdown"]
@@ -332,7 +332,7 @@ async def test_a_queues_death_that_is_ignored_is_logged_and_the_server_goes_on(
     application = SteadyQueue(inner, on_death="ignore")
     async with started(application) as lifespan:
         break_it()
-        await until(lambda: "THE QUEUE HAS DIED" in caplog.text)
+        await until(lambda: "the queue has failed: no tasks run" in caplog.text)
         await application({"type": "http"}, unheard, unheard)
         assert not lifespan.task.done()
         assert (await lifespan.shutdown())["type"] == "lifespan.shutdown.failed"
@@ -468,7 +468,7 @@ async def test_a_real_server_whose_queue_dies_answers_its_requests_and_exits_wit
     async with web.serving(database, STEADY_QUEUE_WEB_BREAKS="yes") as server:
         assert await server.get("/break") == (200, "broken")
         assert await server.ended() == 75, server.printed
-    assert "THE QUEUE HAS DIED" in server.printed
+    assert "the queue has failed: no tasks run" in server.printed
     assert "a fault of ours" in server.printed
     await bury(database)
 

@@ -1,8 +1,8 @@
 """Shutdown: how a process stops, from the request to its end.
 
 `Shutdown.run` lists the stages 1 to 5; stage 0, `stop_intake`, comes before `run`. A graceful request (TERM) gives
-tasks `shutdown_timeout`; an immediate one (QUIT, or a second Ctrl-C) gives them none, and shortens what is left of every
-stage; a process that is recycled has no deadline. The deadlines are in deadlines.py.
+tasks `shutdown_timeout`; an immediate one (QUIT, or a second Ctrl-C) gives them none, and shortens what is left of
+every stage; a process that is recycled has no deadline. The deadlines are in deadlines.py.
 
 A task that has not begun, or has really stopped, is released. One that cannot be stopped (a thread, or a coroutine that
 ignores its cancellation) never is while it runs: the last statement of the process fails it, or the supervisor releases

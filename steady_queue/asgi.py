@@ -197,7 +197,7 @@ class _Runtime:
             logger.error("the queue has failed", exc_info=error)
 
     def _died(self, error: Exception) -> None:
-        logger.critical("THE QUEUE HAS DIED: no tasks run in this process any more", exc_info=error)
+        logger.critical("the queue has failed: no tasks run in this process any more", exc_info=error)
         if self._on_death == "exit":
             # The graceful stop of the server lets requests finish, and then sends the lifespan's shutdown.
             self._ends_server = True

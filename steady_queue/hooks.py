@@ -12,7 +12,7 @@ The actors `supervisor`, `worker`, `dispatcher` and `scheduler` have three hook 
 
     on_start    the actor is registered; it does not look for work before all these hooks have returned
     on_stop     the actor was asked to stop; its tasks may still run
-    on_exit     all tasks of the actor have ended and their outcomes are written
+    on_exit     all tasks have ended or were abandoned, and what the database accepted is written
 
 Sync hooks are called in a thread, async hooks are awaited in the event loop. The hooks of a hook point are called one
 after another, in the order of registration. An exception in a hook is reported and affects nothing else. A hook that

@@ -51,7 +51,7 @@ class ProcessStarted(Event):
 
 
 class ProcessStopping(Event):
-    """A graceful shutdown began. Running tasks have `seconds` to finish; None means no limit."""
+    """A process stops: tasks may run for `seconds` (0 after an immediate request, None without a limit)."""
 
     level: ClassVar[int] = logging.INFO
     text: ClassVar[str] = "%(name)s is stopping: %(running)d tasks still running"
@@ -197,7 +197,7 @@ class ChildReplaced(Event):
 
 
 class ChildExited(Event):
-    """A child process exited because the supervisor asked it to."""
+    """A child process exited after a request: a signal, no matter which process sent it, or recycling."""
 
     level: ClassVar[int] = logging.INFO
     text: ClassVar[str] = "process %(pid)d (%(what)s) ended: it %(how)s after %(lived_seconds).1f s"

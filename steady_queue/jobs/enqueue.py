@@ -248,7 +248,10 @@ def _write_again(sql: Dialect, jobs: Sequence[NewJob]) -> Steps[Enqueued]:
 
 
 def _write_blocked(sql: Dialect, jobs: Sequence[NewJob], *, is_repeated: bool = False) -> Steps[Enqueued]:
-    """Write the jobs without their slots: another transaction keeps a key locked, a vanished machine's for long."""
+    """Write the jobs without their slots.
+
+    Used when another transaction keeps a key locked; that of a lost machine may last 10 s.
+    """
     stored: Enqueued = yield enqueue(sql, jobs, promoting=False, is_repeated=is_repeated)
     logger.warning(
         "a concurrency key was locked for more than %d s: its tasks are stored blocked, and maintenance promotes them",

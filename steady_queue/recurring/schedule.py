@@ -103,14 +103,14 @@ def parse(text: str, zone: str = "UTC") -> Schedule:
 
 @lru_cache(maxsize=4096)
 def _build_schedule(text: str, zone: str) -> Schedule:
-    clock = find_zone(zone)
+    time_zone = find_zone(zone)
     if text.startswith(EVERY_PREFIX):
         return every(_interval(text))
     expression = ALIASES.get(text.strip().lower(), text)
     if expression.startswith("@"):
         raise ConfigurationError(f"the schedule {text!r} is unknown; the names are {', '.join(ALIASES)}")
     crontab = Crontab(expression, text)
-    return Schedule(text, (EveryHour if crontab.is_hourly else FixedHours)(crontab, clock))
+    return Schedule(text, (EveryHour if crontab.is_hourly else FixedHours)(crontab, time_zone))
 
 
 def _interval(text: str) -> timedelta:

@@ -12,6 +12,7 @@
 A flow is a generator: it yields statements, receives rows and does no I/O, so that it is written once and does the same
 in `enqueue()` and `aenqueue()`, in the admin and in the worker.
 
-Lock order, in every flow: claimed -> job -> semaphore -> lock ids ascending -> blocked (skipping locked rows). After
-the lock ids no flow waits for a lock.
+Lock order, in every flow: maintenance lock (never waited for) -> row of a process -> execution rows -> job and
+semaphore -> lock ids ascending -> blocked (skipping locked rows). After the lock ids no flow waits for a lock.
+docs/architecture.md (Lock order) has the reasons.
 """

@@ -104,7 +104,7 @@ async def test_a_function_is_called_when_the_runtime_fails_and_the_server_goes_o
         assert (await lifespan.shutdown())["type"] == "lifespan.shutdown.failed"
     (error,) = errors
     assert isinstance(error, LookupError)
-    assert "THE QUEUE HAS DIED" in caplog.text
+    assert "the queue has failed: no tasks run" in caplog.text
     assert "on_death has failed" in caplog.text
     assert len(inner.calls) == 1
     assert inner.received == ["startup", "shutdown"]
@@ -118,7 +118,7 @@ async def test_a_failure_of_the_runtime_that_is_ignored_is_logged_and_the_server
     application = SteadyQueue(inner, on_death="ignore")
     async with started(application) as lifespan:
         break_it()
-        await until(lambda: "THE QUEUE HAS DIED" in caplog.text)
+        await until(lambda: "the queue has failed: no tasks run" in caplog.text)
         await application({"type": "http"}, must_not_be_called, must_not_be_called)
         assert not lifespan.task.done()
         assert (await lifespan.shutdown())["type"] == "lifespan.shutdown.failed"

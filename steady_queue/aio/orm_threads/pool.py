@@ -52,7 +52,7 @@ class OrmThreads(Executor):
         self._events = events
         self._loop = asyncio.get_running_loop()
         self._next = 0
-        #: Calls that wait because all threads are held by other tasks; in the call of their arrival.
+        #: Calls that wait because all threads are held by other tasks; in the order of their arrival.
         self.waiting: list[ThreadCall] = []
         self._reported: set[OrmSession | None] = set()
         self._watch: asyncio.TimerHandle | None = None

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 CANCEL_SECONDS = 0.5
 #: How long the last outcomes may take to be written: after a graceful and after an immediate request.
 FLUSH_SECONDS, FLUSH_NOW_SECONDS = 5.0, 0.5
-#: How long the `on_stop` hooks have at least, and after an immediate request.
+#: The least time of the `on_stop` hooks; after an immediate request, all their time.
 STOP_HOOKS_SECONDS = 0.5
 #: How long the `on_exit` hooks have at least: after a graceful and after an immediate request.
 EXIT_HOOKS_SECONDS, EXIT_HOOKS_NOW_SECONDS = 1.0, 0.25

@@ -52,7 +52,7 @@ class LostLease:
 
     def stop(self, claims: set[UUID], *, is_pruned: bool) -> None:
         """Stop the tasks of claims that this process no longer has; threads too if the process was pruned."""
-        reason = "its claim was taken back"
+        reason = "another process ended its claim"
         cancelled = [running for capacity in self._capacities for running in capacity.cancel_async(reason, claims)]
         running = self._claims.running_jobs()
         threads = sum(job.session is None and job.claim.claim_id in claims for job in running)

@@ -1,8 +1,8 @@
 """Shutdown: how a process stops, from the request to its end.
 
-`Shutdown.run` lists the stages. A graceful request (TERM) gives tasks `shutdown_timeout`; an immediate one (QUIT, or a
-second Ctrl-C) gives them none, and shortens what is left of every stage; a process that is recycled has no deadline.
-The deadlines are in deadlines.py.
+`Shutdown.run` lists the stages 1 to 5; stage 0, `stop_intake`, comes before `run`. A graceful request (TERM) gives
+tasks `shutdown_timeout`; an immediate one (QUIT, or a second Ctrl-C) gives them none, and shortens what is left of
+every stage; a process that is recycled has no deadline. The deadlines are in deadlines.py.
 
 A task that has not begun, or has really stopped, is released. One that cannot be stopped (a thread, or a coroutine that
 ignores its cancellation) never is while it runs: the last statement of the process fails it, or the supervisor releases
@@ -88,7 +88,7 @@ class Shutdown:
     # -- stages -------------------------------------------------------------------------------------------------------
 
     async def stop_intake(self, intake: TaskGroup) -> None:
-        """Wait for a request. Then claim no more; the claim that is in flight has a moment to be answered."""
+        """Stage 0. Wait for a request. Then claim no more; the claim that is in flight has a moment to be answered."""
         await self._deadlines.requested.wait()
         for worker in self._services.workers:
             worker.limit_last_claim()
@@ -109,7 +109,8 @@ class Shutdown:
         await wait_for_children()
         # 3. The last outcomes are written, and the row of the process is deleted.
         await self._settle_and_deregister()
-        # 4. Tasks that cannot be stopped are left to the supervisor.
+        # 4. Forget tasks that cannot be stopped; a supervisor, if there is one, releases them after this process has
+        # exited.
         self._abandon_tasks()
 
         released = self._released - released_before

@@ -1,8 +1,9 @@
 """Child: a process that a supervisor has started, and the messages that it sends.
 
-A new interpreter runs the same command line again. Its orders are in a file that an environment variable names, not in
-an option: so it works with every manage.py, even one that sets its own arguments and would otherwise start supervisors
-without end. It has a session of its own, so that Ctrl-C in the terminal signals only the supervisor.
+A new interpreter runs the same command line again. Its orders are in an unnamed file; an environment variable has its
+descriptor. They are not in an option: so it works with every manage.py, even one that sets its own arguments and would
+otherwise start supervisors without end. It has a session of its own, so that Ctrl-C in the terminal signals only the
+supervisor.
 """
 
 from __future__ import annotations

@@ -80,5 +80,5 @@ class Pruner:
             # The next children must not wait for what cannot be written. Maintenance finds this process by its missing
             # heartbeat.
             self._events.emit(
-                events.MaintenanceStepFailed(step=f"ending {name}", error=str(refusal), times=1, exception=refusal)
+                events.MaintenanceStepFailed(step=f"pruning {name}", error=str(refusal), times=1, exception=refusal)
             )

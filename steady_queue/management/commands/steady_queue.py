@@ -38,7 +38,8 @@ STEADY_QUEUE_ASYNC=1. All of these but --async and --drain can also be set in se
 STEADY_QUEUE = Configuration.Options(...). The command line overrides the environment, which overrides the settings.
 
 Stopping: TERM, or Ctrl-C, gives running tasks steady_queue.shutdown_timeout to finish. Async tasks that take longer
-are cancelled and run again later; sync tasks are released when their process ends. QUIT, or Ctrl-C twice, is immediate.
+are cancelled and run again later. Sync tasks that still run are released by the supervisor after their process has
+exited; with --async they fail with ProcessExitError. QUIT, or Ctrl-C twice, is immediate.
 """
 
 
@@ -70,7 +71,7 @@ class Command(BaseCommand):
         what.add_argument(
             "--queues",
             metavar="A,B*",
-            help="run one worker for these queues, in this order, instead of the read_options workers",
+            help="run one worker for these queues, in this order, instead of the configured workers",
         )
         what.add_argument(
             "--coroutines", metavar="N", help="number of async tasks that each worker runs at the same time"

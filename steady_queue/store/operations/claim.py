@@ -1,4 +1,4 @@
-"""Claim: a process takes ready jobs, as many as it has capacity for."""
+"""Claim: a process takes ready jobs, as many as it has capacity for. PostgreSQL: see sql/postgres_statements.py."""
 
 from __future__ import annotations
 

@@ -9,6 +9,8 @@ ignores conflicts waits for other transactions to end; only here, in a short tra
 2. read the taken slots and the first blocked jobs of each key, skipping rows that other transactions have locked;
 3. grant slots in order while the key has fewer taken slots than the candidate's limit; the first refusal ends the
    key's turn.
+
+PostgreSQL: see sql/postgres_statements.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The hot operations on PostgreSQL, each as one statement.
+"""The hot operations on PostgreSQL: enqueue, claim, settle; the steps of promote are one statement each.
 
 Every statement is an index lookup, in the order of the index.
 """

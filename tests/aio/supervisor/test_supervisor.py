@@ -132,7 +132,7 @@ async def test_a_task_of_a_killed_worker_that_cannot_be_ended_keeps_the_supervis
         async with refusing(database, "DELETE", "claimedexecution", UUID(lost[1].id)):
             os.kill(victim, signal.SIGKILL)
             await wait_for_results(lost[0], lost[2])
-            await wait_for_output(process, f"claims of process {victim}: 2 failed, 0 released", "maintenance: ending ")
+            await wait_for_output(process, f"claims of process {victim}: 2 failed, 0 released", "maintenance: pruning ")
             assert await values(await add.aenqueue(1)) == [1]
         printed = await stop_command(process)
     assert "is unavailable" not in printed

@@ -38,7 +38,7 @@ def dispatch(sql: Dialect, limit: int, limits: Limits = NO_LIMITS, *, past: int 
     `past` skips that many of the first jobs, which could not be moved. At most JOBS_PER_STATEMENT are moved.
     """
     limit = min(limit, JOBS_PER_STATEMENT)
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT job_id FROM {sql.scheduled_due} WHERE scheduled_at <= {sql.now}"
         " ORDER BY scheduled_at, priority DESC, job_id"
         f" LIMIT ?{' OFFSET ?' if past else ''}{sql.for_update_skip_locked}",
@@ -67,7 +67,7 @@ def dispatch(sql: Dialect, limit: int, limits: Limits = NO_LIMITS, *, past: int 
 @operation(transaction=False)
 def next_due(sql: Dialect) -> Flow[float | None]:
     """Seconds, by the database's time, until the next scheduled job is due; None without one."""
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT scheduled_at, {sql.now} FROM {sql.scheduled_due} ORDER BY scheduled_at, priority DESC, job_id LIMIT 1",
         returns="tt",
     )

@@ -84,14 +84,14 @@ def find_blocked_keys(sql: Dialect, after: str, count: int) -> Flow[list[str]]:
 
     One index lookup for each key: the number of jobs of a key does not matter.
     """
-    rows = yield sql.say(sql.blocked_keys, after, count, returns=".")
+    rows = yield sql.statement(sql.blocked_keys, after, count, returns=".")
     return [str(row[0]) for row in rows]
 
 
 @operation(transaction=False)
 def find_next_blocked_job(sql: Dialect, key: str) -> Flow[UUID | None]:
     """The blocked job that is the next of its key."""
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT job_id FROM {sql.blocked_by_key} WHERE concurrency_key = ? ORDER BY priority DESC, job_id LIMIT 1",
         key,
         returns="u",
@@ -103,9 +103,9 @@ def find_next_blocked_job(sql: Dialect, key: str) -> Flow[UUID | None]:
 def promote_one(sql: Dialect, key: str, job_id: UUID, limits: Limits = NO_LIMITS) -> Flow[bool]:
     """Make one blocked job ready if its key has a free slot for it."""
     yield from sql.lock_keys([lock_id(key)])
-    slots = yield sql.say("SELECT slot FROM steady_queue_semaphore WHERE concurrency_key = ?", key, returns=".")
+    slots = yield sql.statement("SELECT slot FROM steady_queue_semaphore WHERE concurrency_key = ?", key, returns=".")
     locked = yield sql.lock("blockedexecution", "job_id", [job_id], skip_locked=True, returns="u")
-    jobs = yield sql.say(
+    jobs = yield sql.statement(
         f"SELECT concurrency_limit, task_path FROM steady_queue_job{sql.by_id} WHERE id = ?", job_id, returns="i."
     )
     candidates = [(key, job_id, stored, path) for stored, path in jobs] if locked else []
@@ -116,7 +116,7 @@ def promote_one(sql: Dialect, key: str, job_id: UUID, limits: Limits = NO_LIMITS
 
 
 def _promote_locked(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list[UUID]]:
-    rows = yield sql.say(
+    rows = yield sql.statement(
         "SELECT concurrency_key, slot FROM steady_queue_semaphore WHERE concurrency_key IN ?*", list(keys), returns=".."
     )
     taken: dict[str, set[int]] = {key: set() for key in keys}
@@ -182,9 +182,9 @@ def grant_slots(sql: Dialect, grants: Sequence[Grant]) -> Flow[None]:
         yield sql.single_statements.grant(grants)
         return
     ids = [grant.job_id for grant in grants]
-    now = (yield sql.say(f"SELECT {sql.now}", returns="t"))[0][0]
+    now = (yield sql.statement(f"SELECT {sql.now}", returns="t"))[0][0]
     yield sql.delete("blockedexecution", ids)
-    yield sql.say_each(
+    yield sql.statement_each(
         "INSERT INTO steady_queue_semaphore (job_id, concurrency_key, slot, acquired_at) VALUES (?, ?, ?, ?)",
         [(*grant, now) for grant in grants],
     )
@@ -193,7 +193,7 @@ def grant_slots(sql: Dialect, grants: Sequence[Grant]) -> Flow[None]:
 
 def insert_ready(sql: Dialect, ids: Sequence[UUID]) -> Statement:
     """A ready row for each job, from the job's own columns."""
-    return sql.say(
+    return sql.statement(
         "INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority)"
         f" SELECT id, queue_name, lane, priority FROM steady_queue_job{sql.by_id} WHERE id IN ?*",
         list(ids),
@@ -202,7 +202,7 @@ def insert_ready(sql: Dialect, ids: Sequence[UUID]) -> Statement:
 
 def insert_blocked(sql: Dialect, rows: Sequence[tuple[Any, ...]]) -> Statement:
     """A blocked row for each (job id, key, priority)."""
-    return sql.say_each(
+    return sql.statement_each(
         "INSERT INTO steady_queue_blockedexecution (job_id, concurrency_key, priority) VALUES (?, ?, ?)", rows
     )
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def asking(store: Store, text: str, *params: Any, returns: str = ".", in_transaction: bool) -> Operation[Any]:
-    statement = store.sql.say(text, *params, returns=returns)
+    statement = store.sql.statement(text, *params, returns=returns)
     return Operation("ask", lambda: only(statement), transaction=in_transaction)
 
 
@@ -34,4 +34,4 @@ def waiting(alias: str, statement: str, id_: UUID) -> list[int]:
 
 
 def select_one(driver: AsyncDriver) -> Flow[Any]:
-    return (yield driver.sql.say("SELECT 1", returns="."))
+    return (yield driver.sql.statement("SELECT 1", returns="."))

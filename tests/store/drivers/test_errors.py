@@ -127,7 +127,7 @@ def test_a_conflict_is_tried_again_a_few_times_and_then_reported(store: Store, i
 
     def flow() -> Flow[Any]:
         starts.append(1)
-        return (yield store.sql.say(f"{text} NOWAIT", worker, returns="u"))
+        return (yield store.sql.statement(f"{text} NOWAIT", worker, returns="u"))
 
     with (
         held(store.alias, (text.replace("?", "%s"), [worker.hex])),
@@ -149,7 +149,7 @@ def test_a_conflict_inside_the_callers_transaction_is_not_tried_again_and_nothin
 
     def flow() -> Flow[Any]:
         starts.append(1)
-        return (yield store.sql.say(f"{text} NOWAIT", worker, returns="u"))
+        return (yield store.sql.statement(f"{text} NOWAIT", worker, returns="u"))
 
     with held(database, (text.replace("?", "%s"), [worker.hex])), transaction.atomic(using=database):
         store.enqueue(job())
@@ -168,8 +168,8 @@ def test_the_victim_of_a_deadlock_is_retried_and_succeeds(store: Store) -> None:
 
     def flow() -> Flow[None]:
         starts.append(1)
-        yield store.sql.say(update, "ours", two)
-        yield store.sql.say(update, "ours", one)
+        yield store.sql.statement(update, "ours", two)
+        yield store.sql.statement(update, "ours", one)
 
     has_one = threading.Event()
 

@@ -219,7 +219,7 @@ def day(sql: Dialect, observer: Observer) -> Flow[None]:
     key = [limited("own", 2, queue_name="own", priority=40) for _ in range(6)]
     due, future = job(scheduled_at=later()), job(scheduled_at=later())
     yield from enqueue(sql, [*plain, *key, due, future]).flow()
-    yield sql.say(
+    yield sql.statement(
         "UPDATE steady_queue_scheduledexecution SET scheduled_at = ? WHERE job_id = ?", later(days=-9), due.id
     )
     step = observer.step

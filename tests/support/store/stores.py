@@ -114,7 +114,9 @@ class Store(ABC):
 
     def ask(self, text: str, *params: Any, returns: str = "") -> list[Row]:
         """The rows of one statement in the store's portable SQL."""
-        return self.run(Operation("ask", lambda: only(self.sql.say(text, *params, returns=returns)), transaction=False))
+        return self.run(
+            Operation("ask", lambda: only(self.sql.statement(text, *params, returns=returns)), transaction=False)
+        )
 
 
 class SyncStore(Store):

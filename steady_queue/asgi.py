@@ -148,7 +148,7 @@ class _Runtime:
         group.start_soon(self._run, process)
         with move_on_after(ready_within):
             await process.ready.wait()
-        if process.refusal is not None:
+        if process.start_problem is not None:
             await self.ended.wait()
         if self._error is not None:
             return self.problem
@@ -181,7 +181,7 @@ class _Runtime:
         with CancelScope(shield=True):
             try:
                 await process.run()
-                error: Exception | None = process.refusal
+                error: Exception | None = process.start_problem
             except Exception as failure:
                 error = unwrap(failure)
         if error is not None:

@@ -186,15 +186,15 @@ class ChildExit(NamedTuple):
         return {UUID(claim) for claim in self.child.unfinished} if self.was_requested else set()
 
     @property
-    def refusal(self) -> str | None:
+    def start_problem(self) -> str | None:
         """Why it did not start to work."""
-        refusal: str | None = self.child.state.get("refusal")
-        return refusal
+        start_problem: str | None = self.child.state.get("start_problem")
+        return start_problem
 
     @property
     def summary(self) -> str:
-        if self.refusal is not None:
-            return f"did not start: {self.refusal}"
+        if self.start_problem is not None:
+            return f"did not start: {self.start_problem}"
         if self.status >= 0:
             return f"exited with status {self.status}"
         try:

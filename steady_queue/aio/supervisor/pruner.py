@@ -63,7 +63,7 @@ class Pruner:
         error = report(ProcessExitError, f"{name} ({describe_role(child.options)}) {exited.summary}{why}")
         while True:
             try:
-                fates, refusal = await self._splitter.end_process(child.id, name, error, exited.released_claims)
+                fates, rejection = await self._splitter.end_process(child.id, name, error, exited.released_claims)
                 break
             except Exception as failure:
                 await self._outage.wait(self.name, failure)
@@ -76,9 +76,9 @@ class Pruner:
                     events.JobsFailed(process_id=child.id, job_ids=fates.failed, count=failed, error=error.message)
                 )
             await self._wake_all()
-        if refusal is not None:
+        if rejection is not None:
             # The next children must not wait for what cannot be written. Maintenance finds this process by its missing
             # heartbeat.
             self._events.emit(
-                events.MaintenanceStepFailed(step=f"ending {name}", error=str(refusal), times=1, exception=refusal)
+                events.MaintenanceStepFailed(step=f"ending {name}", error=str(rejection), times=1, exception=rejection)
             )

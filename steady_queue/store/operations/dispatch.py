@@ -8,7 +8,7 @@ from steady_queue.store.job import OnConflict
 from steady_queue.store.operations.promote import (
     JOBS_PER_STATEMENT,
     NO_LIMITS,
-    discard_refused,
+    discard_without_slot,
     insert_blocked,
     insert_ready,
     limit_in_force,
@@ -61,7 +61,7 @@ def dispatch(sql: Dialect, limit: int, limits: Limits = NO_LIMITS, *, past: int 
     keys = {key: limit_in_force(limits, path, stored) for _, key, stored, *_, path in limited}
     yield from promote.flow(sql, keys, limits)
     discardable = [job_id for job_id, _, _, _, on_conflict, _ in limited if on_conflict == OnConflict.DISCARD]
-    return Dispatched(len(due), (yield from discard_refused(sql, discardable)))
+    return Dispatched(len(due), (yield from discard_without_slot(sql, discardable)))
 
 
 @operation(transaction=False)

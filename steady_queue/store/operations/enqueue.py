@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from steady_queue.store.job import JOB_COLUMNS, PLAIN_JOB_COLUMNS, PLAIN_JOB_REST, OnConflict
 from steady_queue.store.operations.promote import (
     NO_LIMITS,
-    discard_refused,
+    discard_without_slot,
     insert_blocked,
     limit_in_force,
     promote,
@@ -131,7 +131,7 @@ def _admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits, wait_seconds
     }
     yield from promote.flow(sql, keys, limits, wait_seconds)
     discardable = [job.id for job in blocked if job.on_conflict == OnConflict.DISCARD]
-    return (yield from discard_refused(sql, discardable))
+    return (yield from discard_without_slot(sql, discardable))
 
 
 def _all_ready(jobs: Sequence[NewJob]) -> bool:

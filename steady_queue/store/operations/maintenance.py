@@ -142,7 +142,7 @@ def promote_stranded(sql: Dialect, after: str = "", limits: Limits = NO_LIMITS) 
     if not (yield from sql.try_maintenance()):
         return 0, None
     keys = yield from find_blocked_keys.flow(sql, after, BATCH_ROWS)
-    # Most keys have no free slot: their next job is refused at once. The others read more jobs until one is refused.
+    # Most keys have no free slot: their turn ends at once. The others read more jobs until one finds no slot.
     promoted = yield from promote.flow(sql, dict.fromkeys(keys, 1), limits)
     return len(promoted), keys[-1] if len(keys) == BATCH_ROWS else None
 

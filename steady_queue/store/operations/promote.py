@@ -7,8 +7,8 @@ ignores conflicts waits for other transactions to end; only here, in a short tra
    statement with the promotion, jobs were seen to stay blocked although slots were free.) Keys hash into 1,024 lock
    ids, which are locked in ascending order.
 2. read the taken slots and the first blocked jobs of each key, skipping rows that other transactions have locked;
-3. grant slots in order while the key has fewer taken slots than the candidate's limit; the first refusal ends the
-   key's turn.
+3. grant slots in order while the key has fewer taken slots than the candidate's limit; the first candidate that finds
+   no slot ends the key's turn.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def _promote_locked(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Fl
     for key, slot in rows:
         taken[key].add(slot)
     promoted: list[UUID] = []
-    # One candidate more than can be granted: its refusal shows that the turn is over. Without a refusal, the limit in
-    # force is larger than the one expected, and more jobs may be granted. A limit may be larger than any list can be.
+    # One candidate more than can be granted: if it finds no slot, the turn is over. If it gets one, the limit in force
+    # is larger than the one expected, and more jobs may be granted. A limit may be larger than any list can be.
     wants = {key: min(JOBS_PER_STATEMENT, max(1, limit - len(taken[key]) + 1)) for key, limit in keys.items()}
     while wants:
         candidates = yield from _find_candidates(sql, wants)
@@ -148,13 +148,13 @@ def allocate_slots(taken: Mapping[str, set[int]], candidates: Iterable[Row], lim
     """Which job gets which slot. Candidates are (key, job id, stored limit, task path), in order within their key."""
     used = {key: set(slots) for key, slots in taken.items()}
     lowest: dict[str, int] = {}
-    refused: set[str] = set()
+    exhausted: set[str] = set()
     grants: list[Grant] = []
     for key, job_id, stored, path in candidates:
-        if key in refused:
+        if key in exhausted:
             continue
         if len(used[key]) >= limit_in_force(limits, path, stored):
-            refused.add(key)
+            exhausted.add(key)
             continue
         slot = lowest.get(key, 1)
         while slot in used[key]:
@@ -207,7 +207,7 @@ def insert_blocked(sql: Dialect, rows: Sequence[tuple[Any, ...]]) -> Statement:
     )
 
 
-def discard_refused(sql: Dialect, ids: Sequence[UUID]) -> Flow[frozenset[UUID]]:
+def discard_without_slot(sql: Dialect, ids: Sequence[UUID]) -> Flow[frozenset[UUID]]:
     """Delete those of the jobs, which are all to be discarded rather than wait, that have no slot after a promotion.
 
     Rows that another transaction has locked are skipped: it discards the job or makes it ready, and to wait for it
@@ -216,9 +216,9 @@ def discard_refused(sql: Dialect, ids: Sequence[UUID]) -> Flow[frozenset[UUID]]:
     discarded: set[UUID] = set()
     for chunk in chunks_of(ids, JOBS_PER_STATEMENT):
         rows = yield sql.lock("blockedexecution", "job_id", list(chunk), skip_locked=True, returns="u")
-        refused = [row[0] for row in rows]
-        if refused:
-            yield sql.delete("blockedexecution", refused)
-            yield sql.delete("job", refused)
-        discarded.update(refused)
+        without_slot = [row[0] for row in rows]
+        if without_slot:
+            yield sql.delete("blockedexecution", without_slot)
+            yield sql.delete("job", without_slot)
+        discarded.update(without_slot)
     return frozenset(discarded)

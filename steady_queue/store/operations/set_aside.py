@@ -1,7 +1,7 @@
-"""Set aside: rows that the database refuses to change as usual, so that they do not block other rows.
+"""Set aside: rows whose usual changes the database rejects, so that they do not block other rows.
 
-Claims are ended in small parts first; a claim that is refused alone is removed, and its job fails with a plain reason.
-As little as possible is written: in the end not even the job's row, which may be the one that is refused.
+Claims are ended in small parts first; a claim that is rejected alone is removed, and its job fails with a plain reason.
+As little as possible is written: in the end not even the job's row, which may be the one that is rejected.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Supervisor:
         self.outage = Outage(clock=clock, events=self.events)
         self.deadlines = Deadlines(clock, flush_now_seconds=FLUSH_NOW_SECONDS)
         row = NewProcess(self.id, "supervisor", self.name, os.getpid(), hostname(), None)
-        actor = actor_of("supervisor", row, posts=len(positions))
+        actor = actor_of("supervisor", row, processes=len(positions))
         self.lifecycle = Lifecycle([actor], deadlines=self.deadlines, events=self.events)
         context = Context(clock, self.events, self.outage)
         self.heartbeat = Heartbeat(

@@ -70,8 +70,8 @@ class Pruning:
                 self._emit_orphans(jobs, error)
         except REJECTED:
             claims = await self._driver.run(prune.find_orphans(self._driver.sql))
-            fates, rejection = await self._splitter.end_claims(ClaimOwner("unknown"), claims, error)
-            self._emit_orphans(fates.failed, error)
+            settled, rejection = await self._splitter.end_claims(ClaimOwner("unknown"), claims, error)
+            self._emit_orphans(settled.failed, error)
             if rejection is not None:
                 raise rejection from None
 
@@ -90,8 +90,8 @@ class Pruning:
         ):
             why = _why(dead, alive)
             claims = await self._driver.run(prune.find_process_claims(self._driver.sql, dead.id))
-            fates, rejection = await self._splitter.end_claims(ClaimOwner(dead.name, dead.id, alive), claims, why)
-            self._emit_failed(dead.id, fates.failed, why)
+            settled, rejection = await self._splitter.end_claims(ClaimOwner(dead.name, dead.id, alive), claims, why)
+            self._emit_failed(dead.id, settled.failed, why)
             try:
                 pruned = await self._driver.run(self._prune_next(alive, [dead.id])) if rejection is None else None
             except REJECTED as error:
@@ -99,7 +99,7 @@ class Pruning:
             if rejection is not None:
                 left.append(rejection)
             elif pruned is not None:
-                self._emit_pruned(dead, pruned.jobs, alive, len(fates.failed))
+                self._emit_pruned(dead, pruned.jobs, alive, len(settled.failed))
         if left:
             raise left[-1]
 

@@ -68,7 +68,7 @@ async def split(
 class EndedClaims(NamedTuple):
     """The claims that were ended, and the last error of a claim that could not be set aside, if any."""
 
-    fates: SettledClaims
+    settled: SettledClaims
     rejection: Exception | None
 
 
@@ -98,9 +98,9 @@ class ClaimSplitter:
         rejection: Exception | None
         try:
             claims = await self._driver.run(prune.find_process_claims(self._driver.sql, process_id))
-            fates, rejection = await self.end_claims(ClaimOwner(name, process_id), claims, error, release)
-            failed.extend(fates.failed)
-            released.extend(fates.released)
+            settled, rejection = await self.end_claims(ClaimOwner(name, process_id), claims, error, release)
+            failed.extend(settled.failed)
+            released.extend(settled.released)
             if rejection is None:
                 rest = await self._driver.run(operation)
                 failed.extend(rest.failed)
@@ -119,9 +119,9 @@ class ClaimSplitter:
 
         async def write(part: Sequence[tuple[UUID, UUID]]) -> None:
             operation = end_claims(self._driver.sql, owner, dict(part), error, release=release, limits=limits_in_force)
-            fates = await self._driver.run(operation)
-            failed.extend(fates.failed)
-            released.extend(fates.released)
+            settled = await self._driver.run(operation)
+            failed.extend(settled.failed)
+            released.extend(settled.released)
 
         async def alone(claim: tuple[UUID, UUID], rejection: Exception) -> None:
             if await self.set_aside(owner, *claim, f"{error.message}; ", rejection):

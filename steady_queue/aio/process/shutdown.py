@@ -165,8 +165,8 @@ class Shutdown:
         await self._services.heartbeat.stop()
         error = report(ProcessExitError, f"{self._row.name} stopped before the task did")
         splitter = ClaimSplitter(driver=self._services.upkeep, events=self._events)
-        fates, rejection = await splitter.end_process(self._row.id, self._row.name, error)
-        failed = list(fates.failed)
+        settled, rejection = await splitter.end_process(self._row.id, self._row.name, error)
+        failed = list(settled.failed)
         if failed:
             self._events.emit(
                 events.JobsFailed(process_id=self._row.id, job_ids=failed, count=len(failed), error=error.message)

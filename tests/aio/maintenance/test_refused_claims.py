@@ -185,11 +185,11 @@ async def test_the_claims_of_an_ended_process_are_given_back_or_fail_but_for_the
     driver = open_async(database, size=1)
     splitter = ClaimSplitter(driver=driver, events=heard)
     async with refusing(database, "UPDATE", "job", jobs[2].id):
-        fates, refusal = await splitter.end_process(process_id, "child", report(ProcessExitError, "died"), claims[3:])
+        settled, refusal = await splitter.end_process(process_id, "child", report(ProcessExitError, "died"), claims[3:])
     await driver.close()
     assert refusal is None
-    assert set(fates.failed) == {job.id for job in jobs[:3]}
-    assert set(fates.released) == {job.id for job in jobs[3:]}
+    assert set(settled.failed) == {job.id for job in jobs[:3]}
+    assert set(settled.released) == {job.id for job in jobs[3:]}
     assert [event.job_id for event in heard.of(JobSetAside)] == [jobs[2].id]
     assert await aside(counts, database) == {"failed": 3, "ready": 2}
     assert await aside(count, database, "process") == 0
@@ -202,11 +202,11 @@ async def test_what_else_a_process_had_is_ended_although_one_claim_cannot_even_b
     driver = open_async(database, size=1)
     splitter = ClaimSplitter(driver=driver, events=Heard())
     async with refusing(database, "DELETE", "claimedexecution", jobs[2].id):
-        fates, refusal = await splitter.end_process(process_id, "child", report(ProcessExitError, "died"), claims[3:])
+        settled, refusal = await splitter.end_process(process_id, "child", report(ProcessExitError, "died"), claims[3:])
     await driver.close()
     assert "refused by a test" in str(refusal)
-    assert set(fates.failed) == {job.id for job in jobs[:2]}
-    assert set(fates.released) == {job.id for job in jobs[3:]}
+    assert set(settled.failed) == {job.id for job in jobs[:2]}
+    assert set(settled.released) == {job.id for job in jobs[3:]}
     assert await aside(counts, database) == {"failed": 2, "ready": 2, "claimed": 1}
     assert await aside(count, database, "process") == 1
 

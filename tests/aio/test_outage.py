@@ -87,7 +87,7 @@ async def test_a_restart_amid_2000_running_tasks_costs_none_and_repeats_none(dat
         await until(lambda: is_over(database))
         owners = await aside(query, database, "SELECT DISTINCT worker_ids, attempts FROM steady_queue_job")
         assert owners == [(process.name, 1)]
-        await until(lambda: not process.outage.is_on)
+        await until(lambda: len(heard.of(DatabaseRecovered)) == len(heard.of(DatabaseLost)))
     assert set(book.runs.values()) == {1}
     assert heard.of(DatabaseLost)
     assert {event.service for event in heard.of(DatabaseRecovered)} >= {
@@ -110,13 +110,14 @@ async def test_a_restart_amid_claims_and_settles_costs_no_job_and_repeats_none(d
 
 
 async def test_what_ends_while_the_server_is_down_is_settled_when_it_is_back(database: str, servers: Servers) -> None:
+    heard = Heard()
     await aenqueue_all([task.bind(number) for number in range(3) for task in (recording.awaits, recording.blocks)])
-    async with running(worker()) as process:
+    async with running(worker(), events=heard):
         await until(lambda: sum(book.now.values()) == 6)
         async with outage(servers[database]):
             book.gate.set()
             await until(lambda: not sum(book.now.values()))
-            await until(lambda: process.outage.is_on)
+            await until(lambda: bool(heard.of(DatabaseLost)))
         await until(lambda: is_over(database))
     assert set(book.runs.values()) == {2}
 

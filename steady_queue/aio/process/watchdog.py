@@ -59,7 +59,6 @@ class Watchdog:
         self._answered = threading.Event()
         self._stop = threading.Event()
         self._reporter: threading.Thread | None = None
-        self.blocked_count = 0
 
     def start(self) -> None:
         threading.Thread(target=self._watch, name="steady-queue-watchdog", daemon=True).start()
@@ -82,7 +81,6 @@ class Watchdog:
                 self._wait_for_loop(asked_at)
 
     def _wait_for_loop(self, asked_at: float) -> None:
-        self.blocked_count += 1
         pause = BLOCKED_SECONDS
         while not self._stop.is_set():
             self._report(asked_at)

@@ -28,9 +28,8 @@ def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_task_that_blocks_the_loop_is_reported_with_its_name_and_line(database: str, watchful: None) -> None:
     heard = Heard()
-    async with running(worker(), events=heard) as process:
+    async with running(worker(), events=heard):
         (result,) = await ended(await recording.blocks_the_loop.aenqueue(0.8))
-        assert process.services.watchdog.blocked_count >= 1
     event, *_ = [event for event in heard.of(LoopBlocked) if result.id in event.task]
     assert event.task == f"tests.support.tasks.recording.blocks_the_loop ({result.id})"
     assert "recording.py:" in event.where

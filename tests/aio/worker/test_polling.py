@@ -27,9 +27,6 @@ class Hand:
     def monotonic(self) -> float:
         return self.at
 
-    def now(self) -> datetime:
-        return datetime(2024, 1, 1, tzinfo=UTC)
-
 
 def test_trust_ends_before_others_may_take_the_process_for_dead() -> None:
     clock = Hand()

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import connections
 
-from steady_queue.store.statement import Operation, only
+from steady_queue.store.statement import Operation
 from tests.support.databases.tables import query
+from tests.support.store.statements import only
 
 if TYPE_CHECKING:
     from uuid import UUID

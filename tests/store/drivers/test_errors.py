@@ -14,11 +14,12 @@ from steady_queue.db.aliases import open_async
 from steady_queue.errors import StoreBug, StoreConflict, StoreDataError
 from steady_queue.store.drivers.pool import MAX_TRIES
 from steady_queue.store.job import Lane
-from steady_queue.store.statement import Operation, Statement, only
+from steady_queue.store.statement import Operation, Statement
 from tests.store.drivers.helpers import asking, select_one, waiting
 from tests.support.databases.tables import count, counts, query
 from tests.support.servers import wait_until
 from tests.support.store.jobs import job, later, limited
+from tests.support.store.statements import only
 from tests.support.store.stores import SyncStore
 from tests.support.threads import PATIENCE, aside, held
 

@@ -31,8 +31,9 @@ BLOCKED_SECONDS, CHECK_SECONDS = 1.0, 0.5
 LONGEST_REPORT_SECONDS = 30.0
 #: How often the lease and the deadline are checked while the loop is blocked.
 DEADLINE_CHECK_SECONDS = 0.25
-#: The exit status of a process that has lost its lease, or whose loop was blocked when it had to stop.
-EXIT_LEASE_LOST = 75
+#: The exit status of a process that could not stop in order: its lease was lost, its loop was blocked when it had to
+#: stop, a supervisor did not stop in time, or the runtime inside an ASGI server failed.
+EXIT_FORCED = 75
 
 
 class Watchdog:
@@ -90,7 +91,7 @@ class Watchdog:
                 if self._answered.wait(min(DEADLINE_CHECK_SECONDS, until - now)):
                     return
                 if not self._lease.is_held or self._deadlines.is_exit_overdue:
-                    self._exit_now(EXIT_LEASE_LOST)
+                    self._exit_now(EXIT_FORCED)
                     return
 
     def _report(self, asked_at: float) -> None:

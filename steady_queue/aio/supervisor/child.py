@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
 import steady_queue
-from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST
+from steady_queue.aio.process.watchdog import EXIT_FORCED
 from steady_queue.configuration import Options
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class ChildExit(NamedTuple):
         """Whether it exited because of a signal to stop, or because it was recycled."""
         sent = self.child.signal_sent
         by_us = sent is not None and -self.status in (signal.SIGTERM, signal.SIGQUIT, sent)
-        return self.child.is_stopping and (by_us or self.status in (0, EXIT_LEASE_LOST))
+        return self.child.is_stopping and (by_us or self.status in (0, EXIT_FORCED))
 
     @property
     def released_claims(self) -> set[UUID]:

@@ -28,7 +28,7 @@ from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.aio.process.host import EmbeddedHost
 from steady_queue.aio.process.lifecycle import Lifecycle, actor_of
 from steady_queue.aio.process.startup import check_database, run_unless_stopped
-from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST
+from steady_queue.aio.process.watchdog import EXIT_FORCED
 from steady_queue.aio.supervisor.children import KILL_AFTER_SECONDS, QUIT_AFTER_SECONDS, Children
 from steady_queue.aio.supervisor.pruner import Pruner
 from steady_queue.aio.supervisor.restarts import Restarts
@@ -272,7 +272,7 @@ def _exit_after(seconds: float) -> None:
 
     Its children notice that it has exited.
     """
-    timer = threading.Timer(seconds, os._exit, [EXIT_LEASE_LOST])
+    timer = threading.Timer(seconds, os._exit, [EXIT_FORCED])
     timer.daemon = True
     timer.start()
 

@@ -10,7 +10,7 @@ from steady_queue.aio import running
 from steady_queue.aio.lease import Lease
 from steady_queue.aio.process import watchdog
 from steady_queue.aio.process.deadlines import Deadlines
-from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST, Watchdog
+from steady_queue.aio.process.watchdog import EXIT_FORCED, Watchdog
 from steady_queue.aio.timing import SystemClock
 from steady_queue.events import Events, LoopBlocked
 from tests.support.runtime import PATIENCE, Heard, ended, until, worker
@@ -46,7 +46,7 @@ async def test_a_task_that_blocks_its_own_thread_is_not_reported(database: str, 
 
 async def test_a_blocked_loop_that_outlasts_trust_ends_the_process(watchful: None) -> None:
     heard = Heard()
-    assert left_by(heard) == [EXIT_LEASE_LOST]
+    assert left_by(heard) == [EXIT_FORCED]
     await until(lambda: bool(heard.of(LoopBlocked)))
     assert heard.of(LoopBlocked)[0].task == "this very test"
 
@@ -54,7 +54,7 @@ async def test_a_blocked_loop_that_outlasts_trust_ends_the_process(watchful: Non
 async def test_a_log_that_nobody_reads_cannot_keep_a_process_that_must_end(watchful: None) -> None:
     stuck = threading.Event()
     try:
-        assert left_by(Events([lambda event: stuck.wait(PATIENCE)])) == [EXIT_LEASE_LOST]
+        assert left_by(Events([lambda event: stuck.wait(PATIENCE)])) == [EXIT_FORCED]
     finally:
         stuck.set()
 

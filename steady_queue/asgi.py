@@ -19,7 +19,7 @@ from anyio import CancelScope, create_task_group, move_on_after
 
 from steady_queue.aio.embedding import prepare
 from steady_queue.aio.process.lifecycle import unwrap
-from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST
+from steady_queue.aio.process.watchdog import EXIT_FORCED
 from steady_queue.errors import ConfigurationError, SteadyQueueError
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class _Runtime:
         group.start_soon(self._run, process)
         with move_on_after(ready_within):
             await process.ready.wait()
-        if process.refusal is not None:
+        if process.start_problem is not None:
             await self.ended.wait()
         if self._error is not None:
             return self.problem
@@ -169,7 +169,7 @@ class _Runtime:
         """Exit if the runtime has failed and `on_death` is "exit"; requests have ended by now."""
         if self._ends_server:
             logging.shutdown()
-            os._exit(EXIT_LEASE_LOST)
+            os._exit(EXIT_FORCED)
 
     @property
     def problem(self) -> str | None:
@@ -181,7 +181,7 @@ class _Runtime:
         with CancelScope(shield=True):
             try:
                 await process.run()
-                error: Exception | None = process.refusal
+                error: Exception | None = process.start_problem
             except Exception as failure:
                 error = unwrap(failure)
         if error is not None:
@@ -201,7 +201,7 @@ class _Runtime:
         if self._on_death == "exit":
             # The graceful stop of the server lets requests finish, and then sends the lifespan's shutdown.
             self._ends_server = True
-            asyncio.get_running_loop().call_later(EXIT_SECONDS, os._exit, EXIT_LEASE_LOST)
+            asyncio.get_running_loop().call_later(EXIT_SECONDS, os._exit, EXIT_FORCED)
             signal.raise_signal(signal.SIGTERM)
         else:
             self._call_on_death(error)

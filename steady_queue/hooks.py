@@ -147,7 +147,7 @@ class Actor(NamedTuple):
         if self.kind == "worker":
             lanes = {"async": self.metadata["coroutines"], "thread": self.metadata["threads"]}
             return {"kind": self.kind, "queues": list(self.queues), **lanes}
-        return {"kind": self.kind, **({"posts": self.metadata["posts"]} if self.kind == "supervisor" else {})}
+        return {"kind": self.kind, **({"processes": self.metadata["processes"]} if self.kind == "supervisor" else {})}
 
 
 class HookPoint:

@@ -100,20 +100,20 @@ class Dispatcher:
         return True
 
     async def _move(self) -> Dispatched:
-        """Move a batch. A batch that the database refuses is halved until the bad job is alone, and that is skipped."""
+        """Move a batch. A batch that the database rejects is halved until the bad job is alone, and that is skipped."""
         size, skipped = self._batch_size, 0
-        refusal: StoreDataError | None = None
+        rejection: StoreDataError | None = None
         while True:
             try:
                 done = await self._driver.run(dispatch(self._driver.sql, size, limits_in_force, past=skipped))
             except StoreDataError as error:
                 if size == 1:
-                    size, skipped, refusal = self._batch_size, skipped + 1, error
+                    size, skipped, rejection = self._batch_size, skipped + 1, error
                     if skipped > MAX_SKIPPED:
                         raise
                 else:
                     size //= 2
             else:
-                if not done.moved and refusal is not None:
-                    raise refusal
+                if not done.moved and rejection is not None:
+                    raise rejection
                 return done

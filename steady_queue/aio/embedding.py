@@ -52,14 +52,14 @@ async def running(options: Options | None = None, **parts: Any) -> AsyncIterator
         group.start_soon(_until_stopped, process)
         try:
             await process.ready.wait()
-            if process.refusal is None:
+            if process.start_problem is None:
                 yield process
         except Exception as error:
             # Kept, because the group would wrap it: an error of the block leaves `running` as it was raised.
             failure = error
         finally:
             process.stop()
-    if failure := failure or process.refusal:
+    if failure := failure or process.start_problem:
         raise failure
 
 

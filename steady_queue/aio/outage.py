@@ -27,10 +27,6 @@ class Outage:
         self._since: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
 
-    @property
-    def is_on(self) -> bool:
-        return bool(self._since)
-
     async def wait(self, service: str, error: Exception, *, at_most: float = MAX_PAUSE_SECONDS) -> None:
         """Pause before the next try. An error that is not a `StoreError` is reported as a fault of the runtime."""
         if not isinstance(error, StoreError):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -18,19 +17,12 @@ class Clock(Protocol):
         """Seconds for local waits and deadlines."""
         ...
 
-    def now(self) -> datetime:
-        """Wall time in UTC, for display."""
-        ...
-
 
 class SystemClock:
     """The clock of the machine."""
 
     def monotonic(self) -> float:
         return _seconds()
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
 
 
 def _since_boot() -> float:

@@ -112,7 +112,7 @@ def _failing_steps(process: ProcessHealth) -> list[str]:
 def _missing_children(supervisor: ProcessHealth, processes: list[ProcessHealth]) -> str | None:
     """A line for a supervisor whose children are missing: they do not start, or die immediately."""
     try:
-        expected = int(json.loads(supervisor.metadata)["actors"][0]["posts"])
+        expected = int(json.loads(supervisor.metadata)["actors"][0]["processes"])
     except (ValueError, KeyError, TypeError, IndexError):
         return None
     running = sum(process.supervisor_id == supervisor.id for process in processes)

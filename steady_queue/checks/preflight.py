@@ -171,13 +171,13 @@ def _check_server(alias: str, subjects: list[str]) -> Iterator[Problem]:
         yield Problem(f"the database {alias!r} is in memory: no worker can reach it")
         return
     try:
-        server, refusal, text = asyncio.run(_inspect_server(alias))
+        server, start_problem, text = asyncio.run(_inspect_server(alias))
     except Exception as error:  # of the driver, of the network, of its settings
         yield Problem(f"the database {alias!r} cannot be reached: {error or type(error).__name__}")
         return
     subjects.append(f"database {alias} ({server})")
-    if refusal is not None:
-        yield Problem(refusal)
+    if start_problem is not None:
+        yield Problem(start_problem)
         return
     if names := startup.known_migrations():
         subjects.append(f"schema {names[-1].partition('_')[0]}")
@@ -190,9 +190,9 @@ async def _inspect_server(alias: str) -> tuple[str, str | None, charset.TextColu
     """The server's version, why processes cannot use it, and the columns that cannot store all strings."""
     driver = DeadlineDriver(open_async(alias, size=1), ANSWER_TIMEOUT_SECONDS)
     try:
-        refusal = await startup.find_refusal(driver, alias)
-        text = None if refusal else await driver.run(charset.find_text_column_problem(driver.sql))
-        return await driver.run(describe_server(driver.sql)), refusal, text
+        start_problem = await startup.find_start_problem(driver, alias)
+        text = None if start_problem else await driver.run(charset.find_text_column_problem(driver.sql))
+        return await driver.run(describe_server(driver.sql)), start_problem, text
     finally:
         await driver.close()
 

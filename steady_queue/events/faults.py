@@ -65,7 +65,7 @@ class MaintenanceStepRecovered(Event):
 
 
 class JobSetAside(Event):
-    """The database refused what maintenance had to write about a job, so it failed with that as its reason."""
+    """The database rejected what maintenance had to write about a job, so it failed with that as its reason."""
 
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = "the task %(job_id)s was marked as failed because its rows could not be changed: %(error)s"

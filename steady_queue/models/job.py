@@ -60,8 +60,9 @@ class Job(models.Model):
     backend = NameField(max_length=NAME_LENGTH)
     enqueued_at = models.DateTimeField()
     scheduled_at = models.DateTimeField(null=True)
+    #: Reserved for expiry: a claim reads it, no code uses it yet.
     expires_at = models.DateTimeField(null=True)
-    #: JSON object: locale and time zone of the enqueuer where they differ from the settings, trace headers.
+    #: JSON object: `locale` and `timezone` of the enqueuer, where they differ from the settings.
     headers = models.TextField(null=True)
 
     concurrency_key = NameField(max_length=KEY_LENGTH, null=True)
@@ -69,6 +70,7 @@ class Job(models.Model):
     on_conflict = models.SmallIntegerField(choices=ON_CONFLICT, null=True)
     #: Microseconds after its claim when its slot is released.
     overrun_after = models.BigIntegerField(null=True)
+    #: Reserved for uniqueness and batches: no code uses these two columns yet.
     unique_key = NameField(max_length=KEY_LENGTH, null=True)
     batch_id = models.UUIDField(null=True)
 
@@ -76,7 +78,7 @@ class Job(models.Model):
     last_attempted_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     attempts = models.IntegerField(db_default=0)
-    #: Automatic retries since the job was enqueued or last retried by hand.
+    #: Reserved for automatic retries: a claim reads it and a retry by hand sets it to 0, no code increments it yet.
     retries = models.IntegerField(db_default=0)
     #: The claim whose settle ended the last attempt: a repeated settle finds its own id, a fenced one another.
     last_claim_id = models.UUIDField(null=True)
@@ -84,6 +86,7 @@ class Job(models.Model):
     worker_ids = models.TextField(null=True)
     errors = models.TextField(null=True)
     return_value = models.TextField(null=True)
+    #: Reserved for progress and cancellation: no code uses these two columns yet.
     progress = models.TextField(null=True)
     cancel_requested_at = models.DateTimeField(null=True)
 

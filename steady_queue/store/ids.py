@@ -54,9 +54,5 @@ def new_job_ids(count: int) -> list[UUID]:
     ]
 
 
-def new_job_id() -> UUID:
-    return new_job_ids(1)[0]
-
-
 def new_claim_id() -> UUID:
     return uuid4()

@@ -119,5 +119,5 @@ def report(kind: type[BaseException], message: str) -> ErrorReport:
 
 
 def _clean(text: str) -> str:
-    """The text without characters that a database refuses."""
+    """The text without characters that a database rejects."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")

@@ -20,7 +20,6 @@ P = ParamSpec("P")
 #: The closed set of types of parameters; lists of them on PostgreSQL only. JSON is always passed as text. Bytes are not
 #: among them: aiomysql cannot send them, because PyMySQL 1.2 has removed the function that aiomysql encodes them with.
 Value = str | int | bool | UUID | datetime | None
-Param = Value | Sequence[Value]
 Row = Sequence[Any]
 
 
@@ -84,12 +83,6 @@ def operation(
         return cast("OperationFunction[P, T]", function)
 
     return decorate
-
-
-def only(statement: Statement) -> Flow[list[Row]]:
-    """The flow of a single statement."""
-    rows = yield statement
-    return rows
 
 
 def chunks_of(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:

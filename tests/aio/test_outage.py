@@ -76,7 +76,7 @@ async def test_a_restart_during_2000_running_tasks_loses_none_and_repeats_none(d
         await until(lambda: all_jobs_finished(database))
         owners = await in_thread(query, database, "SELECT DISTINCT worker_ids, attempts FROM steady_queue_job")
         assert owners == [(process.name, 1)]
-        await until(lambda: not process.outage.is_on)
+        await until(lambda: len(emitted.of(DatabaseRecovered)) == len(emitted.of(DatabaseLost)))
     assert set(task_record.runs.values()) == {1}
     assert emitted.of(DatabaseLost)
     assert {event.service for event in emitted.of(DatabaseRecovered)} >= {
@@ -101,13 +101,14 @@ async def test_a_restart_during_claims_and_settles_loses_no_job_and_repeats_none
 
 
 async def test_what_ends_while_the_server_is_down_is_settled_when_it_is_back(database: str, servers: Servers) -> None:
+    emitted = EmittedEvents()
     await aenqueue_all([task.bind(number) for number in range(3) for task in (recording.awaits, recording.blocks)])
-    async with running(worker()) as process:
+    async with running(worker(), events=emitted):
         await until(lambda: sum(task_record.running.values()) == 6)
         async with outage(servers[database]):
             task_record.gate.set()
             await until(lambda: not sum(task_record.running.values()))
-            await until(lambda: process.outage.is_on)
+            await until(lambda: bool(emitted.of(DatabaseLost)))
         await until(lambda: all_jobs_finished(database))
     assert set(task_record.runs.values()) == {2}
 

@@ -87,7 +87,7 @@ def test_one_that_is_not_well_makes_the_machine_unhealthy(database: str) -> None
 
 
 def test_a_supervisor_with_a_vacant_post_makes_the_machine_unhealthy_until_it_is_filled(database: str) -> None:
-    metadata = describe([{"kind": "supervisor", "posts": 2}])
+    metadata = describe([{"kind": "supervisor", "processes": 2}])
     supervisor = registered(database, kind="supervisor", name="chief", metadata=metadata)
     registered(database, polled_ago=1, supervisor_id=supervisor)
     registered(database, polled_ago=1, name="of another")

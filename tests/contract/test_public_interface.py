@@ -12,7 +12,7 @@ from django.dispatch import Signal
 
 import steady_queue
 from steady_queue import configuration, signals
-from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST
+from steady_queue.aio.process.watchdog import EXIT_FORCED
 
 NAMES = {
     "steady_queue": (
@@ -121,4 +121,4 @@ def test_tables() -> None:
 
 
 def test_the_exit_status_of_a_process_that_lost_its_lease() -> None:
-    assert EXIT_LEASE_LOST == 75
+    assert EXIT_FORCED == 75

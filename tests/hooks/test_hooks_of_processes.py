@@ -162,7 +162,7 @@ class Garage(AppConfig):
 
         @hooks.supervisor.on_start
         async def begin(supervisor):
-            print("hook in ready:", supervisor.kind, supervisor.metadata["posts"], flush=True)
+            print("hook in ready:", supervisor.kind, supervisor.metadata["processes"], flush=True)
 
         @hooks.on_error
         def report(error, origin):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from django.apps import apps
 from django.db.models import F
 
-from steady_queue.store.ids import new_job_id, uuid_of
+from steady_queue.store.ids import uuid_of
+from tests.support.store.jobs import new_job_id
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -140,11 +140,11 @@ class ProcessRules(WorkerRules):
 
     def reap(self, process_id: UUID, back: set[UUID]) -> None:
         owned = self.claims_of(process_id)
-        fates = self.store.run(
+        settled = self.store.run(
             prune_exited_process(self.sql, process_id, "gone", report(), release=back, limits=self.limits)
         )
-        assert len(fates.released) == sum(claim.claim_id in back for claim in owned)
-        assert len(fates.failed) == self.process_ends(process_id, back)
+        assert len(settled.released) == sum(claim.claim_id in back for claim in owned)
+        assert len(settled.failed) == self.process_ends(process_id, back)
 
     def live_claims(self) -> list[Claim]:
         return [claim for claim in self.claims if self.model.is_live(claim)]

@@ -72,14 +72,14 @@ def test_the_store_matches_the_model_after_any_sequence_of_operations(database: 
 def test_the_state_machine_finds_a_mistake(database: str, mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right, wrong = MISTAKES[mistake]
 
-    def say(self: Dialect, text: str, *params: Any, returns: str = "") -> Statement:
-        return Dialect.say(self, text.replace(right, wrong), *params, returns=returns)
+    def statement(self: Dialect, text: str, *params: Any, returns: str = "") -> Statement:
+        return Dialect.statement(self, text.replace(right, wrong), *params, returns=returns)
 
-    def say_ids(self: Dialect, text: str, ids: Sequence[Any], returns: str = "") -> Statement:
-        return Dialect.say_ids(self, text.replace(right, wrong), ids, returns)
+    def statement_for_ids(self: Dialect, text: str, ids: Sequence[Any], returns: str = "") -> Statement:
+        return Dialect.statement_for_ids(self, text.replace(right, wrong), ids, returns)
 
     with monkeypatch.context() as patched, pytest.raises(AssertionError):
-        patched.setattr(SQLite, "say", say)
-        patched.setattr(SQLite, "say_ids", say_ids)
+        patched.setattr(SQLite, "statement", statement)
+        patched.setattr(SQLite, "statement_for_ids", statement_for_ids)
         run(database, phases=[Phase.generate], report_multiple_bugs=False, max_examples=100)
     empty_tables(database)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from uuid import RFC_4122, UUID
 
 from steady_queue.store import ids as identity
-from steady_queue.store.ids import new_claim_id, new_job_id, new_job_ids
+from steady_queue.store.ids import new_claim_id, new_job_ids
+from tests.support.store.jobs import new_job_id
 from tests.support.threads import together
 
 if TYPE_CHECKING:

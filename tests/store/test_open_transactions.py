@@ -140,7 +140,7 @@ def test_a_transaction_that_holds_keys_on_djangos_connection_has_an_idle_timeout
 
     def holding() -> Flow[int]:
         yield from store.sql.lock_keys([lock_id("key")])
-        ((seconds,),) = yield store.sql.say("SELECT @@SESSION.idle_transaction_timeout", returns=".")
+        ((seconds,),) = yield store.sql.statement("SELECT @@SESSION.idle_transaction_timeout", returns=".")
         return int(seconds)
 
     for own, held in ((0, IDLE_TRANSACTION_SECONDS), (3, 3), (100, IDLE_TRANSACTION_SECONDS)):

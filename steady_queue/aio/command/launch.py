@@ -40,7 +40,7 @@ T = TypeVar("T")
 #: How often children report their state while the status line shows it.
 STATUS_REPORT_SECONDS = 1.0
 #: How long a child waits for its supervisor to accept why it did not start.
-REFUSAL_SECONDS = 1.0
+START_PROBLEM_SECONDS = 1.0
 
 
 def run(main: Coroutine[Any, Any, T], *, use_uvloop: bool = True) -> T:
@@ -115,8 +115,8 @@ async def _run_in_one_loop(
     if shows_status:
         companions.append(_build_status_line(partial(_figures, supervisor, process, counter)).run)
     await _run_with_signals(main, companions, is_exiting=before_exit is not None)
-    if refusal := process.refusal or (supervisor.refusal if supervisor else None):
-        raise refusal
+    if start_problem := process.start_problem or (supervisor.start_problem if supervisor else None):
+        raise start_problem
 
 
 async def _run_supervisor(resolved: ResolvedOptions, shows_status: bool, before_exit: Callable[[], None]) -> None:
@@ -128,8 +128,8 @@ async def _run_supervisor(resolved: ResolvedOptions, shows_status: bool, before_
     if shows_status:
         companions.append(_build_status_line(partial(_figures, supervisor)).run)
     await _run_with_signals(supervisor, companions)
-    if supervisor.refusal is not None:
-        raise supervisor.refusal
+    if supervisor.start_problem is not None:
+        raise supervisor.start_problem
 
 
 async def _run_child(orders: ChildOrders) -> None:
@@ -147,14 +147,14 @@ async def _run_child(orders: ChildOrders) -> None:
         )
     except ConfigurationError as error:
         # The supervisor reports it once, instead of each of its children.
-        channel.send(refusal=str(error), within_seconds=REFUSAL_SECONDS)
+        channel.send(start_problem=str(error), within_seconds=START_PROBLEM_SECONDS)
         raise SystemExit(1) from None
     companions: list[Companion] = [partial(channel.report, partial(_state, process, counter), orders.report_seconds)]
     if recycling := _build_recycling(process, counter):
         companions.append(recycling.run)
     await _run_with_signals(process, companions, before_run=partial(channel.watch, process.stop_by_signal))
-    if process.refusal is not None:
-        raise process.refusal
+    if process.start_problem is not None:
+        raise process.start_problem
 
 
 async def _run_with_signals(

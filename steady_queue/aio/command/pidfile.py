@@ -93,14 +93,14 @@ def _open(file: Path) -> int:
         return os.open(file, _FLAGS, 0o644)
     except OSError:
         if file.is_symlink():
-            raise _refusal(file, "is a symbolic link, which is not followed") from None
+            raise _build_error(file, "is a symbolic link, which is not followed") from None
         raise
 
 
 def _is_locked_by_us(file: Path, descriptor: int) -> bool:
     """Whether this process has locked the file; False if the file was removed meanwhile. Refuses if another has."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise _refusal(file, "is not a regular file")
+        raise _build_error(file, "is not a regular file")
     pid = _pid_in(_content(descriptor))
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,9 +111,9 @@ def _is_locked_by_us(file: Path, descriptor: int) -> bool:
     # Read again: the process that held the lock until now may have written to the file since.
     content = _content(descriptor)
     if os.fstat(descriptor).st_nlink > 1:
-        raise _refusal(file, "has another name as well (a hard link)")
+        raise _build_error(file, "has another name as well (a hard link)")
     if not _PIDFILE.fullmatch(content):
-        raise _refusal(file, "holds something other than a process id")
+        raise _build_error(file, "holds something other than a process id")
     pid = _pid_in(content)
     if pid is not None and pid != os.getpid() and _may_have_written(pid, os.fstat(descriptor).st_mtime):
         raise ConfigurationError(
@@ -130,7 +130,7 @@ def _is_at(file: Path, descriptor: int) -> bool:
         return False
 
 
-def _refusal(file: Path, why: str) -> ConfigurationError:
+def _build_error(file: Path, why: str) -> ConfigurationError:
     return ConfigurationError(
         f"the pidfile {file} {why}, and is left as it is; "
         "remove it, or name another path in steady_queue.supervisor_pidfile"

@@ -9,5 +9,5 @@ Its modules:
     promotion.py        promotes blocked jobs whose key has a free slot
     clearing.py         deletes jobs that ended long ago
     unserved.py         warns of ready jobs that no running process serves
-    splitting.py        halves rows that the database refuses together, and sets the bad one aside
+    splitting.py        halves rows that the database rejects together, and sets the bad one aside
 """

@@ -1,6 +1,6 @@
 """Clearing by maintenance: jobs that ended long ago are deleted, a few batches in a turn.
 
-A batch that the database refuses to delete is halved until the bad job is alone. A foreign key of another table may
+A batch whose deletion the database rejects is halved until the bad job is alone. A foreign key of another table may
 reference it: it is left out, and the error is raised after the rest was deleted. A turn executes a limited number of
 statements; the next one continues at the same place.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from steady_queue.aio.maintenance.splitting import REFUSED
+from steady_queue.aio.maintenance.splitting import REJECTED
 from steady_queue.store.operations import cleanup, maintenance
 from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter
 from steady_queue.store.operations.prune import BATCH_ROWS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Batches in one turn: with one it would fall behind under load. Between two of them, other statements can use the
 #: connection.
 BATCHES = 20
-#: Statements in a turn in which some are refused.
+#: Statements in a turn in which some are rejected.
 MAX_STATEMENTS = 200
 
 
@@ -49,7 +49,7 @@ class Walk(NamedTuple):
 
     place: CleanupPosition = CleanupPosition()
     size: int = BATCH_ROWS
-    refusal: Exception | None = None
+    rejection: Exception | None = None
 
 
 class Clearing:
@@ -69,7 +69,7 @@ class Clearing:
                 cleared = await self._driver.run(
                     self._kind.clear(self._driver.sql, keep, CleanupPosition(), BATCH_ROWS)
                 )
-            except REFUSED:
+            except REJECTED:
                 return await self._clear_in_parts(keep)
             if cleared is None:
                 return False
@@ -81,19 +81,19 @@ class Clearing:
         return True
 
     async def _clear_in_parts(self, keep: timedelta) -> bool:
-        statements, refusal = 0, self._walk.refusal
+        statements, rejection = 0, self._walk.rejection
         while statements < MAX_STATEMENTS:
-            place, size, refusal = self._walk
+            place, size, rejection = self._walk
             after: CleanupPosition | None
             statements += 1
             try:
                 cleared = await self._driver.run(self._kind.clear(self._driver.sql, keep, place, size))
-            except REFUSED as error:
+            except REJECTED as error:
                 if size > 1:
-                    self._walk = Walk(place, size // 2, refusal)
+                    self._walk = Walk(place, size // 2, rejection)
                     continue
                 statements += 1
-                refusal, after = error, await self._step_over(keep, place)
+                rejection, after = error, await self._step_over(keep, place)
             else:
                 if cleared is None:
                     return False
@@ -104,14 +104,14 @@ class Clearing:
             if after is None:
                 self._walk = Walk()
                 break
-            self._walk = Walk(after, size, refusal)
-        if refusal is not None:
-            raise refusal
+            self._walk = Walk(after, size, rejection)
+        if rejection is not None:
+            raise rejection
         return True
 
     async def _step_over(self, keep: timedelta, place: CleanupPosition) -> CleanupPosition | None:
-        """Return the place of the job that is refused by itself; None if there is none, or it cannot be read either."""
+        """Return the place of the job that is rejected alone; None if there is none, or it cannot be read either."""
         try:
             return await self._driver.run(self._kind.next(self._driver.sql, EndedFilter(keep), place))
-        except REFUSED:
+        except REJECTED:
             return None

@@ -17,7 +17,7 @@ from steady_queue import events
 from steady_queue.aio.maintenance.clearing import FAILED, FINISHED, Clearing
 from steady_queue.aio.maintenance.promotion import promote_stranded
 from steady_queue.aio.maintenance.pruning import Pruning
-from steady_queue.aio.maintenance.splitting import REFUSED
+from steady_queue.aio.maintenance.splitting import REJECTED
 from steady_queue.aio.maintenance.steps import Steps, StepSkipped
 from steady_queue.aio.maintenance.unserved import warn_of_unserved
 from steady_queue.configuration import alive_threshold
@@ -162,23 +162,23 @@ class Maintenance:
         return len(overran)
 
     async def _promoting_if_possible(self, operation: Callable[[bool], Operation[T]]) -> T:
-        """Run the operation with promotion; if a blocked job is refused, free the slots without promotion.
+        """Run the operation with promotion; if a blocked job is rejected, free the slots without promotion.
 
         The promotion step sets that job aside.
         """
         try:
             return await self._driver.run(operation(True))
-        except REFUSED:
+        except REJECTED:
             return await self._driver.run(operation(False))
 
     async def _promote(self) -> int:
-        total, refusal = await promote_stranded(self._driver, self._splitter)
+        total, rejection = await promote_stranded(self._driver, self._splitter)
         if total:
             self._events.emit(events.JobsPromoted(by="maintenance", count=total))
-        if refusal is not None:
+        if rejection is not None:
             if total:
                 await self._wake_all()
-            raise refusal
+            raise rejection
         return total
 
     def _build_clearing(self, kind: Kind) -> Clearing:

@@ -1,6 +1,6 @@
 """Promotion by maintenance: makes blocked jobs ready whose key has a free slot.
 
-Keys that are refused together are halved; of a key that is refused alone, the job that is refused is set aside.
+Keys that are rejected together are halved; of a key that is rejected alone, the job that is rejected is set aside.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from steady_queue.aio.maintenance.splitting import REFUSED, split
+from steady_queue.aio.maintenance.splitting import REJECTED, split
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.operations.maintenance import promote_stranded as promote_stranded_page
 from steady_queue.store.operations.promote import find_blocked_keys, find_next_blocked_job, promote, promote_one
@@ -29,18 +29,18 @@ async def promote_stranded(driver: Driver, splitter: ClaimSplitter) -> tuple[int
 
     Returns how many jobs that made ready, and the last error of a job that could not be set aside, if any.
     """
-    total, refusal, after = 0, None, ""
+    total, rejection, after = 0, None, ""
     while True:
         try:
             count, next_key = await driver.run(promote_stranded_page(driver.sql, after, limits_in_force))
-        except REFUSED:
+        except REJECTED:
             keys = await driver.run(find_blocked_keys(driver.sql, after, BATCH_ROWS))
-            count, refused = await _promote_in_parts(driver, splitter, keys)
-            refusal = refused or refusal
+            count, rejected = await _promote_in_parts(driver, splitter, keys)
+            rejection = rejected or rejection
             next_key = keys[-1] if len(keys) == BATCH_ROWS else None
         total += count
         if next_key is None:
-            return total, refusal
+            return total, rejection
         after = next_key
 
 
@@ -53,7 +53,7 @@ async def _promote_in_parts(
         promoted = await driver.run(promote(driver.sql, dict.fromkeys(part, 1), limits_in_force))
         counts.append(len(promoted))
 
-    async def alone(key: str, _refusal: Exception) -> None:
+    async def alone(key: str, _rejection: Exception) -> None:
         # Until the key is full or has no blocked job, or for a while: the next turn continues.
         for _ in range(MAX_JOBS_PER_KEY):
             promoted = await _promote_next(driver, splitter, key)
@@ -61,8 +61,8 @@ async def _promote_in_parts(
                 break
             counts.append(promoted)
 
-    refusals = await split(keys, write, alone)
-    return sum(counts), refusals[-1] if refusals else None
+    rejections = await split(keys, write, alone)
+    return sum(counts), rejections[-1] if rejections else None
 
 
 async def _promote_next(driver: Driver, splitter: ClaimSplitter, key: str) -> int | None:
@@ -72,7 +72,7 @@ async def _promote_next(driver: Driver, splitter: ClaimSplitter, key: str) -> in
         return None
     try:
         return 1 if await driver.run(promote_one(driver.sql, key, job_id, limits_in_force)) else None
-    except REFUSED as refusal:
+    except REJECTED as rejection:
         why = "the task could not be made ready; "
-        await splitter.fail_with_refusal(job_id, why, refusal, partial(set_blocked_aside, driver.sql, job_id))
+        await splitter.fail_with_rejection(job_id, why, rejection, partial(set_blocked_aside, driver.sql, job_id))
         return 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from steady_queue import events
 from steady_queue.aio.identity import is_gone
-from steady_queue.aio.maintenance.splitting import REFUSED
+from steady_queue.aio.maintenance.splitting import REJECTED
 from steady_queue.errors import ProcessExitError, ProcessMissingError, ProcessPrunedError
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.operations import prune
@@ -68,38 +68,38 @@ class Pruning:
         try:
             while jobs := await self._driver.run(prune.fail_orphans(self._driver.sql, error, limits_in_force)):
                 self._emit_orphans(jobs, error)
-        except REFUSED:
+        except REJECTED:
             claims = await self._driver.run(prune.find_orphans(self._driver.sql))
-            fates, refusal = await self._splitter.end_claims(ClaimOwner("unknown"), claims, error)
-            self._emit_orphans(fates.failed, error)
-            if refusal is not None:
-                raise refusal from None
+            settled, rejection = await self._splitter.end_claims(ClaimOwner("unknown"), claims, error)
+            self._emit_orphans(settled.failed, error)
+            if rejection is not None:
+                raise rejection from None
 
     async def _prune(self, alive: timedelta | None, only: list[UUID] | None) -> None:
         try:
             while (pruned := await self._driver.run(self._prune_next(alive, only))) is not None:
                 self._emit_pruned(pruned.process, pruned.jobs, alive)
-        except REFUSED:
+        except REJECTED:
             await self._prune_each(alive, only)
 
     async def _prune_each(self, alive: timedelta | None, only: list[UUID] | None) -> None:
-        """Prune one process after another, their claims in parts: the database has refused a claim."""
+        """Prune one process after another, their claims in parts: the database has rejected a claim."""
         left: list[Exception] = []
         for dead in await self._driver.run(
             prune.find_dead(self._driver.sql, me=self._process_id, alive=alive, only=only)
         ):
             why = _why(dead, alive)
             claims = await self._driver.run(prune.find_process_claims(self._driver.sql, dead.id))
-            fates, refusal = await self._splitter.end_claims(ClaimOwner(dead.name, dead.id, alive), claims, why)
-            self._emit_failed(dead.id, fates.failed, why)
+            settled, rejection = await self._splitter.end_claims(ClaimOwner(dead.name, dead.id, alive), claims, why)
+            self._emit_failed(dead.id, settled.failed, why)
             try:
-                pruned = await self._driver.run(self._prune_next(alive, [dead.id])) if refusal is None else None
-            except REFUSED as error:
-                refusal = error
-            if refusal is not None:
-                left.append(refusal)
+                pruned = await self._driver.run(self._prune_next(alive, [dead.id])) if rejection is None else None
+            except REJECTED as error:
+                rejection = error
+            if rejection is not None:
+                left.append(rejection)
             elif pruned is not None:
-                self._emit_pruned(dead, pruned.jobs, alive, len(fates.failed))
+                self._emit_pruned(dead, pruned.jobs, alive, len(settled.failed))
         if left:
             raise left[-1]
 

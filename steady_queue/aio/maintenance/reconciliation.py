@@ -66,12 +66,12 @@ class Reconciliation:
             known, running = self._claims.known(), self._claims.running()
             stored = await self._driver.run(prune.find_process_claims(self._driver.sql, self._process.id))
             unknown = {claim_id: job_id for claim_id, job_id in stored.items() if claim_id not in known}
-            count, refusal = await self._splitter.release_claims(owner, unknown) if unknown else (0, None)
+            count, rejection = await self._splitter.release_claims(owner, unknown) if unknown else (0, None)
         # A task that ran before and still runs was not settled by this process.
         if lost := (running & self._claims.running()) - stored.keys():
             self._on_lost(lost, is_pruned=is_pruned)
         if count:
             self._events.emit(events.ClaimsReconciled(process_id=self._process.id, count=count))
             await self._wake_all()
-        if refusal is not None:
-            raise refusal
+        if rejection is not None:
+            raise rejection

@@ -1,4 +1,4 @@
-"""Splitting: halves rows that the database refuses together until the bad one is alone, as the settler does.
+"""Splitting: halves rows that the database rejects together until the bad one is alone, as the settler does.
 
 The bad one is set aside: its job fails with a plain reason. All others are written as usual.
 """
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 #: Values that cannot be stored, or that are stored and cannot be read. An error of the runtime itself is neither: it
 #: must set no job aside.
-REFUSED = StoreDataError
+REJECTED = StoreDataError
 
 
 class Driver(Protocol):
@@ -46,34 +46,34 @@ async def split(
     write: Callable[[Sequence[T]], Awaitable[None]],
     alone: Callable[[T, Exception], Awaitable[None]],
 ) -> list[Exception]:
-    """Write the rows; a part that is refused is halved, and `alone` handles a row that is refused by itself.
+    """Write the rows; a part that is rejected is halved, and `alone` handles a row that is rejected by itself.
 
-    Returns the errors of the rows for which `alone` was refused as well.
+    Returns the errors of the rows for which `alone` was rejected as well.
     """
     if not rows:
         return []
     try:
         await write(rows)
-    except REFUSED as error:
+    except REJECTED as error:
         if len(rows) > 1:
             middle = len(rows) // 2
             return [*await split(rows[:middle], write, alone), *await split(rows[middle:], write, alone)]
         try:
             await alone(rows[0], error)
-        except REFUSED as refusal:
-            return [refusal]
+        except REJECTED as rejection:
+            return [rejection]
     return []
 
 
 class EndedClaims(NamedTuple):
     """The claims that were ended, and the last error of a claim that could not be set aside, if any."""
 
-    fates: SettledClaims
-    refusal: Exception | None
+    settled: SettledClaims
+    rejection: Exception | None
 
 
 class ClaimSplitter:
-    """Ends claims that were refused together."""
+    """Ends claims that were rejected together."""
 
     def __init__(self, *, driver: Driver, events: Events) -> None:
         self._driver = driver
@@ -84,30 +84,30 @@ class ClaimSplitter:
     ) -> EndedClaims:
         """Fail the claims of a process that has ended, except some that are released, and remove its row.
 
-        The row stays if there is a refusal.
+        The row stays if there is a rejection.
         """
         operation = prune.prune_exited_process(
             self._driver.sql, process_id, name, error, release=release, limits=limits_in_force
         )
         try:
             return EndedClaims(await self._driver.run(operation), None)
-        except REFUSED:
+        except REJECTED:
             pass
         failed: list[UUID] = []
         released: list[UUID] = []
-        refusal: Exception | None
+        rejection: Exception | None
         try:
             claims = await self._driver.run(prune.find_process_claims(self._driver.sql, process_id))
-            fates, refusal = await self.end_claims(ClaimOwner(name, process_id), claims, error, release)
-            failed.extend(fates.failed)
-            released.extend(fates.released)
-            if refusal is None:
+            settled, rejection = await self.end_claims(ClaimOwner(name, process_id), claims, error, release)
+            failed.extend(settled.failed)
+            released.extend(settled.released)
+            if rejection is None:
                 rest = await self._driver.run(operation)
                 failed.extend(rest.failed)
                 released.extend(rest.released)
-        except REFUSED as again:
-            refusal = again
-        return EndedClaims(SettledClaims(failed, released), refusal)
+        except REJECTED as again:
+            rejection = again
+        return EndedClaims(SettledClaims(failed, released), rejection)
 
     async def end_claims(
         self, owner: ClaimOwner, claims: Mapping[UUID, UUID], error: ErrorReport, release: Collection[UUID] = ()
@@ -115,24 +115,24 @@ class ClaimSplitter:
         """Fail claims, each given with its job's id, except some that are released."""
         failed: list[UUID] = []
         released: list[UUID] = []
-        refusals: list[Exception] = []
+        rejections: list[Exception] = []
 
         async def write(part: Sequence[tuple[UUID, UUID]]) -> None:
             operation = end_claims(self._driver.sql, owner, dict(part), error, release=release, limits=limits_in_force)
-            fates = await self._driver.run(operation)
-            failed.extend(fates.failed)
-            released.extend(fates.released)
+            settled = await self._driver.run(operation)
+            failed.extend(settled.failed)
+            released.extend(settled.released)
 
-        async def alone(claim: tuple[UUID, UUID], refusal: Exception) -> None:
-            if await self.set_aside(owner, *claim, f"{error.message}; ", refusal):
+        async def alone(claim: tuple[UUID, UUID], rejection: Exception) -> None:
+            if await self.set_aside(owner, *claim, f"{error.message}; ", rejection):
                 failed.append(claim[1])
 
         for part in chunks_of(list(claims.items()), BATCH_ROWS):
-            refusals += await split(part, write, alone)
-        return EndedClaims(SettledClaims(failed, released), refusals[-1] if refusals else None)
+            rejections += await split(part, write, alone)
+        return EndedClaims(SettledClaims(failed, released), rejections[-1] if rejections else None)
 
     async def release_claims(self, owner: ClaimOwner, claims: Mapping[UUID, UUID]) -> tuple[int, Exception | None]:
-        """Release claims, and set aside those that the database refuses to release.
+        """Release claims, and set aside those whose release the database rejects.
 
         Returns how many were ended, and the last error of a claim that could not be set aside.
         """
@@ -143,29 +143,29 @@ class ClaimSplitter:
                 await self._driver.run(prune.release_claims(self._driver.sql, dict(part), owner.name, limits_in_force))
             )
 
-        async def alone(claim: tuple[UUID, UUID], refusal: Exception) -> None:
+        async def alone(claim: tuple[UUID, UUID], rejection: Exception) -> None:
             why = "this process did not know that it had claimed the task; "
-            counts.append(await self.set_aside(owner, *claim, why, refusal))
+            counts.append(await self.set_aside(owner, *claim, why, rejection))
 
-        refusals = await split(list(claims.items())[:BATCH_ROWS], write, alone)
-        return sum(counts), refusals[-1] if refusals else None
+        rejections = await split(list(claims.items())[:BATCH_ROWS], write, alone)
+        return sum(counts), rejections[-1] if rejections else None
 
-    async def set_aside(self, owner: ClaimOwner, claim_id: UUID, job_id: UUID, why: str, refusal: Exception) -> bool:
-        """End a claim that is refused by itself; False when it is no longer there."""
+    async def set_aside(self, owner: ClaimOwner, claim_id: UUID, job_id: UUID, why: str, rejection: Exception) -> bool:
+        """End a claim that is rejected by itself; False when it is no longer there."""
         operation = partial(set_aside, self._driver.sql, owner, claim_id, job_id)
-        return await self.fail_with_refusal(job_id, why, refusal, operation)
+        return await self.fail_with_rejection(job_id, why, rejection, operation)
 
-    async def fail_with_refusal(
-        self, job_id: UUID, why: str, refusal: Exception, operation: Callable[[ErrorReport, bool], Operation[bool]]
+    async def fail_with_rejection(
+        self, job_id: UUID, why: str, rejection: Exception, operation: Callable[[ErrorReport, bool], Operation[bool]]
     ) -> bool:
-        """Fail the job with the refusal as its reason.
+        """Fail the job with the rejection as its reason.
 
-        If its own row is refused too, write only the failed execution.
+        If its own row is rejected too, write only the failed execution.
         """
-        error = report(StoreDataError, f"{why}its rows could not be changed as usual: {ascii(str(refusal))[:500]}")
+        error = report(StoreDataError, f"{why}its rows could not be changed as usual: {ascii(str(rejection))[:500]}")
         try:
             is_done = await self._driver.run(operation(error, True))
-        except REFUSED:
+        except REJECTED:
             is_done = await self._driver.run(operation(error, False))
         if is_done:
             self._events.emit(events.JobSetAside(job_id=job_id, error=error.message))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from steady_queue import events
 from steady_queue.aio.process.deadlines import CANCEL_SECONDS
-from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST
+from steady_queue.aio.process.watchdog import EXIT_FORCED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,10 +63,10 @@ class LostLease:
     def _exit_if_running(self, threads: int, cancelled: Sequence[Running]) -> None:
         """End the process if threads still run, or if cancelled tasks still do after a moment."""
         if threads:
-            self._exit_now(EXIT_LEASE_LOST)
+            self._exit_now(EXIT_FORCED)
         elif cancelled:
             self._loop.call_later(CANCEL_SECONDS, self._exit_if_stuck, cancelled)
 
     def _exit_if_stuck(self, cancelled: Sequence[Running]) -> None:
         if self._claims.running() & {running.claim.claim_id for running in cancelled}:
-            self._exit_now(EXIT_LEASE_LOST)
+            self._exit_now(EXIT_FORCED)

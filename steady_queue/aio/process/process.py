@@ -76,7 +76,7 @@ class Process:
         #: Set when the process works, or has ended without.
         self.ready = asyncio.Event()
         #: Why the process did not start to work.
-        self.refusal: ConfigurationError | None = None
+        self.start_problem: ConfigurationError | None = None
         host = host or EmbeddedHost(leave)
         row = NewProcess(self.id, "process", self.name, os.getpid(), hostname(), supervisor_id)
         actors = list(actors_of(options, row))
@@ -134,8 +134,8 @@ class Process:
                 await self.services.close()
 
     async def _check_database(self) -> None:
-        self.refusal = await check_database(self.services.upkeep, self.alias, self.outage)
-        if self.refusal is not None:
+        self.start_problem = await check_database(self.services.upkeep, self.alias, self.outage)
+        if self.start_problem is not None:
             self.stop()
 
     async def _work(self, upkeep: TaskGroup, wait_for_children: Callable[[], Awaitable[None]]) -> None:

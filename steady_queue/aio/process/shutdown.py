@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import create_task_group
 
 from steady_queue import events
-from steady_queue.aio.maintenance.splitting import REFUSED, ClaimSplitter
+from steady_queue.aio.maintenance.splitting import REJECTED, ClaimSplitter
 from steady_queue.aio.process.deadlines import BLOCKED_LOOP_SECONDS, FLUSH_NOW_SECONDS, shutdown_seconds
 from steady_queue.errors import ProcessExitError, StoreError
 from steady_queue.store.outcome import report
@@ -150,7 +150,7 @@ class Shutdown:
     async def _reconcile(self) -> None:
         try:
             await self._services.reconciliation.reconcile()
-        except REFUSED as error:
+        except REJECTED as error:
             # The process must be deregistered all the same, with what still runs.
             step: dict[str, Any] = {"step": "reconciling claims", "times": 1}
             self._events.emit(events.MaintenanceStepFailed(**step, error=str(error), exception=error))
@@ -166,14 +166,14 @@ class Shutdown:
         await self._services.heartbeat.stop()
         error = report(ProcessExitError, f"{self._row.name} stopped before the task did")
         splitter = ClaimSplitter(driver=self._services.upkeep, events=self._events)
-        fates, refusal = await splitter.end_process(self._row.id, self._row.name, error)
-        failed = list(fates.failed)
+        settled, rejection = await splitter.end_process(self._row.id, self._row.name, error)
+        failed = list(settled.failed)
         if failed:
             self._events.emit(
                 events.JobsFailed(process_id=self._row.id, job_ids=failed, count=len(failed), error=error.message)
             )
-        if refusal is not None:
-            raise refusal
+        if rejection is not None:
+            raise rejection
         self._events.emit(events.ProcessDeregistered(process_id=self._row.id, name=self._row.name, claims=len(failed)))
 
     def _abandon_tasks(self) -> None:

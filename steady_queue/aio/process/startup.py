@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from steady_queue.store.drivers.pool import AsyncDriver
 
 
-async def find_refusal(driver: AsyncDriver, alias: str) -> str | None:
+async def find_start_problem(driver: AsyncDriver, alias: str) -> str | None:
     """Why no process may work on this database (the server is too old, the schema does not fit), or None."""
     if problem := await driver.run(find_version_problem(driver.sql)):
         return problem
@@ -66,7 +66,7 @@ async def check_database(driver: AsyncDriver, alias: str, outage: Outage) -> Con
     """Why no process may work on this database, or None; waits until the database answers."""
     while True:
         try:
-            problem = await find_refusal(driver, alias)
+            problem = await find_start_problem(driver, alias)
         except StoreError as error:
             await outage.wait("start", error)
             continue

@@ -31,8 +31,9 @@ BLOCKED_SECONDS, CHECK_SECONDS = 1.0, 0.5
 LONGEST_REPORT_SECONDS = 30.0
 #: How often the lease and the deadline are checked while the loop is blocked.
 DEADLINE_CHECK_SECONDS = 0.25
-#: The exit status of a process that has lost its lease, or whose loop was blocked when it had to stop.
-EXIT_LEASE_LOST = 75
+#: The exit status of a process that could not stop in order: its lease was lost, its loop was blocked when it had to
+#: stop, a supervisor did not stop in time, or the runtime inside an ASGI server failed.
+EXIT_FORCED = 75
 
 
 class Watchdog:
@@ -59,7 +60,6 @@ class Watchdog:
         self._answered = threading.Event()
         self._stop = threading.Event()
         self._reporter: threading.Thread | None = None
-        self.blocked_count = 0
 
     def start(self) -> None:
         threading.Thread(target=self._watch, name="steady-queue-watchdog", daemon=True).start()
@@ -82,7 +82,6 @@ class Watchdog:
                 self._wait_for_loop(asked_at)
 
     def _wait_for_loop(self, asked_at: float) -> None:
-        self.blocked_count += 1
         pause = BLOCKED_SECONDS
         while not self._stop.is_set():
             self._report(asked_at)
@@ -92,7 +91,7 @@ class Watchdog:
                 if self._answered.wait(min(DEADLINE_CHECK_SECONDS, until - now)):
                     return
                 if not self._lease.is_held or self._deadlines.is_exit_overdue:
-                    self._exit_now(EXIT_LEASE_LOST)
+                    self._exit_now(EXIT_FORCED)
                     return
 
     def _report(self, asked_at: float) -> None:

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
 import steady_queue
-from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST
+from steady_queue.aio.process.watchdog import EXIT_FORCED
 from steady_queue.configuration import Options
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class ChildExit(NamedTuple):
         """Whether it exited because of a signal to stop, or because it was recycled."""
         sent = self.child.signal_sent
         by_us = sent is not None and -self.status in (signal.SIGTERM, signal.SIGQUIT, sent)
-        return self.child.is_stopping and (by_us or self.status in (0, EXIT_LEASE_LOST))
+        return self.child.is_stopping and (by_us or self.status in (0, EXIT_FORCED))
 
     @property
     def released_claims(self) -> set[UUID]:
@@ -187,15 +187,15 @@ class ChildExit(NamedTuple):
         return {UUID(claim) for claim in self.child.unfinished} if self.was_requested else set()
 
     @property
-    def refusal(self) -> str | None:
+    def start_problem(self) -> str | None:
         """Why it did not start to work."""
-        refusal: str | None = self.child.state.get("refusal")
-        return refusal
+        start_problem: str | None = self.child.state.get("start_problem")
+        return start_problem
 
     @property
     def summary(self) -> str:
-        if self.refusal is not None:
-            return f"did not start: {self.refusal}"
+        if self.start_problem is not None:
+            return f"did not start: {self.start_problem}"
         if self.status >= 0:
             return f"exited with status {self.status}"
         try:

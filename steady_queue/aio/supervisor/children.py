@@ -49,7 +49,7 @@ class Children:
         report_seconds: float,
         alive_seconds: float,
         on_exit: Callable[[ChildExit], None],
-        on_refusal: Callable[[str], None],
+        on_start_problem: Callable[[str], None],
         on_replacement: Callable[[Replacement], None],
         context: Context,
     ) -> None:
@@ -62,7 +62,7 @@ class Children:
         self._alive_seconds = alive_seconds
         self._on_exit = on_exit
         #: Called if the very first child of a position could not start: then the others could not either.
-        self._on_refusal = on_refusal
+        self._on_start_problem = on_start_problem
         self._on_replacement = on_replacement
         self._clock = context.clock
         self._events = context.events
@@ -189,8 +189,8 @@ class Children:
         )
         position = next(position for position in self.positions if child in (position.child, position.recycled))
         restart_delay = position.remove(exited, now)
-        if exited.refusal is not None and not position.has_worked:
-            self._on_refusal(exited.refusal)
+        if exited.start_problem is not None and not position.has_worked:
+            self._on_start_problem(exited.start_problem)
             return
         who: dict[str, Any] = {"pid": child.pid, "what": describe_role(child.options)}
         who |= {"how": exited.summary, "lived_seconds": now - child.started_at}

@@ -63,22 +63,22 @@ class Pruner:
         error = report(ProcessExitError, f"{name} ({describe_role(child.options)}) {exited.summary}{why}")
         while True:
             try:
-                fates, refusal = await self._splitter.end_process(child.id, name, error, exited.released_claims)
+                settled, rejection = await self._splitter.end_process(child.id, name, error, exited.released_claims)
                 break
             except Exception as failure:
                 await self._outage.wait(self.name, failure)
         self._outage.succeeded(self.name)
-        if any(fates):
-            failed, released = len(fates.failed), len(fates.released)
+        if any(settled):
+            failed, released = len(settled.failed), len(settled.released)
             self._events.emit(events.ChildPruned(pid=child.pid, failed=failed, released=released))
             if failed:
                 self._events.emit(
-                    events.JobsFailed(process_id=child.id, job_ids=fates.failed, count=failed, error=error.message)
+                    events.JobsFailed(process_id=child.id, job_ids=settled.failed, count=failed, error=error.message)
                 )
             await self._wake_all()
-        if refusal is not None:
+        if rejection is not None:
             # The next children must not wait for what cannot be written. Maintenance finds this process by its missing
             # heartbeat.
             self._events.emit(
-                events.MaintenanceStepFailed(step=f"pruning {name}", error=str(refusal), times=1, exception=refusal)
+                events.MaintenanceStepFailed(step=f"pruning {name}", error=str(rejection), times=1, exception=rejection)
             )

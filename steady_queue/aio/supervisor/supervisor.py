@@ -28,7 +28,7 @@ from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.aio.process.host import EmbeddedHost
 from steady_queue.aio.process.lifecycle import Lifecycle, actor_of
 from steady_queue.aio.process.startup import check_database, run_unless_stopped
-from steady_queue.aio.process.watchdog import EXIT_LEASE_LOST
+from steady_queue.aio.process.watchdog import EXIT_FORCED
 from steady_queue.aio.supervisor.children import KILL_AFTER_SECONDS, QUIT_AFTER_SECONDS, Children
 from steady_queue.aio.supervisor.pruner import Pruner
 from steady_queue.aio.supervisor.restarts import Restarts
@@ -75,7 +75,7 @@ class Supervisor:
         self.process = process
         self.events = events or (process.events if process else Events())
         #: Why it did not start to work.
-        self.refusal: ConfigurationError | None = None
+        self.start_problem: ConfigurationError | None = None
         #: Set when its children may start.
         self.ready = asyncio.Event()
         self._host = host or EmbeddedHost()
@@ -93,7 +93,7 @@ class Supervisor:
         self.outage = Outage(clock=clock, events=self.events)
         self.deadlines = Deadlines(clock, flush_now_seconds=FLUSH_NOW_SECONDS)
         row = NewProcess(self.id, "supervisor", self.name, os.getpid(), hostname(), None)
-        actor = actor_of("supervisor", row, posts=len(positions))
+        actor = actor_of("supervisor", row, processes=len(positions))
         self.lifecycle = Lifecycle([actor], deadlines=self.deadlines, events=self.events)
         context = Context(clock, self.events, self.outage)
         self.heartbeat = Heartbeat(
@@ -114,7 +114,7 @@ class Supervisor:
             report_seconds=report_seconds or min(interval, alive_seconds / 4),
             alive_seconds=alive_seconds,
             on_exit=self.pruner.put,
-            on_refusal=self._refuse,
+            on_start_problem=self._fail_start,
             on_replacement=self.restarts.put,
             context=context,
         )
@@ -137,14 +137,14 @@ class Supervisor:
                 await self.driver.close()
 
     async def _check_database(self) -> None:
-        self.refusal = await check_database(self.driver, self.alias, self.outage)
-        if self.refusal is not None:
+        self.start_problem = await check_database(self.driver, self.alias, self.outage)
+        if self.start_problem is not None:
             self.stop()
 
-    def _refuse(self, why: str) -> None:
+    def _fail_start(self, why: str) -> None:
         """A child found, when it imported the tasks, that it cannot start: then the whole start has failed."""
-        if self.refusal is None:
-            self.refusal = ConfigurationError(why)
+        if self.start_problem is None:
+            self.start_problem = ConfigurationError(why)
         self.stop()
 
     async def _supervise(self, companions: Sequence[Companion]) -> None:
@@ -160,7 +160,7 @@ class Supervisor:
                 else:
                     work.start_soon(self._run_process, self.process, companions)
                     await self.process.ready.wait()
-                    if self.process.refusal is not None:
+                    if self.process.start_problem is not None:
                         self.children.stop()  # before any child starts
                 if not self.children.is_stopping:
                     await run_unless_stopped(self.deadlines.requested, self._start)
@@ -272,7 +272,7 @@ def _exit_after(seconds: float) -> None:
 
     Its children notice that it has exited.
     """
-    timer = threading.Timer(seconds, os._exit, [EXIT_LEASE_LOST])
+    timer = threading.Timer(seconds, os._exit, [EXIT_FORCED])
     timer.daemon = True
     timer.start()
 

@@ -101,7 +101,7 @@ class Settler:
         return BATCH_SIZE
 
     async def _settle(self, batch: Sequence[Outcome]) -> None:
-        """Write a batch, however long it takes. A batch that is refused is halved until the bad outcome is alone."""
+        """Write a batch, however long it takes. A batch that is rejected is halved until the bad outcome is alone."""
         is_retry = False
         promotes = True
         while True:
@@ -114,7 +114,7 @@ class Settler:
                     await self._settle(batch[middle:])
                     return
                 if promotes and batch[0].claim.concurrency_key is not None:
-                    # The refused row may be that of the blocked job which would be promoted: not a fault of this task.
+                    # The rejected row may be that of the blocked job which would be promoted: not a fault of this task.
                     promotes = False
                     continue
                 claim_id = batch[0].claim.claim_id

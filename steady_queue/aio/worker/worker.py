@@ -68,7 +68,7 @@ class Worker:
         self._last_claim_at = self._clock.monotonic()
         self._last_poll_at: float | None = None
         self._marker: int | None = None
-        self._round_trip_seconds = 0.0
+        self._claim_and_start_seconds = 0.0
         self._needs_reconciling = False
         self._is_more_left = False
         self._claim_scope = CancelScope()
@@ -79,14 +79,14 @@ class Worker:
         """Seconds since its last successful poll; 0 without free capacity, for then it has nothing to poll for."""
         if self._last_poll_at is None:
             return None
-        if self._claims.may_claim() and not self.capacity.free(self._round_trip_seconds):
+        if self._claims.may_claim() and not self.capacity.free(self._claim_and_start_seconds):
             return 0.0
         return self._clock.monotonic() - self._last_poll_at
 
     async def run(self) -> None:
-        was_woken = True
+        must_claim = True
         while True:
-            free = self.capacity.free(self._round_trip_seconds) if self._claims.may_claim() else {}
+            free = self.capacity.free(self._claim_and_start_seconds) if self._claims.may_claim() else {}
             self.capacity.wakes_worker = len(free) < self.capacity.lanes_in_use
             claims: list[Claim] = []
             self._is_more_left = False
@@ -94,7 +94,7 @@ class Worker:
                 if self._needs_reconciling:
                     await self._reconcile()
                     self._needs_reconciling = False
-                if free and await self._has_news(was_woken):
+                if free and await self._has_news(must_claim):
                     claims = await self._claim_and_start(free)
             except Exception as error:
                 # The claim may have been made although its reply was lost.
@@ -103,11 +103,11 @@ class Worker:
                 await self._outage.wait(self.name, error)
                 continue
             self._outage.succeeded(self.name)
-            if _is_full(claims, free) or self._is_more_left:
-                was_woken = True  # there may be more jobs
+            if _got_all_wanted(claims, free) or self._is_more_left:
+                must_claim = True  # there may be more jobs
                 continue
-            was_woken = await self._wake_event.wait(self._next_pause(bool(claims)))
-            if was_woken:
+            must_claim = await self._wake_event.wait(self._next_pause(bool(claims)))
+            if must_claim:
                 gather_seconds = self._polling.count_wake_up(self._clock.monotonic())
                 if gather_seconds and not self.capacity.wakes_worker:
                     await asyncio.sleep(gather_seconds)
@@ -118,7 +118,7 @@ class Worker:
             self.capacity.wakes_worker = False
             self._marker = None
             return MAY_NOT_CLAIM_PAUSE_SECONDS
-        free = self.capacity.free(self._round_trip_seconds)
+        free = self.capacity.free(self._claim_and_start_seconds)
         self.capacity.wakes_worker = len(free) < self.capacity.lanes_in_use
         return self._polling.next_pause(found=found) if free else FULL_PAUSE_SECONDS
 
@@ -132,14 +132,14 @@ class Worker:
             else:
                 self.capacity.release(claims, "the lease of the process expired while the task was claimed")
         self._last_claim_at = self._last_poll_at = ended = self._clock.monotonic()
-        self._round_trip_seconds = ended - began
+        self._claim_and_start_seconds = ended - began
         if len(claims) < sum(free.values()) and self.plan.may_miss:
             self._marker = None
         self._emit(claims)
         return claims
 
     def _emit(self, claims: Sequence[Claim]) -> None:
-        milliseconds = self._round_trip_seconds * 1000
+        milliseconds = self._claim_and_start_seconds * 1000
         if self._events.is_wanted(events.Polled):
             self._events.emit(events.Polled(actor=self.name, found=len(claims), milliseconds=milliseconds))
         if claims and self._events.is_wanted(events.JobsClaimed):
@@ -169,7 +169,7 @@ class Worker:
         """The process stops: cancel a claim that takes longer than LAST_CLAIM_SECONDS from now."""
         self._claim_deadline = self._claim_scope.deadline = current_time() + LAST_CLAIM_SECONDS
 
-    async def _has_news(self, was_woken: bool) -> bool:
+    async def _has_news(self, must_claim: bool) -> bool:
         """Return whether a claim could find jobs. Asks the database only where that is cheaper than a claim."""
         if not self._driver.sql.change_marker:
             return True
@@ -177,13 +177,13 @@ class Worker:
         has_changed, self._marker = marker != self._marker, marker
         now = self._clock.monotonic()
         # The marker does not change with writes of this process: jobs that those made ready are found a little later.
-        if was_woken or has_changed or now - self._last_claim_at > POLL_ANYWAY_SECONDS:
+        if must_claim or has_changed or now - self._last_claim_at > POLL_ANYWAY_SECONDS:
             return True
         self._last_poll_at = now
         return False
 
 
-def _is_full(claims: Sequence[Claim], wanted: Mapping[Lane, int]) -> bool:
+def _got_all_wanted(claims: Sequence[Claim], wanted: Mapping[Lane, int]) -> bool:
     """Return whether a lane got as many jobs as were wanted for it."""
     got = Counter(claim.lane for claim in claims)
     return any(got[lane] == count for lane, count in wanted.items())

@@ -20,7 +20,7 @@ Processes and repair:
     processes.py     register, heartbeat, deregister
     prune.py         end the claims of dead processes
     maintenance.py   find work, overrun slots, ownerless slots, stranded keys, old jobs
-    set_aside.py     rows that the database refuses to change
+    set_aside.py     rows whose changes the database rejects
 
 Recurring tasks, server and schema:
 

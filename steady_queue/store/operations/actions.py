@@ -64,7 +64,7 @@ def retry(
     if not failed:
         return UNCHANGED
     yield sql.delete("failedexecution", failed)
-    yield sql.say(f"UPDATE steady_queue_job{sql.by_id} SET retries = 0 WHERE id IN ?*", failed)
+    yield sql.statement(f"UPDATE steady_queue_job{sql.by_id} SET retries = 0 WHERE id IN ?*", failed)
     keys = yield from _insert_first_executions(sql, failed, limits)
     promoted, after_commit = yield from _promote_or_defer(sql, keys, limits, promoting)
     return ActionResult(failed, promoted, True, after_commit)
@@ -202,7 +202,7 @@ def _grant_above_limit(sql: Dialect, blocked: Mapping[UUID, str]) -> Flow[list[U
     waiting = [row[0] for row in rows]
     if not waiting:
         return []
-    rows = yield sql.say(
+    rows = yield sql.statement(
         "SELECT concurrency_key, slot FROM steady_queue_semaphore WHERE concurrency_key IN ?*",
         list({blocked[id_] for id_ in waiting}),
         returns="..",

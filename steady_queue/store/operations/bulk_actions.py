@@ -98,7 +98,7 @@ def discard_window(
 
 def _read_table(sql: Dialect, table: str, position: Position, size: int) -> Flow[tuple[list[UUID], Position | None]]:
     """The next jobs of an execution table, in the order of their ids."""
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT job_id FROM steady_queue_{table} WHERE job_id > ? ORDER BY job_id LIMIT ?",
         position.job_id,
         size,
@@ -113,7 +113,7 @@ def _read_queue(sql: Dialect, queue: str, position: Position, size: int) -> Flow
     ids: list[UUID] = []
     last, lane, priority = position
     while True:
-        rows = yield sql.say(
+        rows = yield sql.statement(
             f"SELECT job_id FROM {sql.ready_by_queue} WHERE queue_name = ? AND lane = ? AND priority = ?"
             " AND job_id > ? ORDER BY job_id LIMIT ?",
             *(queue, lane, priority, last, size - len(ids)),
@@ -156,5 +156,5 @@ def _select_matching(
     if not ids or not given:
         return list(ids)
     text = f"SELECT {key} FROM {table}{sql.by_id} WHERE {key} IN ?* AND {' AND '.join(given)}"
-    rows = yield sql.say(text, list(ids), *given.values(), returns="u")
+    rows = yield sql.statement(text, list(ids), *given.values(), returns="u")
     return sorted(row[0] for row in rows)

@@ -48,8 +48,8 @@ def find_text_column_problem(sql: Dialect) -> Flow[TextColumnProblem | None]:
     # Used by migration 0001: must keep working on the tables that it creates.
     if not sql.text_columns:
         return None
-    rows = yield sql.say(sql.text_columns, returns="....")
-    version = yield sql.say(sql.server_version, returns=".")
+    rows = yield sql.statement(sql.text_columns, returns="....")
+    version = yield sql.statement(sql.server_version, returns=".")
     collation = bytewise_collation(is_mariadb="mariadb" in str(version[0][0]).lower())
     return check_columns([TextColumn(*map(str, row)) for row in rows], collation)
 

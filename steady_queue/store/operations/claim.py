@@ -75,7 +75,7 @@ def _claim_from_all(sql: Dialect, requests: Sequence[ClaimRequest]) -> Flow[Clai
     ready: list[Row] = []
     is_paused = False
     for request in requests:
-        rows = yield sql.say(
+        rows = yield sql.statement(
             f"SELECT * FROM (SELECT r.job_id, {sql.now} AS at FROM {sql.ready_all} WHERE {ANY_PRIORITY} AND r.lane = ?"
             " AND NOT EXISTS (SELECT 1 FROM steady_queue_pause)"
             f" AND EXISTS (SELECT 1 FROM steady_queue_process o{sql.by_id} WHERE o.id = ?)"
@@ -101,7 +101,7 @@ def _lock_ready(sql: Dialect, request: ClaimRequest) -> Flow[list[Row]]:
     """The ids of the ready jobs, locked, each with the database's time."""
     found: list[Row] = []
     for queue in request.queues:
-        rows = yield sql.say(
+        rows = yield sql.statement(
             f"SELECT r.job_id, {sql.now} FROM {sql.ready_by_queue} WHERE r.queue_name = ? AND r.lane = ?"
             # By the bound name, not by the name of each row: a paused queue may have any number of rows.
             f" AND NOT EXISTS (SELECT 1 FROM steady_queue_pause p{sql.by_id} WHERE p.queue_name = ?)"
@@ -124,7 +124,7 @@ def _claim_locked(sql: Dialect, process_id: UUID, ready: Sequence[Row]) -> Flow[
     now = ready[-1][1]
     yield sql.delete("readyexecution", ids)
     claim_ids = {job_id: new_claim_id() for job_id in ids}
-    yield sql.say_each(
+    yield sql.statement_each(
         "INSERT INTO steady_queue_claimedexecution (job_id, claim_id, process_id, claimed_at) VALUES (?, ?, ?, ?)",
         [(job_id, claim_ids[job_id], process_id, now) for job_id in ids],
     )

@@ -84,7 +84,7 @@ def clear_failed(
     # Locked, and then read again: the job may have been retried meanwhile, and have failed again this moment.
     ids = yield from lock_executions(sql, "failedexecution", ids)
     if ids:
-        rows = yield sql.say(
+        rows = yield sql.statement(
             f"SELECT job_id FROM steady_queue_failedexecution{sql.by_id} WHERE job_id IN ?* AND failed_at < ?",
             *(ids, (yield from _resolve_time(sql, ended.before))),
             returns="u",
@@ -141,7 +141,7 @@ def _read(
 ) -> Flow[list[Row]]:
     before = yield from _resolve_time(sql, ended.before)
     columns = f"{source.id}, {source.ended_at}, j.queue_name, j.task_path"
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT {columns} FROM {source.table} {source.ended_at} >= ? AND {source.ended_at} < ?"
         f" AND ({source.ended_at} > ? OR {source.id} > ?) ORDER BY {source.ended_at}, {source.id} LIMIT ?",
         *(position.ended_at, before, position.ended_at, position.job_id, size),
@@ -164,7 +164,7 @@ def _count(sql: Dialect, ended: EndedFilter, source: _Source) -> Flow[int]:
         *([("j.queue_name = ?", ended.queue)] if ended.queue is not None else []),
         *([("j.task_path = ?", ended.task_path)] if ended.task_path is not None else []),
     ]
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT count(*) FROM {source.table} {' AND '.join(text for text, _ in conditions)}",
         *(value for _, value in conditions),
         returns=".",
@@ -176,5 +176,5 @@ def _resolve_time(sql: Dialect, before: datetime | timedelta) -> Flow[datetime]:
     """The time itself, or the time that long ago by the database's clock."""
     if isinstance(before, datetime):
         return max(before, BEGINNING)
-    rows = yield sql.say(f"SELECT {sql.now}", returns="t")
+    rows = yield sql.statement(f"SELECT {sql.now}", returns="t")
     return subtract_span(rows[0][0], before)

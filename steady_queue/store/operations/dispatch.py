@@ -8,7 +8,7 @@ from steady_queue.store.job import OnConflict
 from steady_queue.store.operations.promote import (
     JOBS_PER_STATEMENT,
     NO_LIMITS,
-    discard_refused,
+    discard_without_slot,
     insert_blocked,
     insert_ready,
     limit_in_force,
@@ -38,7 +38,7 @@ def dispatch(sql: Dialect, limit: int, limits: Limits = NO_LIMITS, *, past: int 
     `past` skips that many of the first jobs, which could not be moved. At most JOBS_PER_STATEMENT are moved.
     """
     limit = min(limit, JOBS_PER_STATEMENT)
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT job_id FROM {sql.scheduled_due} WHERE scheduled_at <= {sql.now}"
         " ORDER BY scheduled_at, priority DESC, job_id"
         f" LIMIT ?{' OFFSET ?' if past else ''}{sql.for_update_skip_locked}",
@@ -61,13 +61,13 @@ def dispatch(sql: Dialect, limit: int, limits: Limits = NO_LIMITS, *, past: int 
     keys = {key: limit_in_force(limits, path, stored) for _, key, stored, *_, path in limited}
     yield from promote.flow(sql, keys, limits)
     discardable = [job_id for job_id, _, _, _, on_conflict, _ in limited if on_conflict == OnConflict.DISCARD]
-    return Dispatched(len(due), (yield from discard_refused(sql, discardable)))
+    return Dispatched(len(due), (yield from discard_without_slot(sql, discardable)))
 
 
 @operation(transaction=False)
 def next_due(sql: Dialect) -> Flow[float | None]:
     """Seconds, by the database's time, until the next scheduled job is due; None without one."""
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT scheduled_at, {sql.now} FROM {sql.scheduled_due} ORDER BY scheduled_at, priority DESC, job_id LIMIT 1",
         returns="tt",
     )

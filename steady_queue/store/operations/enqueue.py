@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from steady_queue.store.job import JOB_COLUMNS, PLAIN_JOB_COLUMNS, PLAIN_JOB_REST, OnConflict
 from steady_queue.store.operations.promote import (
     NO_LIMITS,
-    discard_refused,
+    discard_without_slot,
     insert_blocked,
     limit_in_force,
     promote,
@@ -118,7 +118,7 @@ def _is_any_stored(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[bool]:
     text = f"SELECT id FROM steady_queue_job{sql.by_id} WHERE id IN ?* LIMIT 1"
     for at in range(0, len(jobs), INSERT_ROWS):
         ids = [job.id for job in jobs[at : at + INSERT_ROWS]]
-        if (yield sql.say(text, ids, returns="u")):
+        if (yield sql.statement(text, ids, returns="u")):
             return True
     return False
 
@@ -131,7 +131,7 @@ def _admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits, wait_seconds
     }
     yield from promote.flow(sql, keys, limits, wait_seconds)
     discardable = [job.id for job in blocked if job.on_conflict == OnConflict.DISCARD]
-    return (yield from discard_refused(sql, discardable))
+    return (yield from discard_without_slot(sql, discardable))
 
 
 def _all_ready(jobs: Sequence[NewJob]) -> bool:
@@ -144,7 +144,7 @@ def _sort_by_status(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[tuple[list[New
         return list(jobs), [], []
     now: datetime | None = None
     if any(job.scheduled_at is not None for job in jobs):
-        now = (yield sql.say(f"SELECT {sql.now}", returns="t"))[0][0]
+        now = (yield sql.statement(f"SELECT {sql.now}", returns="t"))[0][0]
     ready: list[NewJob] = []
     scheduled: list[NewJob] = []
     blocked: list[NewJob] = []
@@ -177,7 +177,7 @@ def _insert_ready(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[None]:
         yield sql.single_statements.insert_ready(jobs)
         return
     yield from _insert_jobs(sql, jobs)
-    yield sql.say_each(
+    yield sql.statement_each(
         "INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority) VALUES (?, ?, ?, ?)",
         [(job.id, job.queue_name, job.lane, job.priority) for job in jobs],
     )
@@ -188,7 +188,7 @@ def _insert_scheduled(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[None]:
         yield sql.single_statements.insert_scheduled(jobs)
         return
     yield from _insert_jobs(sql, jobs)
-    yield sql.say_each(
+    yield sql.statement_each(
         "INSERT INTO steady_queue_scheduledexecution (job_id, scheduled_at, priority) VALUES (?, ?, ?)",
         [(job.id, job.scheduled_at, job.priority) for job in jobs],
     )
@@ -208,7 +208,7 @@ def _insert_jobs(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[None]:
         if all(job[len(PLAIN_JOB_COLUMNS) :] == PLAIN_JOB_REST for job in jobs)
         else len(JOB_COLUMNS)
     )
-    yield sql.say_each(
+    yield sql.statement_each(
         f"INSERT INTO steady_queue_job ({', '.join(JOB_COLUMNS[:width])}) VALUES ({', '.join('?' * width)})",
         [job[:width] for job in jobs],
     )

@@ -64,7 +64,7 @@ def find_work(
 
     old = exists_old("steady_queue_job WHERE finished_at IS NOT NULL AND", "finished_at", keep)
     old_failed = exists_old("steady_queue_failedexecution WHERE", "failed_at", keep_failed)
-    rows = yield sql.say(
+    rows = yield sql.statement(
         "SELECT EXISTS (SELECT 1 FROM steady_queue_process"
         f" WHERE last_heartbeat_at < {sql.ago(alive.total_seconds())}),"
         f" EXISTS (SELECT 1{from_orphans(sql)}), EXISTS (SELECT 1{_from_ownerless(sql)}),"
@@ -82,7 +82,7 @@ def release_overrun_slots(
     """Delete the slots of jobs that have run longer than their limit allows, and promote the keys if `promoting`."""
     if not (yield from sql.try_maintenance()):
         return []
-    rows = yield sql.say(f"SELECT s.job_id{_from_overrun(sql)} LIMIT ?", BATCH_ROWS, returns="u")
+    rows = yield sql.statement(f"SELECT s.job_id{_from_overrun(sql)} LIMIT ?", BATCH_ROWS, returns="u")
     if not rows:
         return []
     # Locked, so that no process releases the claim with the slot that it loses here; claims being settled are skipped.
@@ -91,7 +91,7 @@ def release_overrun_slots(
     if not rows:
         return []
     # Read again: the job may have been released and claimed again before its row was locked.
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT s.job_id, j.task_path, s.concurrency_key, j.concurrency_limit{_from_overrun(sql)} AND s.job_id IN ?*",
         [row[0] for row in rows],
         returns="u..i",
@@ -120,7 +120,7 @@ def free_ownerless(
     """
     if not (yield from sql.try_maintenance()):
         return 0
-    rows = yield sql.say(
+    rows = yield sql.statement(
         "SELECT s.job_id, s.concurrency_key, s.acquired_at,"
         f" (SELECT j.task_path FROM steady_queue_job j{sql.by_id} WHERE j.id = s.job_id), {sql.now}"
         f"{_from_ownerless(sql)} ORDER BY s.acquired_at LIMIT ?",
@@ -142,7 +142,7 @@ def promote_stranded(sql: Dialect, after: str = "", limits: Limits = NO_LIMITS) 
     if not (yield from sql.try_maintenance()):
         return 0, None
     keys = yield from find_blocked_keys.flow(sql, after, BATCH_ROWS)
-    # Most keys have no free slot: their next job is refused at once. The others read more jobs until one is refused.
+    # Most keys have no free slot: their turn ends at once. The others read more jobs until one finds no slot.
     promoted = yield from promote.flow(sql, dict.fromkeys(keys, 1), limits)
     return len(promoted), keys[-1] if len(keys) == BATCH_ROWS else None
 
@@ -173,7 +173,7 @@ def find_waiting_lanes(sql: Dialect) -> Flow[list[tuple[str, int]]]:
     found: list[tuple[str, int]] = []
     last: str | None = None
     while len(found) < MAX_WAITING_LANES:
-        rows = yield sql.say(
+        rows = yield sql.statement(
             f"SELECT queue_name FROM {sql.ready_by_queue}"
             f"{' WHERE queue_name > ?' if last is not None else ''} ORDER BY queue_name LIMIT 1",
             *([] if last is None else [last]),
@@ -189,12 +189,12 @@ def find_waiting_lanes(sql: Dialect) -> Flow[list[tuple[str, int]]]:
 def _find_lanes(sql: Dialect, queue: str) -> Flow[list[tuple[str, int]]]:
     """The queue with each lane of its ready jobs, also with unknown ones."""
     first = f"SELECT lane FROM {sql.ready_by_queue} WHERE queue_name = ?"
-    rows = yield sql.say(f"{first} ORDER BY lane LIMIT 1", queue, returns=".")
+    rows = yield sql.statement(f"{first} ORDER BY lane LIMIT 1", queue, returns=".")
     found: list[tuple[str, int]] = []
     while rows:
         lane = int(rows[0][0])
         found.append((queue, lane))
-        rows = yield sql.say(f"{first} AND lane > ? ORDER BY lane LIMIT 1", queue, lane, returns=".")
+        rows = yield sql.statement(f"{first} AND lane > ? ORDER BY lane LIMIT 1", queue, lane, returns=".")
     return found
 
 

@@ -20,4 +20,4 @@ if TYPE_CHECKING:
 def notify(sql: Dialect, payload: str = "") -> Flow[None]:
     """Notify every listener; does nothing where the database has no notifications."""
     if sql.can_notify:
-        yield sql.say("SELECT pg_notify(?, ?)", NOTIFY_CHANNEL, payload, returns=".")
+        yield sql.statement("SELECT pg_notify(?, ?)", NOTIFY_CHANNEL, payload, returns=".")

@@ -47,7 +47,7 @@ def register(sql: Dialect, process: NewProcess) -> Flow[None]:
     """Insert the process's row; registering again replaces it."""
     yield sql.delete_one("process", process.id)
     columns = ", ".join(NewProcess._fields)
-    yield sql.say(
+    yield sql.statement(
         f"INSERT INTO steady_queue_process ({columns}, started_at, last_heartbeat_at)"
         f" VALUES ({', '.join('?' * len(process))}, {sql.now}, {sql.now})",
         *process,
@@ -64,21 +64,21 @@ def heartbeat(sql: Dialect, process_id: UUID, polled_ago: float | None = None) -
     """
     beat = f"UPDATE steady_queue_process{sql.by_id} SET last_heartbeat_at = {sql.now}"
     if polled_ago is None:
-        yield sql.say(f"{beat} WHERE id = ?", process_id)
+        yield sql.statement(f"{beat} WHERE id = ?", process_id)
     else:
         microseconds = round(polled_ago * 1_000_000)
-        yield sql.say(f"{beat}, polled_at = {sql.microseconds_ago()} WHERE id = ?", microseconds, process_id)
+        yield sql.statement(f"{beat}, polled_at = {sql.microseconds_ago()} WHERE id = ?", microseconds, process_id)
     # MySQL has no RETURNING, and counts a row that did not change as not affected.
     text = f"SELECT id FROM steady_queue_process{sql.by_id} WHERE id = ?"
-    return bool((yield sql.say(text, process_id, returns="u")))
+    return bool((yield sql.statement(text, process_id, returns="u")))
 
 
 @operation()
 def write_metadata(sql: Dialect, process_id: UUID, metadata: Callable[[datetime], str]) -> Flow[None]:
     """Replace the metadata of the process's row; `metadata` is called with the database's time."""
-    rows = yield sql.say(f"SELECT {sql.now}", returns="t")
+    rows = yield sql.statement(f"SELECT {sql.now}", returns="t")
     text = f"UPDATE steady_queue_process{sql.by_id} SET metadata = ? WHERE id = ?"
-    yield sql.say(text, metadata(rows[0][0]), process_id)
+    yield sql.statement(text, metadata(rows[0][0]), process_id)
 
 
 @operation(transaction=False)
@@ -91,7 +91,7 @@ def deregister(sql: Dialect, process_id: UUID) -> Flow[None]:
 def find_process_health(sql: Dialect, hostname: str) -> Flow[list[ProcessHealth]]:
     """The processes that registered under this host name, by name."""
     columns = ", ".join(ProcessHealth._fields[:-1])
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT {columns}, {sql.now} FROM steady_queue_process WHERE hostname = ? ORDER BY name",
         hostname,
         returns=".....uuttt",

@@ -7,8 +7,8 @@ ignores conflicts waits for other transactions to end; only here, in a short tra
    statement with the promotion, jobs were seen to stay blocked although slots were free.) Keys hash into 1,024 lock
    ids, which are locked in ascending order.
 2. read the taken slots and the first blocked jobs of each key, skipping rows that other transactions have locked;
-3. grant slots in order while the key has fewer taken slots than the candidate's limit; the first refusal ends the
-   key's turn.
+3. grant slots in order while the key has fewer taken slots than the candidate's limit; the first candidate that finds
+   no slot ends the key's turn.
 
 PostgreSQL: see sql/postgres_statements.py.
 """
@@ -86,14 +86,14 @@ def find_blocked_keys(sql: Dialect, after: str, count: int) -> Flow[list[str]]:
 
     One index lookup for each key: the number of jobs of a key does not matter.
     """
-    rows = yield sql.say(sql.blocked_keys, after, count, returns=".")
+    rows = yield sql.statement(sql.blocked_keys, after, count, returns=".")
     return [str(row[0]) for row in rows]
 
 
 @operation(transaction=False)
 def find_next_blocked_job(sql: Dialect, key: str) -> Flow[UUID | None]:
     """The blocked job that is the next of its key."""
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT job_id FROM {sql.blocked_by_key} WHERE concurrency_key = ? ORDER BY priority DESC, job_id LIMIT 1",
         key,
         returns="u",
@@ -105,9 +105,9 @@ def find_next_blocked_job(sql: Dialect, key: str) -> Flow[UUID | None]:
 def promote_one(sql: Dialect, key: str, job_id: UUID, limits: Limits = NO_LIMITS) -> Flow[bool]:
     """Make one blocked job ready if its key has a free slot for it."""
     yield from sql.lock_keys([lock_id(key)])
-    slots = yield sql.say("SELECT slot FROM steady_queue_semaphore WHERE concurrency_key = ?", key, returns=".")
+    slots = yield sql.statement("SELECT slot FROM steady_queue_semaphore WHERE concurrency_key = ?", key, returns=".")
     locked = yield sql.lock("blockedexecution", "job_id", [job_id], skip_locked=True, returns="u")
-    jobs = yield sql.say(
+    jobs = yield sql.statement(
         f"SELECT concurrency_limit, task_path FROM steady_queue_job{sql.by_id} WHERE id = ?", job_id, returns="i."
     )
     candidates = [(key, job_id, stored, path) for stored, path in jobs] if locked else []
@@ -118,15 +118,15 @@ def promote_one(sql: Dialect, key: str, job_id: UUID, limits: Limits = NO_LIMITS
 
 
 def _promote_locked(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Flow[list[UUID]]:
-    rows = yield sql.say(
+    rows = yield sql.statement(
         "SELECT concurrency_key, slot FROM steady_queue_semaphore WHERE concurrency_key IN ?*", list(keys), returns=".."
     )
     taken: dict[str, set[int]] = {key: set() for key in keys}
     for key, slot in rows:
         taken[key].add(slot)
     promoted: list[UUID] = []
-    # One candidate more than can be granted: its refusal shows that the turn is over. Without a refusal, the limit in
-    # force is larger than the one expected, and more jobs may be granted. A limit may be larger than any list can be.
+    # One candidate more than can be granted: if it finds no slot, the turn is over. If it gets one, the limit in force
+    # is larger than the one expected, and more jobs may be granted. A limit may be larger than any list can be.
     wants = {key: min(JOBS_PER_STATEMENT, max(1, limit - len(taken[key]) + 1)) for key, limit in keys.items()}
     while wants:
         candidates = yield from _find_candidates(sql, wants)
@@ -150,13 +150,13 @@ def allocate_slots(taken: Mapping[str, set[int]], candidates: Iterable[Row], lim
     """Which job gets which slot. Candidates are (key, job id, stored limit, task path), in order within their key."""
     used = {key: set(slots) for key, slots in taken.items()}
     lowest: dict[str, int] = {}
-    refused: set[str] = set()
+    exhausted: set[str] = set()
     grants: list[Grant] = []
     for key, job_id, stored, path in candidates:
-        if key in refused:
+        if key in exhausted:
             continue
         if len(used[key]) >= limit_in_force(limits, path, stored):
-            refused.add(key)
+            exhausted.add(key)
             continue
         slot = lowest.get(key, 1)
         while slot in used[key]:
@@ -184,9 +184,9 @@ def grant_slots(sql: Dialect, grants: Sequence[Grant]) -> Flow[None]:
         yield sql.single_statements.grant(grants)
         return
     ids = [grant.job_id for grant in grants]
-    now = (yield sql.say(f"SELECT {sql.now}", returns="t"))[0][0]
+    now = (yield sql.statement(f"SELECT {sql.now}", returns="t"))[0][0]
     yield sql.delete("blockedexecution", ids)
-    yield sql.say_each(
+    yield sql.statement_each(
         "INSERT INTO steady_queue_semaphore (job_id, concurrency_key, slot, acquired_at) VALUES (?, ?, ?, ?)",
         [(*grant, now) for grant in grants],
     )
@@ -195,7 +195,7 @@ def grant_slots(sql: Dialect, grants: Sequence[Grant]) -> Flow[None]:
 
 def insert_ready(sql: Dialect, ids: Sequence[UUID]) -> Statement:
     """A ready row for each job, from the job's own columns."""
-    return sql.say(
+    return sql.statement(
         "INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority)"
         f" SELECT id, queue_name, lane, priority FROM steady_queue_job{sql.by_id} WHERE id IN ?*",
         list(ids),
@@ -204,12 +204,12 @@ def insert_ready(sql: Dialect, ids: Sequence[UUID]) -> Statement:
 
 def insert_blocked(sql: Dialect, rows: Sequence[tuple[Any, ...]]) -> Statement:
     """A blocked row for each (job id, key, priority)."""
-    return sql.say_each(
+    return sql.statement_each(
         "INSERT INTO steady_queue_blockedexecution (job_id, concurrency_key, priority) VALUES (?, ?, ?)", rows
     )
 
 
-def discard_refused(sql: Dialect, ids: Sequence[UUID]) -> Flow[frozenset[UUID]]:
+def discard_without_slot(sql: Dialect, ids: Sequence[UUID]) -> Flow[frozenset[UUID]]:
     """Delete those of the jobs, which are all to be discarded rather than wait, that have no slot after a promotion.
 
     Rows that another transaction has locked are skipped: it discards the job or makes it ready, and to wait for it
@@ -218,9 +218,9 @@ def discard_refused(sql: Dialect, ids: Sequence[UUID]) -> Flow[frozenset[UUID]]:
     discarded: set[UUID] = set()
     for chunk in chunks_of(ids, JOBS_PER_STATEMENT):
         rows = yield sql.lock("blockedexecution", "job_id", list(chunk), skip_locked=True, returns="u")
-        refused = [row[0] for row in rows]
-        if refused:
-            yield sql.delete("blockedexecution", refused)
-            yield sql.delete("job", refused)
-        discarded.update(refused)
+        without_slot = [row[0] for row in rows]
+        if without_slot:
+            yield sql.delete("blockedexecution", without_slot)
+            yield sql.delete("job", without_slot)
+        discarded.update(without_slot)
     return frozenset(discarded)

@@ -67,7 +67,7 @@ class PrunedProcess(NamedTuple):
 @operation(transaction=False)
 def find_processes(sql: Dialect) -> Flow[list[RegisteredProcess]]:
     """Every registered process."""
-    rows = yield sql.say(f"SELECT {_PROCESS_COLUMNS} FROM steady_queue_process", returns=_PROCESS_TYPES)
+    rows = yield sql.statement(f"SELECT {_PROCESS_COLUMNS} FROM steady_queue_process", returns=_PROCESS_TYPES)
     return [RegisteredProcess._make(row) for row in rows]
 
 
@@ -113,7 +113,7 @@ def find_dead(
         values.append(list(only))
     if alive is not None or only is None:
         text += f" AND last_heartbeat_at < {sql.ago((alive or timedelta(0)).total_seconds())}"
-    rows = yield sql.say(f"{text}{suffix}", *values, returns=_PROCESS_TYPES)
+    rows = yield sql.statement(f"{text}{suffix}", *values, returns=_PROCESS_TYPES)
     return [RegisteredProcess._make(row) for row in rows]
 
 
@@ -129,7 +129,7 @@ def prune_exited_process(
 ) -> Flow[SettledClaims]:
     """Fail the claims of a process that has certainly exited, except some that are released; remove its row."""
     # Locked until the commit: a process that considers it dead must not settle the same claims meanwhile.
-    yield sql.say(
+    yield sql.statement(
         f"SELECT id FROM steady_queue_process{sql.by_id} WHERE id = ?{sql.for_update}", process_id, returns="u"
     )
     return (yield from _end_all_claims(sql, process_id, name, report, set(release), limits))
@@ -138,7 +138,7 @@ def prune_exited_process(
 @operation(transaction=False)
 def find_orphans(sql: Dialect) -> Flow[dict[UUID, UUID]]:
     """Claims whose process has no row, each with its job's id; at most BATCH_ROWS."""
-    rows = yield sql.say(f"SELECT c.claim_id, c.job_id{from_orphans(sql)} LIMIT ?", BATCH_ROWS, returns="uu")
+    rows = yield sql.statement(f"SELECT c.claim_id, c.job_id{from_orphans(sql)} LIMIT ?", BATCH_ROWS, returns="uu")
     return {row[0]: row[1] for row in rows}
 
 
@@ -147,7 +147,7 @@ def fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits = NO_LIMITS) 
     """Fail claims whose process has no row; returns their jobs."""
     if not (yield from sql.try_maintenance()):
         return []
-    rows = yield sql.say(f"SELECT c.job_id{from_orphans(sql)} LIMIT ?", BATCH_ROWS, returns="u")
+    rows = yield sql.statement(f"SELECT c.job_id{from_orphans(sql)} LIMIT ?", BATCH_ROWS, returns="u")
     if not rows:
         return []
     ids = [row[0] for row in rows]
@@ -162,7 +162,7 @@ def fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits = NO_LIMITS) 
 @operation(transaction=False)
 def find_process_claims(sql: Dialect, process_id: UUID) -> Flow[dict[UUID, UUID]]:
     """The claims of a process, each with its job's id."""
-    rows = yield sql.say(
+    rows = yield sql.statement(
         "SELECT claim_id, job_id FROM steady_queue_claimedexecution WHERE process_id = ?", process_id, returns="uu"
     )
     return {row[0]: row[1] for row in rows}
@@ -200,7 +200,7 @@ def delete_jobless_claims(sql: Dialect, job_ids: Sequence[UUID]) -> Flow[None]:
 
 def find_claims(sql: Dialect, where: str, value: object) -> Flow[list[Claim]]:
     """The claims `c` of jobs `j` for which the condition is true; at most BATCH_ROWS."""
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT {_CLAIM_COLUMNS} FROM steady_queue_claimedexecution c JOIN steady_queue_job j ON j.id = c.job_id"
         f" WHERE {where} LIMIT ?",
         value,

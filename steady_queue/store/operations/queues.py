@@ -57,14 +57,14 @@ def read_change_marker(sql: Dialect) -> Flow[int | None]:
     """A number that changes when another connection has written; None where the database has no such number."""
     if not sql.change_marker:
         return None
-    rows = yield sql.say(sql.change_marker, returns=".")
+    rows = yield sql.statement(sql.change_marker, returns=".")
     return int(rows[0][0])
 
 
 @operation(transaction=False)
 def size(sql: Dialect, queue: str) -> Flow[int]:
     """How many ready jobs a queue has."""
-    rows = yield sql.say(f"SELECT count(*) FROM {sql.ready_by_queue} WHERE queue_name = ?", queue, returns=".")
+    rows = yield sql.statement(f"SELECT count(*) FROM {sql.ready_by_queue} WHERE queue_name = ?", queue, returns=".")
     return int(rows[0][0])
 
 
@@ -78,7 +78,7 @@ def latency(sql: Dialect, queue: str) -> Flow[timedelta | None]:
     for lane in Lane:
         priority = yield from next_priority(sql, queue, lane)
         while priority is not None:
-            rows = yield sql.say(
+            rows = yield sql.statement(
                 f"SELECT job_id FROM {sql.ready_by_queue} WHERE queue_name = ? AND lane = ? AND priority = ?"
                 " ORDER BY job_id LIMIT 1",
                 *(queue, lane, priority),
@@ -99,7 +99,7 @@ def pause(sql: Dialect, queue: str) -> Flow[bool]:
     """Stop claims from a queue; returns whether it was not paused before."""
     if (yield from find_paused_queues.flow(sql, queue)):
         return False
-    yield sql.say(sql.insert_new(f"steady_queue_pause (queue_name, created_at) VALUES (?, {sql.now})"), queue)
+    yield sql.statement(sql.insert_new(f"steady_queue_pause (queue_name, created_at) VALUES (?, {sql.now})"), queue)
     return True
 
 
@@ -108,7 +108,7 @@ def resume(sql: Dialect, queue: str) -> Flow[bool]:
     """Allow claims from a queue again; returns whether it was paused."""
     if not (yield from find_paused_queues.flow(sql, queue)):
         return False
-    yield sql.say("DELETE FROM steady_queue_pause WHERE queue_name = ?", queue)
+    yield sql.statement("DELETE FROM steady_queue_pause WHERE queue_name = ?", queue)
     return True
 
 
@@ -117,9 +117,11 @@ def find_paused_queues(sql: Dialect, queue: str | None = None) -> Flow[list[str]
     """The names of the paused queues, in order; with `queue`, its name if it is paused."""
     text = "SELECT p.queue_name FROM steady_queue_pause p"
     if queue is None:
-        rows = yield sql.say(f"{text} ORDER BY p.queue_name", returns=".")
+        rows = yield sql.statement(f"{text} ORDER BY p.queue_name", returns=".")
     else:
-        rows = yield sql.say(f"{text}{sql.by_id} WHERE p.queue_name = ? ORDER BY p.queue_name", queue, returns=".")
+        rows = yield sql.statement(
+            f"{text}{sql.by_id} WHERE p.queue_name = ? ORDER BY p.queue_name", queue, returns="."
+        )
     return [row[0] for row in rows]
 
 
@@ -147,7 +149,7 @@ def has_remaining_jobs(
         ("claimedexecution", ""),
     ):
         text = f"SELECT 1 FROM steady_queue_{table} e JOIN steady_queue_job j ON j.id = e.job_id WHERE 1 = 1"
-        if (yield sql.say(f"{text}{where}{matches} LIMIT 1", *values, returns=".")):
+        if (yield sql.statement(f"{text}{where}{matches} LIMIT 1", *values, returns=".")):
             return True
     return False
 
@@ -156,7 +158,7 @@ def has_remaining_jobs(
 def find_unserved_queues(sql: Dialect, patterns: Sequence[str]) -> Flow[list[tuple[str, int]]]:
     """The queues of these patterns with the lanes of ready jobs that no worker of this version runs."""
     matches, values = _match_patterns(patterns)
-    rows = yield sql.say(
+    rows = yield sql.statement(
         "SELECT DISTINCT e.queue_name, e.lane FROM steady_queue_readyexecution e"
         f" JOIN steady_queue_job j ON j.id = e.job_id WHERE e.lane NOT IN ({_SERVED}){matches}"
         " ORDER BY e.queue_name, e.lane LIMIT 100",
@@ -168,7 +170,7 @@ def find_unserved_queues(sql: Dialect, patterns: Sequence[str]) -> Flow[list[tup
 
 def next_priority(sql: Dialect, queue: str, lane: int, below: int = HIGHEST_PRIORITY) -> Flow[int | None]:
     """The next lower priority of the ready jobs of a queue and lane."""
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT priority FROM {sql.ready_by_queue} WHERE queue_name = ? AND lane = ? AND priority < ?"
         " ORDER BY priority DESC LIMIT 1",
         *(queue, lane, below),

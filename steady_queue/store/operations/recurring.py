@@ -84,7 +84,7 @@ def list_entries(sql: Dialect) -> Flow[EntryListing]:
     last = ""
     # In pages: a driver decodes the rows of a statement without yielding to the event loop.
     while True:
-        rows = yield sql.say(text, last, True, PAGE_ROWS, returns=".m")
+        rows = yield sql.statement(text, last, True, PAGE_ROWS, returns=".m")
         changed.update((str(key), at) for key, at in rows)
         if len(rows) < PAGE_ROWS:
             return EntryListing(now, changed)
@@ -93,7 +93,7 @@ def list_entries(sql: Dialect) -> Flow[EntryListing]:
 
 @operation(transaction=False)
 def read_database_time(sql: Dialect) -> Flow[datetime]:
-    now: datetime = (yield sql.say(f"SELECT {sql.now}", returns="t"))[0][0]
+    now: datetime = (yield sql.statement(f"SELECT {sql.now}", returns="t"))[0][0]
     return now
 
 
@@ -102,7 +102,7 @@ def read_entries(sql: Dialect, keys: Sequence[str]) -> Flow[list[Entry]]:
     """The enabled ones of these entries."""
     found: list[Entry] = []
     for at in range(0, len(keys), PAGE_ROWS):
-        rows = yield sql.say(
+        rows = yield sql.statement(
             f"SELECT {', '.join(f't.{column}' for column in _COLUMNS)}, t.static, t.updated_at,"
             f" COALESCE(t.counts_from, t.updated_at), {LAST_TICK}"
             " FROM steady_queue_recurringtask t WHERE t.enabled = ? AND t.task_key IN ?*",
@@ -130,7 +130,7 @@ def persist(sql: Dialect, wanted: Sequence[NewEntry], is_ours: Callable[[str], b
     missing = [entry for entry in wanted if entry.task_key not in stored]
     for at in range(0, len(missing), PAGE_ROWS):
         rows = [(*entry, True, True) for entry in missing[at : at + PAGE_ROWS]]
-        yield sql.say_each(_insert_text(sql), rows)
+        yield sql.statement_each(_insert_text(sql), rows)
     occupied: dict[str, str] = {}
     for entry in wanted:
         row = stored.get(entry.task_key)
@@ -143,7 +143,7 @@ def persist(sql: Dialect, wanted: Sequence[NewEntry], is_ours: Callable[[str], b
     kept = {entry.task_key for entry in wanted}
     for key, row in stored.items():
         if row.is_static and key not in kept and is_ours(row.new.task_path):
-            yield sql.say("DELETE FROM steady_queue_recurringtask WHERE task_key = ? AND static = ?", key, True)
+            yield sql.statement("DELETE FROM steady_queue_recurringtask WHERE task_key = ? AND static = ?", key, True)
     return occupied
 
 
@@ -152,9 +152,9 @@ def add(sql: Dialect, entry: NewEntry) -> Flow[bool]:
     """Add a dynamic entry; False when there is one with its key."""
     if (yield from _lock_entry(sql, entry.task_key)) is not None:
         return False
-    yield sql.say(_insert_text(sql), *entry, False, True)
+    yield sql.statement(_insert_text(sql), *entry, False, True)
     # If the row differs from the entry, another process has inserted its entry at the same moment.
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT {', '.join(_COLUMNS)} FROM steady_queue_recurringtask WHERE task_key = ?",
         entry.task_key,
         returns="." * len(_COLUMNS),
@@ -167,7 +167,7 @@ def put(sql: Dialect, entry: NewEntry) -> Flow[bool]:
     """Add a dynamic entry, or replace the one with its key and enable it; False when that one is static."""
     row = yield from _lock_entry(sql, entry.task_key)
     if row is None:
-        yield sql.say(_insert_text(sql), *entry, False, True)
+        yield sql.statement(_insert_text(sql), *entry, False, True)
         # Another process may have inserted its entry at the same moment.
         row = yield from _lock_entry(sql, entry.task_key)
     if row is None or row.is_static:
@@ -183,7 +183,7 @@ def remove(sql: Dialect, key: str) -> Flow[bool]:
     row = yield from _lock_entry(sql, key)
     if row is None or row.is_static:
         return False
-    yield sql.say("DELETE FROM steady_queue_recurringtask WHERE task_key = ?", key)
+    yield sql.statement("DELETE FROM steady_queue_recurringtask WHERE task_key = ?", key)
     return True
 
 
@@ -215,7 +215,7 @@ def _read_all(sql: Dialect) -> Flow[dict[str, _StoredEntry]]:
     found: dict[str, _StoredEntry] = {}
     last = ""
     while True:
-        rows = yield sql.say(text, last, PAGE_ROWS, returns=_TYPES)
+        rows = yield sql.statement(text, last, PAGE_ROWS, returns=_TYPES)
         found.update((row[0], _parse_row(row)) for row in rows)
         if len(rows) < PAGE_ROWS:
             return found
@@ -224,7 +224,7 @@ def _read_all(sql: Dialect) -> Flow[dict[str, _StoredEntry]]:
 
 def _lock_entry(sql: Dialect, key: str) -> Flow[_StoredEntry | None]:
     """The entry, if there is one; its row is locked until the transaction ends."""
-    rows = yield sql.say(f"{_SELECT} WHERE task_key = ?{sql.for_update}", key, returns=_TYPES)
+    rows = yield sql.statement(f"{_SELECT} WHERE task_key = ?{sql.for_update}", key, returns=_TYPES)
     return _parse_row(rows[0]) if rows else None
 
 
@@ -246,7 +246,7 @@ def _update(sql: Dialect, row: _StoredEntry, entry: NewEntry, *, static: bool, e
     continues = has_same_times and row.is_enabled and enabled and isinstance(row.updated_at, datetime)
     # Before `updated_at`: MySQL evaluates assignments in the order in which they are written.
     counts_from = "COALESCE(counts_from, updated_at)" if continues else "NULL"
-    yield sql.say(
+    yield sql.statement(
         f"UPDATE steady_queue_recurringtask SET {', '.join(f'{column} = ?' for column in _COLUMNS[1:])},"
         f" static = ?, enabled = ?, disabled_reason = NULL, counts_from = {counts_from}, updated_at = {sql.now}"
         " WHERE task_key = ?",
@@ -258,7 +258,7 @@ def _update(sql: Dialect, row: _StoredEntry, entry: NewEntry, *, static: bool, e
 
 
 def _write_enabled(sql: Dialect, key: str, on: bool, reason: str | None) -> Flow[None]:
-    yield sql.say(
+    yield sql.statement(
         "UPDATE steady_queue_recurringtask SET enabled = ?, disabled_reason = ?, counts_from = NULL,"
         f" updated_at = {sql.now} WHERE task_key = ?",
         on,

@@ -34,7 +34,7 @@ def find_jobs(sql: Dialect, ids: Sequence[UUID]) -> Flow[list[JobRecord]]:
     """The jobs with these ids that exist, in the order of the ids."""
     if not ids:
         return []
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT {_COLUMNS} FROM steady_queue_job j"
         " LEFT JOIN steady_queue_failedexecution f ON f.job_id = j.id"
         " LEFT JOIN steady_queue_claimedexecution c ON c.job_id = j.id"

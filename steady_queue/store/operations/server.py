@@ -20,14 +20,14 @@ OLDEST_VERSIONS = {"PostgreSQL": (14,), "MySQL": (8, 0, 1), "MariaDB": (10, 11, 
 @operation(transaction=False)
 def describe_server(sql: Dialect) -> Flow[str]:
     """The server's name and version: `MariaDB 11.4.2`."""
-    rows = yield sql.say(sql.server_version, returns=".")
+    rows = yield sql.statement(sql.server_version, returns=".")
     return " ".join(_parse_version(sql.name, str(rows[0][0])))
 
 
 @operation(transaction=False)
 def find_version_problem(sql: Dialect) -> Flow[str | None]:
     """The error message for a server that is too old; None when it is supported."""
-    rows = yield sql.say(sql.server_version, returns=".")
+    rows = yield sql.statement(sql.server_version, returns=".")
     return check_version(sql.name, str(rows[0][0]))
 
 
@@ -54,11 +54,11 @@ def _parse_version(name: str, version: str) -> tuple[str, str]:
 def find_applied_migrations(sql: Dialect) -> Flow[list[str]]:
     """The names of the migrations that the database has; none where no migration was ever run."""
     # The catalogue is read first: not every server has a separate error code for a table that does not exist.
-    rows = yield sql.say(sql.has_table, "django_migrations", returns=".")
+    rows = yield sql.statement(sql.has_table, "django_migrations", returns=".")
     if not rows[0][0]:
         return []
     text = "SELECT name FROM django_migrations WHERE app = ? ORDER BY name"
-    rows = yield sql.say(text, "steady_queue", returns=".")
+    rows = yield sql.statement(text, "steady_queue", returns=".")
     return [str(row[0]) for row in rows]
 
 

@@ -1,7 +1,7 @@
-"""Set aside: rows that the database refuses to change as usual, so that they do not block other rows.
+"""Set aside: rows whose usual changes the database rejects, so that they do not block other rows.
 
-Claims are ended in small parts first; a claim that is refused alone is removed, and its job fails with a plain reason.
-As little as possible is written: in the end not even the job's row, which may be the one that is refused.
+Claims are ended in small parts first; a claim that is rejected alone is removed, and its job fails with a plain reason.
+As little as possible is written: in the end not even the job's row, which may be the one that is rejected.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def set_aside(
         return False
     if owner.process_id is None:
         text = f"SELECT id FROM steady_queue_process{sql.by_id} WHERE id = ?"
-        rows = yield sql.say(text, rows[0][1], returns="u")
+        rows = yield sql.statement(text, rows[0][1], returns="u")
         if rows:
             return False
     yield sql.delete("claimedexecution", [job_id])
@@ -112,7 +112,7 @@ def _is_still_silent(sql: Dialect, owner: ClaimOwner) -> Flow[bool]:
     """Whether the owner is still considered dead; if so, its next heartbeat waits for the end of the transaction."""
     if owner.silent_for is None:
         return True
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT id FROM steady_queue_process{sql.by_id} WHERE id = ?"
         f" AND last_heartbeat_at < {sql.ago(owner.silent_for.total_seconds())}{sql.for_update_skip_locked}",
         owner.process_id,
@@ -129,18 +129,18 @@ def _fail_without_execution(sql: Dialect, job_id: UUID, report: ErrorReport, wri
     exists = [
         f"EXISTS (SELECT 1 FROM steady_queue_{name}execution{sql.by_id} WHERE job_id = ?)" for name in _EXECUTIONS
     ]
-    rows = yield sql.say(f"SELECT {', '.join(exists)}", *[job_id] * len(exists), returns="." * len(exists))
+    rows = yield sql.statement(f"SELECT {', '.join(exists)}", *[job_id] * len(exists), returns="." * len(exists))
     is_in = dict(zip(_EXECUTIONS, map(bool, rows[0]), strict=True))
     if not (is_in["ready"] or is_in["claimed"]):
         yield sql.delete("semaphore", [job_id])
     text = f"SELECT {sql.now} FROM steady_queue_job{sql.by_id} WHERE id = ? AND finished_at IS NULL"
-    rows = yield sql.say(text, job_id, returns="t")
+    rows = yield sql.statement(text, job_id, returns="t")
     if any(is_in.values()) or not rows:
         return
     if writes_errors:
         text = f"UPDATE steady_queue_job{sql.by_id} SET errors = {sql.appended_error} WHERE id = ?"
-        yield sql.say(text, report.as_line(), job_id)
-    yield sql.say(
+        yield sql.statement(text, report.as_line(), job_id)
+    yield sql.statement(
         "INSERT INTO steady_queue_failedexecution (job_id, failed_at, exception_class, message) VALUES (?, ?, ?, ?)",
         *(job_id, rows[0][0], report.exception_class, report.message),
     )

@@ -185,7 +185,7 @@ def _build_attempt(outcome: Finished | Failed, held: Held) -> Attempt:
 def _insert_failures(sql: Dialect, failed: Sequence[Failed], held: Held) -> Flow[None]:
     # A failed row may exist from an earlier failure of the same job: the newer one replaces it.
     yield sql.delete("failedexecution", [outcome.claim.job_id for outcome in failed])
-    yield sql.say_each(
+    yield sql.statement_each(
         "INSERT INTO steady_queue_failedexecution (job_id, failed_at, exception_class, message) VALUES (?, ?, ?, ?)",
         [(o.claim.job_id, held[o.claim.claim_id][1], o.error.exception_class, o.error.message) for o in failed],
     )

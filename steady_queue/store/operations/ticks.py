@@ -58,7 +58,7 @@ def enqueue_ticks(sql: Dialect, ticks: Sequence[Tick], limits: Limits = NO_LIMIT
     """Enqueue the ticks that are not recorded, of entries that have not changed since they were read."""
     # In one order, so that racing schedulers wait for each other but never deadlock.
     ticks = sorted(ticks, key=lambda tick: (tick.task_key, tick.run_at))
-    rows = yield sql.say(
+    rows = yield sql.statement(
         f"SELECT t.task_key, t.updated_at, {LAST_TICK}, {sql.now} FROM steady_queue_recurringtask t"
         " WHERE t.enabled = ? AND t.task_key IN ?*",
         True,
@@ -70,7 +70,7 @@ def enqueue_ticks(sql: Dialect, ticks: Sequence[Tick], limits: Limits = NO_LIMIT
     if not new:
         return EnqueuedTicks()
     text = "steady_queue_recurringexecution (job_id, task_key, run_at, created_at) VALUES (?, ?, ?, ?)"
-    yield sql.say_each(sql.insert_new(text), [(tick.id, tick.task_key, tick.run_at, rows[0][3]) for tick in new])
+    yield sql.statement_each(sql.insert_new(text), [(tick.id, tick.task_key, tick.run_at, rows[0][3]) for tick in new])
     rows = yield sql.select("recurringexecution", "job_id", [tick.id for tick in new], returns="u")
     inserted = {row[0] for row in rows}
     ids = tuple(tick.id for tick in new if tick.id in inserted)
@@ -88,7 +88,7 @@ def clear_ticks(sql: Dialect, now: datetime, keep: timedelta) -> Flow[int]:
         return 0
     # The ids of jobs begin with their time in milliseconds since 1970.
     before = uuid_of(max(0, int(subtract_span(now, keep).timestamp() * 1000)) << 80)
-    rows = yield sql.say(
+    rows = yield sql.statement(
         "SELECT e.job_id FROM steady_queue_recurringexecution e WHERE e.job_id < ? AND"
         " (EXISTS (SELECT 1 FROM steady_queue_recurringexecution n WHERE n.task_key = e.task_key"
         " AND n.run_at > e.run_at)"

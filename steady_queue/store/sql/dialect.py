@@ -111,7 +111,7 @@ class Dialect:
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
-    def say(self, text: str, *params: Any, returns: str = "") -> Statement:
+    def statement(self, text: str, *params: Any, returns: str = "") -> Statement:
         """A portable statement in this server's style; a list among `params` belongs to a `?*`."""
         sizes = tuple(len(param) for param in params if isinstance(param, (list, tuple)))
         flat: list[Any] = []
@@ -122,11 +122,11 @@ class Dialect:
                 flat.append(param)
         return Statement(spread(text, sizes, self.placeholder), flat, returns)
 
-    def say_each(self, text: str, rows: Sequence[Sequence[Any]]) -> Statement:
+    def statement_each(self, text: str, rows: Sequence[Sequence[Any]]) -> Statement:
         """A portable statement that runs once for each row of parameters."""
         return Statement(spread(text, (), self.placeholder), rows, many=True)
 
-    def say_ids(self, text: str, ids: Sequence[Any], returns: str = "") -> Statement:
+    def statement_for_ids(self, text: str, ids: Sequence[Any], returns: str = "") -> Statement:
         """A portable statement whose only parameter is one list."""
         return Statement(spread(text, (len(ids),), self.placeholder), ids, returns)
 
@@ -134,7 +134,7 @@ class Dialect:
         self, table: str, columns: str, ids: Sequence[Any], *, returns: str, is_ordered: bool = False
     ) -> Statement:
         """Read columns of the rows with these ids; `is_ordered`: in the order of the ids."""
-        return self.say_ids(_select_text(table, columns, is_ordered), ids, returns)
+        return self.statement_for_ids(_select_text(table, columns, is_ordered), ids, returns)
 
     def lock(
         self,
@@ -148,15 +148,15 @@ class Dialect:
     ) -> Statement:
         """The same, and lock these rows until the transaction ends; `is_ordered`: in the order of the ids."""
         lock = self.for_update_skip_locked if skip_locked else self.for_update
-        return self.say_ids(_select_text(table, columns, is_ordered, lock), ids, returns)
+        return self.statement_for_ids(_select_text(table, columns, is_ordered, lock), ids, returns)
 
     def delete(self, table: str, ids: Sequence[Any]) -> Statement:
         """Delete the rows with these ids."""
-        return self.say_ids(_delete_text(table), ids)
+        return self.statement_for_ids(_delete_text(table), ids)
 
     def delete_one(self, table: str, id_: Any) -> Statement:
         """Delete the row with this id."""
-        return self.say(f"DELETE FROM steady_queue_{table} WHERE {key_of(table)} = ?", id_)
+        return self.statement(f"DELETE FROM steady_queue_{table} WHERE {key_of(table)} = ?", id_)
 
     def insert_new(self, into: str) -> str:
         """An insert that skips rows whose unique values exist, and waits for the transaction that writes them."""
@@ -183,7 +183,7 @@ class Dialect:
 
     def queue_names(self) -> Flow[list[str]]:
         """The names of the queues that have ready jobs, in order, by one index lookup for each."""
-        rows = yield self.say(f"{QUEUE_NAMES} SELECT name FROM names WHERE name IS NOT NULL", returns=".")
+        rows = yield self.statement(f"{QUEUE_NAMES} SELECT name FROM names WHERE name IS NOT NULL", returns=".")
         return [row[0] for row in rows]
 
     def waiting_queues(self) -> Flow[list[Row]]:
@@ -202,7 +202,7 @@ class Dialect:
         """The first blocked jobs of each key, as many as are wanted, in order; rows that are locked are skipped."""
         found: list[tuple[str, UUID]] = []
         for key, count in wants.items():
-            rows = yield self.say(
+            rows = yield self.statement(
                 f"SELECT job_id FROM {self.blocked_by_key} WHERE concurrency_key = ?"
                 f" ORDER BY priority DESC, job_id LIMIT ?{self.for_update_skip_locked}",
                 key,

@@ -59,7 +59,7 @@ class MySQL(Dialect):
             ids = sorted(set(ids))
             return Statement(_lookup_text(table, columns, len(ids)), ids, returns)
         text = f"SELECT {columns} FROM steady_queue_{table}{self.by_id} WHERE {key_of(table)} IN ?*"
-        return self.say_ids(text, ids, returns)
+        return self.statement_for_ids(text, ids, returns)
 
     def lock(
         self,
@@ -92,7 +92,7 @@ class MySQL(Dialect):
         missing = set(lock_ids) - {row[0] for row in rows}
         if missing:
             # The table was emptied (Django's flush does that): without its row a key would not be locked at all.
-            yield self.say_each(
+            yield self.statement_each(
                 "INSERT IGNORE INTO steady_queue_lockbucket (id) VALUES (?)", [(id_,) for id_ in sorted(missing)]
             )
             yield lock
@@ -106,7 +106,9 @@ class MySQL(Dialect):
         found: list[Row] = []
         for part in chunks_of(list(wants.items()), KEYS_PER_UNION):
             text = " UNION ALL ".join([first] * len(part))
-            found += yield self.say(text, *[value for key, count in part for value in (key, count)], returns=".u.")
+            found += yield self.statement(
+                text, *[value for key, count in part for value in (key, count)], returns=".u."
+            )
         # A union has no order of its own.
         found.sort(key=lambda row: (-row[2], row[1]))
         return [(key, job_id) for key, job_id, _ in found]
@@ -131,7 +133,7 @@ class MySQL(Dialect):
             " WHERE r.queue_name > ? OR (r.queue_name = ? AND r.lane > ?)"
             f" ORDER BY r.queue_name, r.lane LIMIT {_STEP_ROWS}"
         )
-        rows = yield self.say(
+        rows = yield self.statement(
             f"SELECT * FROM ({step}) t UNION ALL SELECT p.queue_name, NULL FROM steady_queue_pause p",
             *("", "", -1),
             returns="..",
@@ -144,7 +146,7 @@ class MySQL(Dialect):
             if len(rows) < _STEP_ROWS:
                 return list(found), paused
             name, lane = rows[-1]
-            rows = yield self.say(step, name, name, lane, returns="..")
+            rows = yield self.statement(step, name, name, lane, returns="..")
 
     def literal_ago(self, seconds: float) -> str:
         return f"UTC_TIMESTAMP(6) - INTERVAL {seconds:.6f} SECOND"
@@ -154,11 +156,11 @@ class MySQL(Dialect):
 
     def try_maintenance(self) -> Flow[bool]:
         text = f"SELECT id FROM steady_queue_lockbucket{self.by_id} WHERE id = ?"
-        rows = yield self.say(f"{text} FOR UPDATE SKIP LOCKED", LOCK_ID_COUNT, returns=".")
-        if not rows and not (yield self.say(text, LOCK_ID_COUNT, returns=".")):
+        rows = yield self.statement(f"{text} FOR UPDATE SKIP LOCKED", LOCK_ID_COUNT, returns=".")
+        if not rows and not (yield self.statement(text, LOCK_ID_COUNT, returns=".")):
             # The table was emptied: insert the row and lock it, unless another process was faster.
-            yield self.say("INSERT IGNORE INTO steady_queue_lockbucket (id) VALUES (?)", LOCK_ID_COUNT)
-            rows = yield self.say(f"{text} FOR UPDATE SKIP LOCKED", LOCK_ID_COUNT, returns=".")
+            yield self.statement("INSERT IGNORE INTO steady_queue_lockbucket (id) VALUES (?)", LOCK_ID_COUNT)
+            rows = yield self.statement(f"{text} FOR UPDATE SKIP LOCKED", LOCK_ID_COUNT, returns=".")
         return bool(rows)
 
     def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
@@ -168,7 +170,7 @@ class MySQL(Dialect):
         given = "SELECT ? AS id, ? AS value, ? AS error, ? AS finished_at" + " UNION ALL SELECT ?, ?, ?, ?" * (
             len(attempts) - 1
         )
-        yield self.say(
+        yield self.statement(
             f"UPDATE ({given}) g"
             " STRAIGHT_JOIN steady_queue_claimedexecution c FORCE INDEX (PRIMARY) ON c.job_id = g.id"
             " STRAIGHT_JOIN steady_queue_job j FORCE INDEX (PRIMARY) ON j.id = c.job_id"

@@ -107,13 +107,13 @@ class Postgres(Dialect):
         )
         return bool(rows[0][0])
 
-    def say(self, text: str, *params: Any, returns: str = "") -> Statement:
+    def statement(self, text: str, *params: Any, returns: str = "") -> Statement:
         return Statement(_number_placeholders(text), params, returns)
 
-    def say_ids(self, text: str, ids: Sequence[Any], returns: str = "") -> Statement:
+    def statement_for_ids(self, text: str, ids: Sequence[Any], returns: str = "") -> Statement:
         return Statement(_number_placeholders(text), (ids,), returns)
 
-    def say_each(self, text: str, rows: Sequence[Sequence[Any]]) -> Statement:
+    def statement_each(self, text: str, rows: Sequence[Sequence[Any]]) -> Statement:
         return Statement(_number_placeholders(text), rows, many=True)
 
     def params(self, statement: Statement) -> Sequence[Any]:

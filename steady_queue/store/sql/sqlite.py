@@ -38,7 +38,7 @@ class SQLite(Dialect):
 
     def waiting_queues(self) -> Flow[list[Row]]:
         lanes = " UNION ALL SELECT ".join(f"{lane:d} AS lane" for lane in Lane)
-        rows = yield self.say(
+        rows = yield self.statement(
             f"{QUEUE_NAMES} SELECT q.name, l.lane FROM names q CROSS JOIN (SELECT {lanes}) l"
             f" WHERE EXISTS (SELECT 1 FROM {self.ready_by_queue} WHERE r.queue_name = q.name AND r.lane = l.lane)"
             " AND NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = q.name)"
@@ -58,7 +58,7 @@ class SQLite(Dialect):
         return True
 
     def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
-        yield self.say_each(
+        yield self.statement_each(
             f"UPDATE steady_queue_job SET attempts = MIN(attempts, {MAX_ATTEMPTS - 1}) + 1,"
             " started_at = COALESCE(started_at, ?),"
             " last_attempted_at = ?, finished_at = ?, return_value = ?, last_claim_id = COALESCE(?, last_claim_id),"

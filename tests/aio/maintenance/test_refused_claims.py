@@ -177,11 +177,11 @@ async def test_the_claims_of_an_ended_process_are_released_or_fail_except_for_th
     driver = open_async(database, size=1)
     splitter = ClaimSplitter(driver=driver, events=emitted)
     async with refusing(database, "UPDATE", "job", jobs[2].id):
-        fates, refusal = await splitter.end_process(process_id, "child", report(ProcessExitError, "died"), claims[3:])
+        settled, refusal = await splitter.end_process(process_id, "child", report(ProcessExitError, "died"), claims[3:])
     await driver.close()
     assert refusal is None
-    assert set(fates.failed) == {job.id for job in jobs[:3]}
-    assert set(fates.released) == {job.id for job in jobs[3:]}
+    assert set(settled.failed) == {job.id for job in jobs[:3]}
+    assert set(settled.released) == {job.id for job in jobs[3:]}
     assert [event.job_id for event in emitted.of(JobSetAside)] == [jobs[2].id]
     assert await in_thread(counts, database) == {"failed": 3, "ready": 2}
     assert await in_thread(count, database, "process") == 0
@@ -194,11 +194,11 @@ async def test_the_other_claims_of_a_process_are_ended_although_one_cannot_even_
     driver = open_async(database, size=1)
     splitter = ClaimSplitter(driver=driver, events=EmittedEvents())
     async with refusing(database, "DELETE", "claimedexecution", jobs[2].id):
-        fates, refusal = await splitter.end_process(process_id, "child", report(ProcessExitError, "died"), claims[3:])
+        settled, refusal = await splitter.end_process(process_id, "child", report(ProcessExitError, "died"), claims[3:])
     await driver.close()
     assert "refused by a test" in str(refusal)
-    assert set(fates.failed) == {job.id for job in jobs[:2]}
-    assert set(fates.released) == {job.id for job in jobs[3:]}
+    assert set(settled.failed) == {job.id for job in jobs[:2]}
+    assert set(settled.released) == {job.id for job in jobs[3:]}
     assert await in_thread(counts, database) == {"failed": 2, "ready": 2, "claimed": 1}
     assert await in_thread(count, database, "process") == 1
 

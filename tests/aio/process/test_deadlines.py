@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from math import inf
 
 import pytest
@@ -23,9 +22,6 @@ class StoppedClock:
 
     def monotonic(self) -> float:
         return self.seconds
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
 
 
 async def test_a_second_request_with_more_time_changes_nothing() -> None:

@@ -10,7 +10,7 @@ from django.test import override_settings
 
 from steady_queue.aio import running
 from steady_queue.aio.embedding import prepare
-from steady_queue.aio.process.startup import find_refusal
+from steady_queue.aio.process.startup import find_start_problem
 from steady_queue.db.aliases import open_async
 from steady_queue.errors import ConfigurationError
 from tests.shop.tasks import add
@@ -36,7 +36,7 @@ async def refused(alias: str) -> str:
     """Why no process may work on the database, as a supervisor asks for it."""
     driver = open_async(alias, size=1)
     try:
-        return str(await find_refusal(driver, alias))
+        return str(await find_start_problem(driver, alias))
     finally:
         await driver.close()
 
@@ -58,7 +58,7 @@ async def test_a_process_refuses_a_database_that_is_newer_and_leaves_no_trace(ne
 async def test_a_prepared_process_that_is_run_ends_with_its_refusal(newer: str) -> None:
     process = prepare(worker())
     await asyncio.wait_for(process.run(), 20)
-    assert "newer than this version" in str(process.refusal)
+    assert "newer than this version" in str(process.start_problem)
 
 
 async def test_a_supervisor_gets_the_same_refusals(newer: str, fresh: str) -> None:

@@ -19,11 +19,11 @@ from steady_queue.events import RecurringDiscarded, RecurringEnqueued, Recurring
 from steady_queue.jobs.compat import task_backends
 from steady_queue.jobs.registry import registry
 from steady_queue.models import Job, RecurringExecution, RecurringTask
-from steady_queue.store.ids import new_job_id
 from tests.aio.scheduler.helpers import ONLY_SCHEDULER, has_ticks, ticks
 from tests.shop import tasks as shop
 from tests.support.databases.tables import count, query
 from tests.support.runtime import EmittedEvents, in_thread, until
+from tests.support.store.jobs import new_job_id
 from tests.support.tasks import recording
 from tests.support.tasks.recording import task_record
 

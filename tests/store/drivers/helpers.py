@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import connections
 
-from steady_queue.store.statement import Operation, only
+from steady_queue.store.statement import Operation
 from tests.support.databases.tables import query
+from tests.support.store.statements import only
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def asking(store: Store, text: str, *params: Any, returns: str = ".", in_transaction: bool) -> Operation[Any]:
-    statement = store.sql.say(text, *params, returns=returns)
+    statement = store.sql.statement(text, *params, returns=returns)
     return Operation("ask", lambda: only(statement), transaction=in_transaction)
 
 
@@ -34,4 +35,4 @@ def waiting(alias: str, statement: str, id_: UUID) -> list[int]:
 
 
 def select_one(driver: AsyncDriver) -> Flow[Any]:
-    return (yield driver.sql.say("SELECT 1", returns="."))
+    return (yield driver.sql.statement("SELECT 1", returns="."))

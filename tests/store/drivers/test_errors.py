@@ -14,11 +14,12 @@ from steady_queue.db.aliases import open_async
 from steady_queue.errors import StoreBug, StoreConflict, StoreDataError
 from steady_queue.store.drivers.pool import MAX_TRIES
 from steady_queue.store.job import Lane
-from steady_queue.store.statement import Operation, Statement, only
+from steady_queue.store.statement import Operation, Statement
 from tests.store.drivers.helpers import asking, select_one, waiting
 from tests.support.databases.tables import count, counts, query
 from tests.support.servers import wait_until
 from tests.support.store.jobs import job, later, limited
+from tests.support.store.statements import only
 from tests.support.store.stores import SyncStore
 from tests.support.threads import WAIT_TIMEOUT_SECONDS, held, while_in_thread
 
@@ -127,7 +128,7 @@ def test_a_conflict_is_tried_again_a_few_times_and_then_reported(store: Store, i
 
     def flow() -> Flow[Any]:
         starts.append(1)
-        return (yield store.sql.say(f"{text} NOWAIT", worker, returns="u"))
+        return (yield store.sql.statement(f"{text} NOWAIT", worker, returns="u"))
 
     with (
         held(store.alias, (text.replace("?", "%s"), [worker.hex])),
@@ -149,7 +150,7 @@ def test_a_conflict_inside_the_callers_transaction_is_not_tried_again_and_nothin
 
     def flow() -> Flow[Any]:
         starts.append(1)
-        return (yield store.sql.say(f"{text} NOWAIT", worker, returns="u"))
+        return (yield store.sql.statement(f"{text} NOWAIT", worker, returns="u"))
 
     with held(database, (text.replace("?", "%s"), [worker.hex])), transaction.atomic(using=database):
         store.enqueue(job())
@@ -168,8 +169,8 @@ def test_the_victim_of_a_deadlock_is_retried_and_succeeds(store: Store) -> None:
 
     def flow() -> Flow[None]:
         starts.append(1)
-        yield store.sql.say(update, "ours", two)
-        yield store.sql.say(update, "ours", one)
+        yield store.sql.statement(update, "ours", two)
+        yield store.sql.statement(update, "ours", one)
 
     has_one = threading.Event()
 

@@ -91,11 +91,11 @@ def killed_while_waiting(store: Store, worker: UUID, action: Callable[[], object
 
 @pytest.mark.only_on("postgres")
 def test_a_statement_that_takes_too_long_is_unavailable(store: Store) -> None:
-    slow = store.sql.say("SELECT set_config('statement_timeout', '10ms', true)", returns=".")
+    slow = store.sql.statement("SELECT set_config('statement_timeout', '10ms', true)", returns=".")
 
     def flow() -> Flow[None]:
         yield slow
-        yield store.sql.say("SELECT pg_sleep(30)", returns=".")
+        yield store.sql.statement("SELECT pg_sleep(30)", returns=".")
 
     with pytest.raises(StoreUnavailable) as caught:
         store.run(Operation("slow", flow))

@@ -122,7 +122,9 @@ def test_no_setting_of_ours_remains_on_a_server_connection(pooled: Store) -> Non
 
 def test_the_server_ends_transactions_of_a_frozen_process_here_too(pooled: Store) -> None:
     def limit() -> Flow[str]:
-        ((value,),) = yield pooled.sql.say("SELECT current_setting('idle_in_transaction_session_timeout')", returns=".")
+        ((value,),) = yield pooled.sql.statement(
+            "SELECT current_setting('idle_in_transaction_session_timeout')", returns="."
+        )
         return str(value)
 
     assert pooled.run(Operation("limit", limit)) == IDLE_TRANSACTION_TIMEOUT

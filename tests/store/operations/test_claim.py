@@ -13,10 +13,11 @@ from steady_queue.store.job import Claim, Lane
 from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
 from steady_queue.store.operations.processes import deregister, heartbeat
 from steady_queue.store.outcome import Finished, Released
-from steady_queue.store.statement import Operation, drive, only
+from steady_queue.store.statement import Operation, drive
 from tests.support.databases.tables import counts, row
 from tests.support.store.jobs import failed, job, later, limited
 from tests.support.store.rows import ids_of_claims, ids_of_jobs, pause
+from tests.support.store.statements import only
 from tests.support.threads import held, together
 
 if TYPE_CHECKING:

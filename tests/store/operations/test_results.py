@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from steady_queue.store.ids import new_job_id
 from steady_queue.store.job import JobRecord, Status
 from steady_queue.store.operations.results import find_jobs
 from steady_queue.store.outcome import Finished, Released
-from tests.support.store.jobs import failed, job, later, limited
+from tests.support.store.jobs import failed, job, later, limited, new_job_id
 
 if TYPE_CHECKING:
     from tests.support.store.stores import Store

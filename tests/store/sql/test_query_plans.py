@@ -16,7 +16,6 @@ from django.core.management import call_command
 from django.db import connections
 
 from steady_queue.errors import StoreDataError
-from steady_queue.store.ids import new_job_id
 from steady_queue.store.job import Lane, Status
 from steady_queue.store.operations import recurring
 from steady_queue.store.operations.actions import discard, retry, run_now
@@ -38,7 +37,7 @@ from tests.support.databases import query_plans as planning
 from tests.support.databases.aliases import extra_database, twin_settings
 from tests.support.databases.query_plans import Plan, explained
 from tests.support.databases.tables import empty_tables, query
-from tests.support.store.jobs import PATH, failed, job, later, limited
+from tests.support.store.jobs import PATH, failed, job, later, limited, new_job_id
 from tests.support.store.stores import async_store
 
 if TYPE_CHECKING:
@@ -219,7 +218,7 @@ def day(sql: Dialect, observer: Observer) -> Flow[None]:
     key = [limited("own", 2, queue_name="own", priority=40) for _ in range(6)]
     due, future = job(scheduled_at=later()), job(scheduled_at=later())
     yield from enqueue(sql, [*plain, *key, due, future]).flow()
-    yield sql.say(
+    yield sql.statement(
         "UPDATE steady_queue_scheduledexecution SET scheduled_at = ? WHERE job_id = ?", later(days=-9), due.id
     )
     step = observer.step

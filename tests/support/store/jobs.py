@@ -5,14 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from steady_queue.store.ids import new_job_id
+from steady_queue.store.ids import new_job_ids
 from steady_queue.store.job import Claim, Lane, NewJob, OnConflict
 from steady_queue.store.outcome import ErrorReport, Failed
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from tests.support.store.stores import SyncStore
 
 PATH = "tests.shop.tasks.noop"
+
+
+def new_job_id() -> UUID:
+    return new_job_ids(1)[0]
 
 
 def job(**options: Any) -> NewJob:

@@ -6,10 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from steady_queue.store.statement import Flow, Operation, Statement
+    from steady_queue.store.statement import Flow, Operation, Row, Statement
     from tests.support.store.stores import Store
 
 T = TypeVar("T")
+
+
+def only(statement: Statement) -> Flow[list[Row]]:
+    """The flow of a single statement."""
+    rows = yield statement
+    return rows
 
 
 def statements(store: Store, operation: Operation[T]) -> tuple[T, list[Statement]]:

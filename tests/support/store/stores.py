@@ -17,7 +17,8 @@ from steady_queue.store.operations.promote import NO_LIMITS, promote
 from steady_queue.store.operations.queues import find_waiting_queues
 from steady_queue.store.operations.results import find_jobs
 from steady_queue.store.operations.settle import settle
-from steady_queue.store.statement import Operation, only
+from steady_queue.store.statement import Operation
+from tests.support.store.statements import only
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -114,7 +115,9 @@ class Store(ABC):
 
     def ask(self, text: str, *params: Any, returns: str = "") -> list[Row]:
         """The rows of one statement in the store's portable SQL."""
-        return self.run(Operation("ask", lambda: only(self.sql.say(text, *params, returns=returns)), transaction=False))
+        return self.run(
+            Operation("ask", lambda: only(self.sql.statement(text, *params, returns=returns)), transaction=False)
+        )
 
 
 class SyncStore(Store):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 #: Seconds: longer than any wait takes, also on a busy machine.
-PATIENCE = 60.0
+WAIT_TIMEOUT_SECONDS = 60.0
 #: How many ports are tried.
 PORTS_TRIED = 5
 
@@ -55,7 +55,7 @@ class Project:
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Return when the condition holds; fail when it does not in time, or when the project has ended."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + WAIT_TIMEOUT_SECONDS
         while not condition():
             assert self.process.poll() is None, f"it ended by itself: {self.printed}"
             assert time.monotonic() < deadline, f"waited in vain: {what}; {self.printed}"
@@ -72,7 +72,7 @@ class Project:
         return False
 
     def get(self, path: str) -> str:
-        with self._opener.open(urllib.parse.urljoin(self.address, path), timeout=PATIENCE) as answer:
+        with self._opener.open(urllib.parse.urljoin(self.address, path), timeout=WAIT_TIMEOUT_SECONDS) as answer:
             return str(answer.read().decode())
 
     def post(self, **fields: str) -> str:
@@ -83,12 +83,12 @@ class Project:
     def send(self, **fields: str) -> str:
         """Send exactly this request."""
         data = urllib.parse.urlencode(fields).encode()
-        with self._opener.open(self.address, data, timeout=PATIENCE) as answer:
+        with self._opener.open(self.address, data, timeout=WAIT_TIMEOUT_SECONDS) as answer:
             return str(urllib.parse.urlsplit(answer.url).path)
 
     def events(self, path: str) -> Iterator[dict[str, Any]]:
         """The Server-Sent Events of a page, as they come."""
-        with self._opener.open(urllib.parse.urljoin(self.address, path), timeout=PATIENCE) as answer:
+        with self._opener.open(urllib.parse.urljoin(self.address, path), timeout=WAIT_TIMEOUT_SECONDS) as answer:
             assert answer.headers["Content-Type"] == "text/event-stream"
             for line in answer:
                 if line.startswith(b"data: "):
@@ -103,8 +103,8 @@ class Project:
 
     def ended(self) -> int:
         """Its exit status, when it has ended and all that it printed was read."""
-        status = self.process.wait(PATIENCE)
-        self._reader.join(PATIENCE)
+        status = self.process.wait(WAIT_TIMEOUT_SECONDS)
+        self._reader.join(WAIT_TIMEOUT_SECONDS)
         return status
 
     def running(self) -> dict[int, str]:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     Explain = Callable[[Statement], Flow[Plan]]
     #: The plans of each step, by the state of the tables and the way of planning.
-    Book = dict[tuple[str, str], dict[str, list[Plan]]]
+    PlansOfSteps = dict[tuple[str, str], dict[str, list[Plan]]]
 
 STATES = ("fresh", "full", "emptied", "refilled")
 WAYS: dict[str, dict[str, Explain]] = {
@@ -113,16 +113,22 @@ pytestmark = pytest.mark.xdist_group("plans")
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     databases = chosen(metafunc.config)
     ways = [(database, way) for database in databases for way in WAYS[database]]
-    metafunc.parametrize(("book", "way"), ways, indirect=["book"], scope="module", ids=["-".join(way) for way in ways])
+    metafunc.parametrize(
+        ("plans_of_steps", "way"),
+        ways,
+        indirect=["plans_of_steps"],
+        scope="module",
+        ids=["-".join(way) for way in ways],
+    )
 
 
 @pytest.fixture(scope="module")
-def book(
+def plans_of_steps(
     request: pytest.FixtureRequest,
     portal: BlockingPortal,
     servers: dict[str, Postgres | MariaDB],
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Book]:
+) -> Iterator[PlansOfSteps]:
     """The plans of every step, in every state of the tables."""
     database: str = request.param
     name = "steady_queue_plans"
@@ -285,8 +291,10 @@ each_step = pytest.mark.parametrize("step", STEPS)
 
 @each_state
 @each_step
-def test_each_step_looks_everything_up_and_sorts_nothing(book: Book, way: str, state: str, step: str) -> None:
-    plans = book[state, way][step]
+def test_each_step_looks_everything_up_and_sorts_nothing(
+    plans_of_steps: PlansOfSteps, way: str, state: str, step: str
+) -> None:
+    plans = plans_of_steps[state, way][step]
     assert plans
     for plan in plans:
         # The few queues that people paused are read whole, once for a claim; where statistics know of a single process,
@@ -298,7 +306,9 @@ def test_each_step_looks_everything_up_and_sorts_nothing(book: Book, way: str, s
 
 @each_state
 @each_step
-def test_each_step_uses_the_indexes_that_were_made_for_it(book: Book, way: str, state: str, step: str) -> None:
-    plans = book[state, way][step]
+def test_each_step_uses_the_indexes_that_were_made_for_it(
+    plans_of_steps: PlansOfSteps, way: str, state: str, step: str
+) -> None:
+    plans = plans_of_steps[state, way][step]
     used = {(access.table, access.index) for plan in plans for access in plan.accesses}
     assert used >= STEPS[step], "\n".join(map(str, plans))

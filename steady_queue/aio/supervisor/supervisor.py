@@ -241,14 +241,14 @@ class Supervisor:
     # -- requests for a shutdown --------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Stop gracefully; more than once does no harm."""
+        """Stop the children and the process in this event loop gracefully; more than once does no harm."""
         self.deadlines.request()
         self.children.stop()
         if self.process is not None:
             self.process.stop()
 
     def quit(self) -> None:
-        """Stop the children at once; `quit_by_signal` does the same with the process in this event loop."""
+        """Stop the children only, at once; `quit_by_signal` also calls `process.quit_by_signal`."""
         self.deadlines.request_now()
         self.children.quit()
 

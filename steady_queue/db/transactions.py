@@ -144,7 +144,7 @@ def _take(driver: DjangoDriver, step: Step) -> Any:
         return None
     if isinstance(step, AfterCommit):
         has_work = step.wakes_workers or step.events or step.operation is not None
-        return after_commit(driver, partial(_finish, driver, step)) if has_work else None
+        return after_commit(driver, partial(_run_after_commit, driver, step)) if has_work else None
     return driver.run(step)
 
 
@@ -160,7 +160,7 @@ async def _atake(alias: str, driver: AsyncDriver, step: Step) -> Any:
     return await driver.run(step)
 
 
-def _finish(driver: DjangoDriver, step: AfterCommit) -> None:
+def _run_after_commit(driver: DjangoDriver, step: AfterCommit) -> None:
     if step.operation is not None:
         promote_after_commit(driver, step.operation)
     if step.wakes_workers:

@@ -3,7 +3,7 @@
     enqueue_calls, aenqueue_calls    what the backend's `enqueue`, `aenqueue` and `enqueue_all` call
       build_jobs (new_jobs.py)       calls become rows, or an error says what is wrong with them
       write_jobs                     the rows are written, in one operation of the store
-      _finish                        after the commit: promotion, wake-up of workers, `task_enqueued`
+      _after_commit                  after the commit: promotion, wake-up of workers, `task_enqueued`
 
 What decides whether a job exists:
 
@@ -163,16 +163,16 @@ def write_jobs(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Res
         stored = run_steps(driver, _recover(sql, jobs, error, owns_transaction=owns_transaction))
     has_work = stored.blocked or stored.discarded
     if has_work or notify.has_listeners(alias, sql) or is_observed(task_enqueued, sender):
-        after_commit(driver, partial(_finish, driver, sender, results, stored))
+        after_commit(driver, partial(_after_commit, driver, sender, results, stored))
 
 
-def _finish(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Results, stored: Enqueued) -> None:
+def _after_commit(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Results, stored: Enqueued) -> None:
     """What follows the commit: blocked jobs get their slots, workers are woken, `task_enqueued` is sent."""
     discarded = stored.discarded
     if stored.blocked:
         promotion = admit(driver.sql, stored.blocked, limits_in_force, wait_seconds=KEY_WAIT_SECONDS)
-        refused = promote_after_commit(driver, promotion)
-        discarded = discarded | refused if refused else discarded
+        without_slot = promote_after_commit(driver, promotion)
+        discarded = discarded | without_slot if without_slot else discarded
     if discarded:
         _record_discarded(results, discarded)
     notify.wake_workers(driver.alias, driver, notified=stored.notified)

@@ -18,7 +18,7 @@ from steady_queue.aio.maintenance.clearing import FAILED, FINISHED, Clearing
 from steady_queue.aio.maintenance.promotion import promote_stranded
 from steady_queue.aio.maintenance.pruning import Pruning
 from steady_queue.aio.maintenance.splitting import REJECTED
-from steady_queue.aio.maintenance.steps import Steps, StepSkipped
+from steady_queue.aio.maintenance.steps import StepRunner, StepSkipped
 from steady_queue.aio.maintenance.unserved import warn_of_unserved
 from steady_queue.configuration import alive_threshold
 from steady_queue.jobs.registry import durations_in_force, limits_in_force
@@ -79,7 +79,7 @@ class Maintenance:
         )
         self._clearing_finished = self._build_clearing(FINISHED)
         self._clearing_failed = self._build_clearing(FAILED)
-        self._steps = Steps(process_id=process.id, metadata=process.metadata, driver=driver, context=context)
+        self._steps = StepRunner(process_id=process.id, metadata=process.metadata, driver=driver, context=context)
 
     async def run(self) -> None:
         await self._try(self.prune_gone)

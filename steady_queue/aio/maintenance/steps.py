@@ -62,7 +62,7 @@ class Failing:
     error: str = ""
 
 
-class Steps:
+class StepRunner:
     """Runs the steps of one process, and remembers those that fail."""
 
     def __init__(self, *, process_id: UUID, metadata: str, driver: StepDriver, context: Context) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.timing import Clock
 
     #: Opens a scope that is cancelled at a deadline.
-    Limit: TypeAlias = Callable[[], AbstractContextManager[CancelScope]]
+    ScopeFactory: TypeAlias = Callable[[], AbstractContextManager[CancelScope]]
 
 #: How long async tasks have to stop after they were cancelled, within the time for tasks.
 CANCEL_SECONDS = 0.5
@@ -118,12 +118,12 @@ class Deadlines:
         latest = self._clock.monotonic() + at_most_seconds
         return self.limit(lambda: min(self.flush_by, latest))
 
-    def stop_hooks_limit(self) -> Limit:
+    def stop_hooks_limit(self) -> ScopeFactory:
         """One time for all hooks: the scope of each hook has the same deadline."""
         latest = self._latest_for_hooks()
         return partial(self.limit, lambda: min(self.hooks_by, latest))
 
-    def exit_hooks_limit(self) -> Limit:
+    def exit_hooks_limit(self) -> ScopeFactory:
         """What is left of the time for hooks, and a moment at least."""
         began, latest = self._clock.monotonic(), self._latest_for_hooks()
         return partial(self.limit, lambda: max(min(self.hooks_by, latest), began + self.exit_hooks_seconds))

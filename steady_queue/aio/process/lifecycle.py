@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from django.dispatch import Signal
 
-    from steady_queue.aio.process.deadlines import Deadlines, Limit
+    from steady_queue.aio.process.deadlines import Deadlines, ScopeFactory
     from steady_queue.configuration import Options
     from steady_queue.events import Events
     from steady_queue.hooks import HookPoint, Kind
@@ -79,7 +79,7 @@ class Lifecycle:
 
     # -- calling ------------------------------------------------------------------------------------------------------
 
-    async def _call(self, moment: str | None, signal: Signal | None, limit: Limit, **fields: Any) -> None:
+    async def _call(self, moment: str | None, signal: Signal | None, limit: ScopeFactory, **fields: Any) -> None:
         calls = list(self._calls(moment, signal, fields))
         if not calls:
             return

@@ -49,7 +49,8 @@ async def _no_children() -> None:
 class Process:
     """Runs its services until a shutdown is requested, and leaves nothing behind.
 
-    `leave` ends the program when the lease is lost while a task runs that cannot be stopped; `host` takes its place.
+    `leave` is called with the exit status instead of `os._exit`, when the lease is lost while a task runs that cannot be
+    stopped; it is ignored if `host` is given.
     """
 
     def __init__(

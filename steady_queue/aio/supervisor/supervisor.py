@@ -168,7 +168,7 @@ class Supervisor:
                 self.ready.set()
                 count = len(self.children.positions)
                 self.events.emit(events.SupervisorStarted(name=self.name, pid=os.getpid(), processes=count))
-            await self._finish()
+            await self._deregister_and_exit()
             upkeep.cancel_scope.cancel()
 
     async def _register(self, upkeep: TaskGroup) -> None:
@@ -211,7 +211,7 @@ class Supervisor:
         with move_on_after(self.deadlines.close_seconds):
             await self.pruner.done.wait()
 
-    async def _finish(self) -> None:
+    async def _deregister_and_exit(self) -> None:
         """All children have exited: prune the last of them, deregister, and call the `on_exit` hooks."""
         with move_on_after(self.deadlines.close_seconds, shield=True) as flushing:
             await self._deregister()
@@ -241,14 +241,14 @@ class Supervisor:
     # -- requests for a shutdown --------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Stop gracefully; more than once does no harm."""
+        """Stop the children and the process in this event loop gracefully; more than once does no harm."""
         self.deadlines.request()
         self.children.stop()
         if self.process is not None:
             self.process.stop()
 
     def quit(self) -> None:
-        """Stop the children at once; `quit_by_signal` does the same with the process in this event loop."""
+        """Stop the children only, at once; `quit_by_signal` also calls `process.quit_by_signal`."""
         self.deadlines.request_now()
         self.children.quit()
 

@@ -63,7 +63,7 @@ class Executor:
             is_async = lane_of(task.func) is Lane.ASYNC
             call = task.func if is_async else sync_to_async(_contain(task.func), thread_sensitive=True)
             value = await call(*args, **kwargs)
-            ended: Ended = _finish(claim, value, None if session is None else session.open_transaction)
+            ended: Ended = _build_success(claim, value, None if session is None else session.open_transaction)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and was_cancelled(claim):
                 raise
@@ -109,7 +109,7 @@ class Executor:
             is_async = lane_of(task.func) is Lane.ASYNC
             call: Callable[..., Any] = async_to_sync(task.func) if is_async else task.func
             value = call(*args, **kwargs)
-            ended: Ended = _finish(claim, value, None if connections is None else connections.open_transaction())
+            ended: Ended = _build_success(claim, value, None if connections is None else connections.open_transaction())
         except BaseException as error:
             if connections is not None:
                 connections.release()  # writes of the signal's receivers must not be rolled back with the task
@@ -191,7 +191,7 @@ def _prepare(claim: Claim, task: Task[..., Any], args: list[Any], result: TaskRe
     return args
 
 
-def _finish(claim: Claim, value: Any, open_transaction: str | None) -> Finished:
+def _build_success(claim: Claim, value: Any, open_transaction: str | None) -> Finished:
     """Return the success; raises if the task has left a transaction open, or its value cannot be stored."""
     if open_transaction is not None:
         raise TransactionLeftOpen(open_transaction)

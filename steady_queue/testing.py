@@ -22,7 +22,7 @@ from django.utils import timezone, translation
 
 import steady_queue
 from steady_queue import arguments
-from steady_queue.aio.identity import hostname
+from steady_queue.aio.process_identity import hostname
 from steady_queue.aio.worker.executor import Executor
 from steady_queue.aio.worker.queues import expand
 from steady_queue.backend import SteadyQueueBackend

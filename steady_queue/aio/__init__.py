@@ -27,9 +27,9 @@ Modules:
     listener.py     receives the notifications of other processes
     wake_ups.py     wakes the services of this process, and the workers of other processes
     lease.py        until when a process may act on its claims
-    identity.py     how the row of a process identifies it, and whether a process of this machine still exists
+    process_identity.py     how the row of a process identifies it, and whether a process of this machine still exists
     outage.py       the pauses and events of a service while the database is unavailable
-    driver.py       a driver whose operations have a deadline
+    deadline_driver.py       a driver whose operations have a deadline
     context.py      the clock, the events and the outages that the services of a process share
     timing.py       the clock, an event that wakes a service, yielding to the event loop
     embedding.py    runs a process inside an event loop of the application

@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db import connections
 
 import steady_queue
-from steady_queue.aio.identity import hostname, is_gone, is_here
+from steady_queue.aio.process_identity import hostname, is_gone, is_here
 from steady_queue.configuration import Options, alive_threshold
 from steady_queue.errors import StoreUnavailable
 from steady_queue.store.drivers.django import DjangoDriver

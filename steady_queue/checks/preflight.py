@@ -11,7 +11,7 @@ from django.db import connections
 from django.utils.module_loading import autodiscover_modules
 
 import steady_queue
-from steady_queue.aio.driver import DeadlineDriver
+from steady_queue.aio.deadline_driver import DeadlineDriver
 from steady_queue.aio.process import startup
 from steady_queue.checks.health import call_with_timeout
 from steady_queue.checks.installation import can_connect, check_installation
@@ -22,7 +22,7 @@ from steady_queue.db.aliases import is_in_memory, open_async, queue_alias
 from steady_queue.errors import ConfigurationError
 from steady_queue.recurring.definitions import collect_recurrences
 from steady_queue.store.operations import charset
-from steady_queue.store.operations.server import describe_server
+from steady_queue.store.operations.database_server import describe_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

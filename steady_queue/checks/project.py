@@ -25,7 +25,7 @@ from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError
 from steady_queue.jobs.compat import task_backends
 from steady_queue.store.operations.charset import describe_problem, find_text_column_problem
-from steady_queue.store.operations.server import describe_schema_problem, find_applied_migrations
+from steady_queue.store.operations.database_server import describe_schema_problem, find_applied_migrations
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from steady_queue.aio import identity, running
-from steady_queue.aio.identity import describe, is_gone, start_time
+from steady_queue.aio import process_identity, running
+from steady_queue.aio.process_identity import describe, is_gone, start_time
 from steady_queue.store.operations.prune import RegisteredProcess
 from tests.shop.tasks import add
 from tests.support.processes.process_rows import rows
@@ -38,7 +38,7 @@ def test_in_doubt_a_process_is_not_gone(metadata: str) -> None:
 def test_a_process_that_the_system_hides_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with /proc mounted so that users see only their own processes."""
     mine = describe([])
-    monkeypatch.setattr(identity, "start_time", lambda pid: None)
+    monkeypatch.setattr(process_identity, "start_time", lambda pid: None)
     assert not is_gone(registered(os.getppid(), mine))
     assert is_gone(registered(2**22 + 1, mine))
 

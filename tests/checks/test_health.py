@@ -13,7 +13,7 @@ import pytest
 from django.test import override_settings
 
 import steady_queue
-from steady_queue.aio.identity import describe, hostname
+from steady_queue.aio.process_identity import describe, hostname
 from steady_queue.checks.health import check_health, default_max_age
 from steady_queue.configuration import Options, Worker
 from steady_queue.store.operations.processes import NewProcess, heartbeat, register

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.aio.orm_threads.default_executor import DefaultExecutor
-    from steady_queue.aio.supervisor.channel import ParentChannel
+    from steady_queue.aio.supervisor.parent_channel import ParentChannel
 
 
 class CommandHost(EmbeddedHost):

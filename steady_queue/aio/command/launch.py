@@ -17,8 +17,8 @@ from steady_queue.aio.command.os_signals import handle_signals
 from steady_queue.aio.command.status_line import StatusLine
 from steady_queue.aio.process.host import EmbeddedHost
 from steady_queue.aio.process.recycling import Recycling, TaskCounter
-from steady_queue.aio.supervisor.channel import ParentChannel
 from steady_queue.aio.supervisor.child import ProcessFigures, open_channel
+from steady_queue.aio.supervisor.parent_channel import ParentChannel
 from steady_queue.aio.timing import SystemClock
 from steady_queue.errors import ConfigurationError
 from steady_queue.events import Events, Subscription, UnhandledSignal, log

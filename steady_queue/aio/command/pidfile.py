@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steady_queue.aio.identity import started_at
+from steady_queue.aio.process_identity import started_at
 from steady_queue.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ Its modules:
 
     maintenance.py      one turn: finds out which steps are needed, and does those
     steps.py            runs the steps, so that each fails alone, and stores which ones fail
-    reconciliation.py   compares the claims of this process in the database with those that it knows
+    claim_reconciliation.py   compares the claims of this process in the database with those that it knows
     pruning.py          fails the claims of dead processes, and deletes their rows
     promotion.py        promotes blocked jobs whose key has a free slot
-    clearing.py         deletes jobs that ended long ago
-    unserved.py         warns of ready jobs that no running process serves
-    splitting.py        halves rows that the database rejects together, and sets the bad one aside
+    cleanup.py         deletes jobs that ended long ago
+    unserved_queues.py         warns of ready jobs that no running process serves
+    batch_splitting.py        halves rows that the database rejects together, and sets the bad one aside
 """

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import steady_queue
 from steady_queue import events
-from steady_queue.aio.maintenance.clearing import FAILED, FINISHED, Clearing
+from steady_queue.aio.maintenance.batch_splitting import REJECTED
+from steady_queue.aio.maintenance.cleanup import FAILED, FINISHED, Clearing
 from steady_queue.aio.maintenance.promotion import promote_stranded
 from steady_queue.aio.maintenance.pruning import Pruning
-from steady_queue.aio.maintenance.splitting import REJECTED
 from steady_queue.aio.maintenance.steps import StepRunner, StepSkipped
-from steady_queue.aio.maintenance.unserved import warn_of_unserved
+from steady_queue.aio.maintenance.unserved_queues import warn_of_unserved
 from steady_queue.configuration import alive_threshold
 from steady_queue.jobs.registry import durations_in_force, limits_in_force
 from steady_queue.store.operations import maintenance as store
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from steady_queue.aio.context import Context
-    from steady_queue.aio.maintenance.clearing import Kind
-    from steady_queue.aio.maintenance.reconciliation import Reconciliation
-    from steady_queue.aio.maintenance.splitting import ClaimSplitter
+    from steady_queue.aio.maintenance.batch_splitting import ClaimSplitter
+    from steady_queue.aio.maintenance.claim_reconciliation import Reconciliation
+    from steady_queue.aio.maintenance.cleanup import Kind
     from steady_queue.aio.maintenance.steps import StepDriver
     from steady_queue.store.operations.processes import NewProcess
     from steady_queue.store.statement import Operation

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from steady_queue.aio.maintenance.splitting import REJECTED, split
+from steady_queue.aio.maintenance.batch_splitting import REJECTED, split
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.operations.maintenance import promote_stranded as promote_stranded_page
 from steady_queue.store.operations.promote import find_blocked_keys, find_next_blocked_job, promote, promote_one
@@ -18,7 +18,7 @@ from steady_queue.store.operations.set_aside import set_blocked_aside
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steady_queue.aio.maintenance.splitting import ClaimSplitter, Driver
+    from steady_queue.aio.maintenance.batch_splitting import ClaimSplitter, Driver
 
 #: Jobs of one key that are promoted one by one in a turn, or set aside.
 MAX_JOBS_PER_KEY = 100

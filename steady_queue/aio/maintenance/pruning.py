@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steady_queue import events
-from steady_queue.aio.identity import is_gone
-from steady_queue.aio.maintenance.splitting import REJECTED
+from steady_queue.aio.maintenance.batch_splitting import REJECTED
+from steady_queue.aio.process_identity import is_gone
 from steady_queue.errors import ProcessExitError, ProcessMissingError, ProcessPrunedError
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.operations import prune
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
-    from steady_queue.aio.maintenance.splitting import ClaimSplitter, Driver
+    from steady_queue.aio.maintenance.batch_splitting import ClaimSplitter, Driver
     from steady_queue.events import Events
     from steady_queue.store.operations.prune import PrunedProcess, RegisteredProcess
     from steady_queue.store.outcome import ErrorReport

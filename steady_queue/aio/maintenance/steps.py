@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.aio.context import Context
-    from steady_queue.aio.driver import DeadlineDriver
+    from steady_queue.aio.deadline_driver import DeadlineDriver
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Operation
 

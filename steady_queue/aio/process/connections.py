@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steady_queue.aio.driver import DeadlineDriver
+from steady_queue.aio.deadline_driver import DeadlineDriver
 from steady_queue.db.aliases import open_async
 
 if TYPE_CHECKING:

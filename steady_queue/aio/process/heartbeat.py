@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from steady_queue.aio.context import Context
-    from steady_queue.aio.driver import DeadlineDriver
+    from steady_queue.aio.deadline_driver import DeadlineDriver
     from steady_queue.aio.lease import Lease
     from steady_queue.store.operations.processes import NewProcess
     from steady_queue.store.statement import Operation

@@ -16,7 +16,6 @@ from anyio import CancelScope, create_task_group, move_on_after
 
 from steady_queue import events
 from steady_queue.aio.context import Context
-from steady_queue.aio.identity import describe, hostname, process_name
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.process.deadlines import Deadlines
 from steady_queue.aio.process.host import EmbeddedHost
@@ -24,6 +23,7 @@ from steady_queue.aio.process.lifecycle import Lifecycle, actors_of
 from steady_queue.aio.process.services import Services
 from steady_queue.aio.process.shutdown import Shutdown
 from steady_queue.aio.process.startup import check_database, run_unless_stopped
+from steady_queue.aio.process_identity import describe, hostname, process_name
 from steady_queue.aio.scheduler.other_backends import CONCURRENCY
 from steady_queue.aio.timing import SystemClock
 from steady_queue.db import notify
@@ -49,8 +49,8 @@ async def _no_children() -> None:
 class Process:
     """Runs its services until a shutdown is requested, and leaves nothing behind.
 
-    `leave` is called with the exit status instead of `os._exit`, when the lease is lost while a task runs that cannot be
-    stopped; it is ignored if `host` is given.
+    `leave` is called with the exit status instead of `os._exit`, when the lease is lost while a task runs that cannot
+    be stopped; it is ignored if `host` is given.
     """
 
     def __init__(

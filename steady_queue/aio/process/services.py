@@ -9,9 +9,9 @@ import steady_queue
 from steady_queue.aio.dispatcher import Dispatcher
 from steady_queue.aio.lease import Lease
 from steady_queue.aio.listener import Listener
+from steady_queue.aio.maintenance.batch_splitting import ClaimSplitter
+from steady_queue.aio.maintenance.claim_reconciliation import Reconciliation
 from steady_queue.aio.maintenance.maintenance import Maintenance
-from steady_queue.aio.maintenance.reconciliation import Reconciliation
-from steady_queue.aio.maintenance.splitting import ClaimSplitter
 from steady_queue.aio.maintenance.steps import StepDriver
 from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.aio.process.connections import Connections
@@ -35,7 +35,7 @@ from steady_queue.recurring.definitions import collect_recurrences
 
 if TYPE_CHECKING:
     from steady_queue.aio.context import Context
-    from steady_queue.aio.driver import DeadlineDriver
+    from steady_queue.aio.deadline_driver import DeadlineDriver
     from steady_queue.aio.process.deadlines import Deadlines
     from steady_queue.aio.process.host import Host
     from steady_queue.aio.timing import WakeEvent

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import create_task_group
 
 from steady_queue import events
-from steady_queue.aio.maintenance.splitting import REJECTED, ClaimSplitter
+from steady_queue.aio.maintenance.batch_splitting import REJECTED, ClaimSplitter
 from steady_queue.aio.process.deadlines import BLOCKED_LOOP_SECONDS, FLUSH_NOW_SECONDS, shutdown_seconds
 from steady_queue.errors import ProcessExitError, StoreError
 from steady_queue.store.outcome import report

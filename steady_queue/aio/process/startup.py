@@ -13,7 +13,11 @@ from anyio import create_task_group
 from django.conf import settings
 
 from steady_queue.errors import ConfigurationError, StoreBug, StoreError
-from steady_queue.store.operations.server import describe_schema_problem, find_applied_migrations, find_version_problem
+from steady_queue.store.operations.database_server import (
+    describe_schema_problem,
+    find_applied_migrations,
+    find_version_problem,
+)
 
 if TYPE_CHECKING:
     import asyncio

@@ -6,5 +6,5 @@ Its modules:
     timetable.py        the entries in the order of their next ticks; no I/O
     ticks.py            enqueues the ticks that are due
     other_backends.py   enqueues ticks whose tasks belong to another task backend
-    disabling.py        switches off an entry that can never be enqueued
+    entry_disabler.py        switches off an entry that can never be enqueued
 """

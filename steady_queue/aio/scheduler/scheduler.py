@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import steady_queue
 from steady_queue import events
-from steady_queue.aio.scheduler.disabling import EntryDisabler
+from steady_queue.aio.scheduler.entry_disabler import EntryDisabler
 from steady_queue.aio.scheduler.ticks import BATCH_SIZE, TickEnqueuer
 from steady_queue.aio.scheduler.timetable import Timetable
 from steady_queue.aio.timing import CooperativeYield

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from steady_queue.aio.scheduler.disabling import EntryDisabler
+    from steady_queue.aio.scheduler.entry_disabler import EntryDisabler
     from steady_queue.aio.scheduler.other_backends import OtherBackends
     from steady_queue.aio.scheduler.timetable import Planned
     from steady_queue.aio.timing import CooperativeYield

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from steady_queue import events
 from steady_queue.aio.process.deadlines import shutdown_seconds
 from steady_queue.aio.supervisor.child import Child, ProcessFigures, describe_role, new_orders
-from steady_queue.aio.supervisor.position import Position, Replacement
+from steady_queue.aio.supervisor.child_position import Position, Replacement
 from steady_queue.aio.timing import WakeEvent
 
 if TYPE_CHECKING:

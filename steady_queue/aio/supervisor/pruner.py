@@ -11,8 +11,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from steady_queue import events
-from steady_queue.aio.identity import process_name
-from steady_queue.aio.maintenance.splitting import ClaimSplitter
+from steady_queue.aio.maintenance.batch_splitting import ClaimSplitter
+from steady_queue.aio.process_identity import process_name
 from steady_queue.aio.supervisor.child import describe_role
 from steady_queue.errors import ProcessExitError
 from steady_queue.store.outcome import report

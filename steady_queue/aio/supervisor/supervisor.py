@@ -18,8 +18,7 @@ from anyio import CancelScope, create_task_group, move_on_after
 import steady_queue
 from steady_queue import events
 from steady_queue.aio.context import Context
-from steady_queue.aio.driver import DeadlineDriver
-from steady_queue.aio.identity import describe, hostname, process_name
+from steady_queue.aio.deadline_driver import DeadlineDriver
 from steady_queue.aio.lease import Lease
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.process.connections import operation_timeout
@@ -29,9 +28,10 @@ from steady_queue.aio.process.host import EmbeddedHost
 from steady_queue.aio.process.lifecycle import Lifecycle, actor_of
 from steady_queue.aio.process.startup import check_database, run_unless_stopped
 from steady_queue.aio.process.watchdog import EXIT_FORCED
+from steady_queue.aio.process_identity import describe, hostname, process_name
 from steady_queue.aio.supervisor.children import KILL_AFTER_SECONDS, QUIT_AFTER_SECONDS, Children
 from steady_queue.aio.supervisor.pruner import Pruner
-from steady_queue.aio.supervisor.restarts import Restarts
+from steady_queue.aio.supervisor.restart_signals import Restarts
 from steady_queue.aio.timing import SystemClock
 from steady_queue.configuration import alive_threshold
 from steady_queue.db import notify

@@ -26,6 +26,6 @@ Recurring tasks, server and schema:
 
     recurring.py     the entries of recurring tasks
     ticks.py         a tick and its job, enqueued once
-    server.py        version of the server, applied migrations
+    database_server.py        version of the server, applied migrations
     charset.py       character sets on MySQL and MariaDB
 """

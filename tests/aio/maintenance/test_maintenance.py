@@ -12,7 +12,7 @@ import pytest
 
 import steady_queue
 from steady_queue.aio import running
-from steady_queue.aio.identity import describe
+from steady_queue.aio.process_identity import describe
 from steady_queue.configuration import Options, Worker
 from steady_queue.events import (
     ClaimsReconciled,

@@ -10,7 +10,7 @@ import pytest
 
 import steady_queue
 from steady_queue.aio import running
-from steady_queue.aio.maintenance.splitting import ClaimSplitter
+from steady_queue.aio.maintenance.batch_splitting import ClaimSplitter
 from steady_queue.db.aliases import open_async
 from steady_queue.events import (
     ClaimsReconciled,

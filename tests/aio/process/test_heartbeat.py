@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from steady_queue.aio.context import Context
-from steady_queue.aio.driver import DeadlineDriver
+from steady_queue.aio.deadline_driver import DeadlineDriver
 from steady_queue.aio.lease import Lease
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.process.heartbeat import Heartbeat

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from steady_queue.aio.supervisor.position import Position
+from steady_queue.aio.supervisor.child_position import Position
 from steady_queue.configuration import Options
 
 

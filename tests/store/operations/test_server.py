@@ -11,7 +11,7 @@ from django.test import override_settings
 
 from steady_queue.aio.process.startup import known_migrations
 from steady_queue.errors import StoreUnavailable
-from steady_queue.store.operations.server import (
+from steady_queue.store.operations.database_server import (
     check_version,
     describe_schema_problem,
     find_applied_migrations,

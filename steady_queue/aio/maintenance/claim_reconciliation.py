@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from uuid import UUID
 
-    from steady_queue.aio.maintenance.splitting import ClaimSplitter
+    from steady_queue.aio.maintenance.batch_splitting import ClaimSplitter
     from steady_queue.aio.maintenance.steps import StepDriver
     from steady_queue.aio.worker.claims import Claims
     from steady_queue.events import Events

@@ -6,16 +6,16 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from steady_queue.aio.identity import hostname, process_name
 from steady_queue.aio.process.deadlines import Deadlines
 from steady_queue.aio.process.lifecycle import Lifecycle, actors_of
+from steady_queue.aio.process_identity import hostname, process_name
 from steady_queue.store.operations.processes import NewProcess
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.aio.context import Context
-    from steady_queue.aio.supervisor.position import Replacement
+    from steady_queue.aio.supervisor.child_position import Replacement
 
 
 class Restarts:

@@ -19,7 +19,7 @@ from steady_queue.jobs.compat import FRAMEWORK, TaskResultStatus, task_finished,
 from steady_queue.jobs.framework_log import would_emit
 from tests.jobs.helpers import logger
 from tests.shop.tasks import add, greet
-from tests.support.fixtures import empty_task_record  # noqa: F401, each test finds an empty book
+from tests.support.fixtures import empty_task_record  # noqa: F401, each test has an empty task record
 from tests.support.logs import RecordsHandler, as_installed, chain, restored
 from tests.support.processes.scripts import run_script
 from tests.support.runtime import until, values, wait_for_results, worker

@@ -18,7 +18,7 @@ from steady_queue.management.log_output import JsonLines
 from steady_queue.testing import arun_pending
 from tests.jobs.helpers import logger
 from tests.shop.tasks import add, fail, greet
-from tests.support.fixtures import empty_task_record  # noqa: F401, each test finds an empty book
+from tests.support.fixtures import empty_task_record  # noqa: F401, each test has an empty task record
 from tests.support.logs import RecordsHandler, as_installed
 from tests.support.processes.scripts import run_script
 from tests.support.runtime import EmittedEvents, until, values, wait_for_results, worker

@@ -189,7 +189,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def fresh(database: str, servers: dict[str, Postgres | MariaDB], tmp_path: Path) -> Iterator[str]:
+def unmigrated(database: str, servers: dict[str, Postgres | MariaDB], tmp_path: Path) -> Iterator[str]:
     """The alias of a database of the same kind, without any table."""
     from tests.support.databases.unmigrated import unmigrated_database
 
@@ -207,14 +207,14 @@ def proxy(database: str, servers: dict[str, Postgres | MariaDB]) -> Iterator[Pro
 
 
 @pytest.fixture
-def behind(database: str, proxy: Proxy) -> Iterator[str]:
+def proxied(database: str, proxy: Proxy) -> Iterator[str]:
     """The alias of the database behind the proxy, for a process under test only."""
     from tests.support.databases.aliases import extra_database, twin_settings
 
     # asyncpg logs an error if a connection is lost and closed while it negotiates encryption.
     options = {"sslmode": "disable"} if database == "postgres" else {}
     settings = twin_settings(database, options=options, HOST=proxy.host, PORT=proxy.port)
-    with extra_database(f"{database}_behind", settings) as alias:
+    with extra_database(f"{database}_proxied", settings) as alias:
         yield alias
 
 

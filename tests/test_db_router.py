@@ -79,26 +79,26 @@ def test_relations_between_rows_of_the_queue_are_allowed_and_others_get_no_opini
         assert router.allow_relation(one, customer)
 
 
-def test_each_of_two_databases_gets_its_own_tables(fresh: str, application: str) -> None:
-    with routed(ONLY, fresh):
-        theirs, queue = migrate(application), migrate(fresh)
+def test_each_of_two_databases_gets_its_own_tables(unmigrated: str, application: str) -> None:
+    with routed(ONLY, unmigrated):
+        theirs, queue = migrate(application), migrate(unmigrated)
     assert ours(theirs) == set()
     assert {"shop_customer", "django_content_type"} <= theirs
     assert queue == ours(queue)
     assert "steady_queue_job" in queue
 
 
-def test_the_queue_alone_is_migrated_when_it_is_named(fresh: str, application: str) -> None:
-    with routed(ROUTER, fresh):
-        queue = migrate(fresh, "steady_queue")
+def test_the_queue_alone_is_migrated_when_it_is_named(unmigrated: str, application: str) -> None:
+    with routed(ROUTER, unmigrated):
+        queue = migrate(unmigrated, "steady_queue")
         assert migrate(application, "steady_queue") == set()
     assert queue == ours(queue)
     assert "steady_queue_job" in queue
 
 
-def test_a_queue_in_a_database_of_its_own_works_without_naming_it(fresh: str) -> None:
-    with routed(ONLY, fresh):
-        migrate(fresh)
+def test_a_queue_in_a_database_of_its_own_works_without_naming_it(unmigrated: str) -> None:
+    with routed(ONLY, unmigrated):
+        migrate(unmigrated)
         result = tasks.add.enqueue(1, 2)
         assert Job.objects.get(pk=result.id).ready_execution.queue_name == "default"
         (done,) = run_pending()
@@ -106,27 +106,27 @@ def test_a_queue_in_a_database_of_its_own_works_without_naming_it(fresh: str) ->
         assert Job.objects.filter(finished_at__isnull=False).count() == 1
 
 
-def test_a_database_may_be_shared_with_other_apps_and_their_transactions(fresh: str) -> None:
-    with routed(ROUTER, fresh):
-        tables = migrate(fresh)
+def test_a_database_may_be_shared_with_other_apps_and_their_transactions(unmigrated: str) -> None:
+    with routed(ROUTER, unmigrated):
+        tables = migrate(unmigrated)
         assert {"shop_customer", "steady_queue_job"} <= tables
-        with transaction.atomic(using=fresh):
-            Customer.objects.using(fresh).create(name="Ada")
+        with transaction.atomic(using=unmigrated):
+            Customer.objects.using(unmigrated).create(name="Ada")
             tasks.add.enqueue(1)
         try:
-            with transaction.atomic(using=fresh):
-                Customer.objects.using(fresh).create(name="Eve")
+            with transaction.atomic(using=unmigrated):
+                Customer.objects.using(unmigrated).create(name="Eve")
                 tasks.add.enqueue(2)
                 raise KeyError
         except KeyError:
             pass
         assert [done.return_value for done in run_pending()] == [1]
-        assert Customer.objects.using(fresh).count() == 1
+        assert Customer.objects.using(unmigrated).count() == 1
 
 
 @pytest.mark.parametrize("path", [ROUTER, ONLY])
-def test_the_default_database_may_hold_the_queue_and_other_apps(fresh: str, path: str) -> None:
-    settings: dict[str, Any] = connections.databases[fresh]
+def test_the_default_database_may_hold_the_queue_and_other_apps(unmigrated: str, path: str) -> None:
+    settings: dict[str, Any] = connections.databases[unmigrated]
     before = connections.databases["default"]
     connections["default"].close()
     del connections["default"]
@@ -141,9 +141,11 @@ def test_the_default_database_may_hold_the_queue_and_other_apps(fresh: str, path
     assert {"shop_customer", "django_content_type", "steady_queue_job"} <= tables
 
 
-def test_a_task_is_stored_in_its_database_while_a_transaction_is_open_on_another(database: str, fresh: str) -> None:
+def test_a_task_is_stored_in_its_database_while_a_transaction_is_open_on_another(
+    database: str, unmigrated: str
+) -> None:
     with routed(ROUTER, database):
-        with transaction.atomic(using=fresh), transaction.atomic(using="default"):
+        with transaction.atomic(using=unmigrated), transaction.atomic(using="default"):
             now = tasks.at_once.enqueue()
             later = tasks.add.enqueue(1)
             assert [str(pk) for pk in Job.objects.values_list("pk", flat=True)] == [now.id]

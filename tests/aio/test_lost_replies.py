@@ -40,10 +40,10 @@ pytestmark = [
 
 @pytest.mark.parametrize("task", [recording.awaits, recording.alone_until_open])
 async def test_a_settle_whose_reply_is_lost_is_repeated_and_the_task_is_not(
-    database: str, behind: str, proxy: Proxy, task: Task[..., Any]
+    database: str, proxied: str, proxy: Proxy, task: Task[..., Any]
 ) -> None:
     emitted = EmittedEvents()
-    async with running(worker(), alias=behind, events=emitted):
+    async with running(worker(), alias=proxied, events=emitted):
         result = await task.aenqueue("once")
         await until(lambda: task_record.began == ["once"])
         lose_reply_to(proxy, UUID(result.id), in_transaction=database == "mariadb" or task is not recording.awaits)
@@ -56,7 +56,7 @@ async def test_a_settle_whose_reply_is_lost_is_repeated_and_the_task_is_not(
 
 
 async def test_jobs_whose_claim_reply_was_lost_are_released_and_run_once(
-    database: str, behind: str, proxy: Proxy
+    database: str, proxied: str, proxy: Proxy
 ) -> None:
     emitted = EmittedEvents()
     results = [await task.aenqueue(number) for number in range(3) for task in (recording.rests, recording.works)]
@@ -65,7 +65,7 @@ async def test_jobs_whose_claim_reply_was_lost_are_released_and_run_once(
         proxy.lose_answer(re.compile(re.escape(me.bytes) + rb"\x00{3}.\x00{3}\x01", re.DOTALL))
     else:
         proxy.lose_answer(COMMIT, after=re.compile(b"INSERT INTO steady_queue_claimedexecution"))
-    async with running(worker(), alias=behind, events=emitted, process_id=me if database == "postgres" else None):
+    async with running(worker(), alias=proxied, events=emitted, process_id=me if database == "postgres" else None):
         assert await values(*results) == [0, 0, 1, 1, 2, 2]
     assert proxy.has_lost.is_set()
     assert [event.count for event in emitted.of(ClaimsReconciled)] == [6]
@@ -73,12 +73,12 @@ async def test_jobs_whose_claim_reply_was_lost_are_released_and_run_once(
 
 
 async def test_connections_that_never_reply_again_are_replaced(
-    database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    database: str, proxied: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with a load balancer that has lost its backend: nothing is closed, and no reply arrives."""
     monkeypatch.setattr(connections, "LONGEST_OPERATION_SECONDS", 1.0)
     emitted = EmittedEvents()
-    async with running(worker(), alias=behind, events=emitted):
+    async with running(worker(), alias=proxied, events=emitted):
         assert await values(await recording.rests.aenqueue("before")) == ["before"]
         proxy.mute()
         assert await values(await recording.rests.aenqueue("after")) == ["after"]
@@ -86,13 +86,13 @@ async def test_connections_that_never_reply_again_are_replaced(
 
 
 async def test_one_lost_heartbeat_has_no_effect(
-    database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    database: str, proxied: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.2))
     emitted, id_ = EmittedEvents(), uuid4()
     result = await recording.awaits.aenqueue("runs on")
     proxy.lose_answer(build_pattern(id_), after=re.compile(b"SET last_heartbeat_at"))
-    async with running(worker(), alias=behind, events=emitted, process_id=id_) as process:
+    async with running(worker(), alias=proxied, events=emitted, process_id=id_) as process:
         await until(lambda: task_record.began == ["runs on"])
         await until(lambda: any(event.service == "heartbeat" for event in emitted.of(DatabaseRecovered)))
         before = process.services.lease.expires_at

@@ -171,12 +171,12 @@ def unreachable(proxy: Proxy) -> Iterator[None]:
 
 
 async def test_after_an_outage_longer_than_the_threshold_async_tasks_go_on_in_the_same_process(
-    database: str, behind: str, proxy: Proxy, short_lease: None
+    database: str, proxied: str, proxy: Proxy, short_lease: None
 ) -> None:
     """Tasks that ended are settled; the others are stopped, released with the cause and started again."""
     emitted = EmittedEvents()
     left: list[int] = []
-    async with running(worker(), alias=behind, events=emitted, leave=left.append) as process:
+    async with running(worker(), alias=proxied, events=emitted, leave=left.append) as process:
         finished, stopped = (
             await recording.awaits_other.aenqueue("finished"),
             await recording.awaits.aenqueue("stopped"),
@@ -201,10 +201,10 @@ async def test_after_an_outage_longer_than_the_threshold_async_tasks_go_on_in_th
 
 
 async def test_a_process_pruned_during_an_outage_registers_again_and_changes_none_of_its_lost_claims(
-    database: str, behind: str, proxy: Proxy, short_lease: None
+    database: str, proxied: str, proxy: Proxy, short_lease: None
 ) -> None:
     emitted = EmittedEvents()
-    async with running(worker(), alias=behind, events=emitted):
+    async with running(worker(), alias=proxied, events=emitted):
         result = await recording.awaits.aenqueue("taken")
         await until(lambda: task_record.began == ["taken"])
         with unreachable(proxy):
@@ -226,7 +226,7 @@ def fail_all_claims(alias: str) -> None:
 
 
 async def test_a_process_whose_task_cannot_be_stopped_exits_when_its_lease_is_lost(
-    database: str, behind: str, proxy: Proxy, short_lease: None
+    database: str, proxied: str, proxy: Proxy, short_lease: None
 ) -> None:
     """A thread, a coroutine that swallows its cancellation, and one that waits for a thread, each in its process."""
     stubborn = {
@@ -237,7 +237,7 @@ async def test_a_process_whose_task_cannot_be_stopped_exits_when_its_lease_is_lo
     left: dict[str, set[int]] = {queue: set() for queue in stubborn}
     async with AsyncExitStack() as processes:
         for queue, task in stubborn.items():
-            process = running(worker(queues=[queue]), alias=behind, leave=left[queue].add)
+            process = running(worker(queues=[queue]), alias=proxied, leave=left[queue].add)
             await processes.enter_async_context(process)
             await task.using(queue_name=queue).aenqueue(queue)
         await until(lambda: len(task_record.began) == 3)

@@ -35,10 +35,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
 
 @pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could be unavailable
 async def test_a_server_serves_while_its_database_is_away_and_runs_tasks_when_it_is_back(
-    database: str, behind: str, proxy: Proxy, caplog: pytest.LogCaptureFixture
+    database: str, proxied: str, proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     proxy.go()
-    application = SteadyQueue(get_asgi_application(), worker(), ready_within=0.2, alias=behind)
+    application = SteadyQueue(get_asgi_application(), worker(), ready_within=0.2, alias=proxied)
     async with started(application) as lifespan:
         assert "the server starts without it" in caplog.text
         result = await add.aenqueue(1)
@@ -49,20 +49,20 @@ async def test_a_server_serves_while_its_database_is_away_and_runs_tasks_when_it
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-async def test_a_server_can_be_stopped_while_its_database_is_away(database: str, behind: str, proxy: Proxy) -> None:
+async def test_a_server_can_be_stopped_while_its_database_is_away(database: str, proxied: str, proxy: Proxy) -> None:
     proxy.go()
-    async with started(SteadyQueue(get_asgi_application(), ready_within=0.1, alias=behind)) as lifespan:
+    async with started(SteadyQueue(get_asgi_application(), ready_within=0.1, alias=proxied)) as lifespan:
         assert await lifespan.shutdown() == STOPPED
 
 
 @pytest.mark.usefixtures("_servers_too_old")
 @pytest.mark.only_on("postgres", "mariadb")
 async def test_a_server_found_too_old_after_the_startup_ends_the_runtime(
-    database: str, behind: str, proxy: Proxy
+    database: str, proxied: str, proxy: Proxy
 ) -> None:
     proxy.go()
     errors: list[Exception] = []
-    application = SteadyQueue(get_asgi_application(), ready_within=0.1, alias=behind, on_death=errors.append)
+    application = SteadyQueue(get_asgi_application(), ready_within=0.1, alias=proxied, on_death=errors.append)
     async with started(application) as lifespan:
         proxy.come_back()
         await until(lambda: bool(errors))
@@ -128,14 +128,14 @@ async def test_a_failure_of_the_runtime_that_is_ignored_is_logged_and_the_server
 
 @pytest.mark.only_on("postgres", "mariadb")
 async def test_a_lost_lease_is_reported_once_and_the_runtime_goes_on_if_on_death_returns(
-    database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    database: str, proxied: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outage, "MAX_PAUSE_SECONDS", 0.2)
     monkeypatch.setattr(steady_queue, "process_alive_threshold", timedelta(seconds=3))
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.3))
     errors: list[Exception] = []
     emitted = EmittedEvents()
-    application = SteadyQueue(get_asgi_application(), worker(), alias=behind, events=emitted, on_death=errors.append)
+    application = SteadyQueue(get_asgi_application(), worker(), alias=proxied, events=emitted, on_death=errors.append)
     async with started(application) as lifespan:
         blocked = await recording.blocks.aenqueue("blocked")
         await until(lambda: len(task_record.began) == 1)

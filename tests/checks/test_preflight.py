@@ -231,10 +231,10 @@ def test_any_queue_may_be_served_if_one_backend_has_any(database: str) -> None:
 # -- the databases ----------------------------------------------------------------------------------------------------
 
 
-def test_a_database_without_a_schema_is_named(fresh: str) -> None:
-    with pointed_at(fresh):
+def test_a_database_without_a_schema_is_named(unmigrated: str) -> None:
+    with pointed_at(unmigrated):
         (error,) = examine().errors
-    assert f"'{fresh}' lacks migrations of steady_queue: 0001_initial" in error
+    assert f"'{unmigrated}' lacks migrations of steady_queue: 0001_initial" in error
 
 
 @pytest.mark.only_on("postgres", "mariadb")

@@ -243,16 +243,16 @@ def test_a_router_that_keeps_the_tables_from_being_made_is_an_error() -> None:
 # -- the schema -------------------------------------------------------------------------------------------------------
 
 
-def test_a_database_without_the_queues_tables_is_reported_by_the_database_checks(fresh: str) -> None:
-    with pointed_at(fresh):
+def test_a_database_without_the_queues_tables_is_reported_by_the_database_checks(unmigrated: str) -> None:
+    with pointed_at(unmigrated):
         assert check_schema(databases=None) == []
         assert check_schema(databases=["default"]) == []
-        (message,) = with_id("W009", check_schema(databases=[fresh]))
+        (message,) = with_id("W009", check_schema(databases=[unmigrated]))
         err = StringIO()
-        call_command("check", databases=[fresh], stderr=err)
+        call_command("check", databases=[unmigrated], stderr=err)
     assert isinstance(message, Warning)
     assert "0001_initial" in message.msg
-    assert f"migrate steady_queue --database={fresh}" in str(message.hint)
+    assert f"migrate steady_queue --database={unmigrated}" in str(message.hint)
     assert err.getvalue().count("steady_queue.W009") == 1
 
 
@@ -264,11 +264,11 @@ def test_a_database_with_the_schema_of_this_version_is_accepted_and_a_newer_one_
 
 
 def test_a_command_that_migrates_gets_no_warning_about_missing_migrations(
-    fresh: str, monkeypatch: pytest.MonkeyPatch
+    unmigrated: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["manage.py", "migrate"])
-    with pointed_at(fresh):
-        assert check_schema(databases=[fresh]) == []
+    with pointed_at(unmigrated):
+        assert check_schema(databases=[unmigrated]) == []
 
 
 def test_a_database_that_cannot_be_used_at_all_is_left_to_the_other_checks() -> None:

@@ -127,10 +127,10 @@ class Project:
 
 @pytest.mark.timeout(120)
 @pytest.mark.usually_on("postgres")
-def test_the_seed_s_project_is_migrated_checked_and_run_by_the_command(fresh: str, tmp_path: Path) -> None:
+def test_the_seed_s_project_is_migrated_checked_and_run_by_the_command(unmigrated: str, tmp_path: Path) -> None:
     """`python manage.py migrate`, then `python manage.py steady_queue`, which drains its queues here."""
     kept = ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT", "OPTIONS")
-    project = Project(tmp_path, {name: connections.databases[fresh][name] for name in kept})
+    project = Project(tmp_path, {name: connections.databases[unmigrated][name] for name in kept})
     assert "Applying steady_queue.0001_initial... OK" in project.manage("migrate")
     assert "no issues" in project.manage("check", "--database", "default", "--fail-level", "WARNING")
     project.manage("shell", "-v", "0", "-c", ENQUEUE)
@@ -138,6 +138,6 @@ def test_the_seed_s_project_is_migrated_checked_and_run_by_the_command(fresh: st
     # Several threads print at once: their lines may run into each other.
     said = {words: printed.count(words) for words in ("Hello, World", "tralala", "Hello, hello", "In turn, a")}
     assert said == {"Hello, World": 4, "tralala": 2, "Hello, hello": 1, "In turn, a": 2}
-    assert counts(fresh) == {"scheduled": 1}
-    entries = query(fresh, "SELECT task_key, schedule FROM steady_queue_recurringtask")
+    assert counts(unmigrated) == {"scheduled": 1}
+    entries = query(unmigrated, "SELECT task_key, schedule FROM steady_queue_recurringtask")
     assert entries == [("rot the brains at noon", "0 12 * * *")]

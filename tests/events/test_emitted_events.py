@@ -129,9 +129,9 @@ async def test_a_registration_that_fails_and_one_that_is_made_again(
 @anyio
 @pytest.mark.only_on("postgres", "mariadb")
 async def test_a_failed_registration_or_deregistration_is_reported_once(
-    database: str, behind: str, proxy: Proxy, emitted: EmittedEvents
+    database: str, proxied: str, proxy: Proxy, emitted: EmittedEvents
 ) -> None:
-    process = steady_queue.aio.embedding.prepare(worker(), alias=behind, events=emitted)
+    process = steady_queue.aio.embedding.prepare(worker(), alias=proxied, events=emitted)
     register = process.services.heartbeat.register
 
     async def cut_off() -> None:

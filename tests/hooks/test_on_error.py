@@ -75,11 +75,11 @@ async def test_hooks_subscribers_and_receivers_that_raise_are_reported(database:
 
 
 @pytest.mark.only_on("postgres", "mariadb")
-async def test_an_outage_is_reported_once_by_each_service(database: str, behind: str, proxy: Proxy) -> None:
+async def test_an_outage_is_reported_once_by_each_service(database: str, proxied: str, proxy: Proxy) -> None:
     calls = collect_errors()
     back: list[events.Event] = []
     events.subscribe(back.append, only=[events.DatabaseRecovered])
-    async with running(worker(), alias=behind):
+    async with running(worker(), alias=proxied):
         proxy.go()
         await until(lambda: any("worker" in origin for _, origin in calls))
         proxy.come_back()

@@ -48,12 +48,12 @@ def returns_thread() -> int:
 
 
 @task
-async def atells_orm_thread() -> int:
+async def areturns_orm_thread() -> int:
     return await sync_to_async(threading.get_ident)()
 
 
 @task
-async def atells_loop() -> int:
+async def areturns_loop() -> int:
     return id(asyncio.get_running_loop())
 
 
@@ -156,7 +156,7 @@ def returns_locale() -> list[str | None]:
 
 
 @task
-async def atells_locale() -> list[str | None]:
+async def areturns_locale() -> list[str | None]:
     return [translation.get_language(), timezone.get_current_timezone_name(), variable.get()]
 
 

@@ -83,7 +83,7 @@ class Both(InDatabase):
         assert await sync_to_async(lambda: self.names)() == ["Ada", "Alan"]
 
     async def test_async_tasks_run_in_the_loop_of_the_test(self) -> None:
-        await tasks.atells_loop.aenqueue()
+        await tasks.areturns_loop.aenqueue()
         assert values(await arun_pending()) == [id(asyncio.get_running_loop())]
 
     def test_tasks_see_the_rows_of_the_test(self) -> None:
@@ -95,7 +95,7 @@ class Both(InDatabase):
 
     def test_sync_tasks_run_in_the_thread_of_the_test(self) -> None:
         tasks.returns_thread.enqueue()
-        tasks.atells_orm_thread.enqueue()
+        tasks.areturns_orm_thread.enqueue()
         assert values(run_pending()) == [threading.get_ident()] * 2
 
     def test_limited_tasks_run_one_after_another(self) -> None:

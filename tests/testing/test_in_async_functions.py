@@ -40,7 +40,7 @@ async def test_tasks_run_and_so_do_those_that_they_enqueue(database: str) -> Non
 
 
 async def test_the_loop_goes_on_while_sync_tasks_run(database: str) -> None:
-    await tasks.atells_loop.aenqueue()
+    await tasks.areturns_loop.aenqueue()
     (result,) = await arun_pending()
     assert result.return_value == id(asyncio.get_running_loop())
 

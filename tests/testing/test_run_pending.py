@@ -230,7 +230,7 @@ def test_a_task_that_no_longer_exists_fails_and_is_named(database: str, run: Run
 
 def test_sync_tasks_run_in_the_thread_of_the_test(database: str, run: Run) -> None:
     tasks.returns_thread.enqueue()
-    tasks.atells_orm_thread.enqueue()
+    tasks.areturns_orm_thread.enqueue()
     assert values(run()) == [threading.get_ident()] * 2
 
 
@@ -239,7 +239,7 @@ def test_a_task_that_takes_its_context_gets_it(database: str, run: Run) -> None:
     assert values(run()) == [[result.id, 1, ["run_pending"]]]
 
 
-@pytest.mark.parametrize("task", [tasks.returns_locale, tasks.atells_locale])
+@pytest.mark.parametrize("task", [tasks.returns_locale, tasks.areturns_locale])
 def test_a_task_has_the_locale_of_its_enqueuer_and_restores_the_one_before(
     database: str, run: Run, task: Task[..., Any]
 ) -> None:

@@ -26,13 +26,13 @@ SECONDS = 3.0
 
 @pytest.mark.only_on("postgres")
 async def test_an_idle_process_makes_at_most_two_statements_a_second(
-    database: str, behind: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    database: str, proxied: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(polling, "LISTENING_SECONDS", polling.LISTENING_SECONDS / FASTER)
     monkeypatch.setattr(maintenance, "INTERVAL_SECONDS", maintenance.INTERVAL_SECONDS / FASTER)
     monkeypatch.setattr(listener, "PROBE_INTERVAL_SECONDS", listener.PROBE_INTERVAL_SECONDS / FASTER)
     dispatcher = Dispatcher(polling_interval=Dispatcher().polling_interval / FASTER)
-    async with running(Options(dispatchers=[dispatcher]), alias=behind) as process:
+    async with running(Options(dispatchers=[dispatcher]), alias=proxied) as process:
         await until(
             lambda: (
                 process.services.is_listening()

@@ -173,9 +173,9 @@ async def test_a_process_that_drains_is_healthy_during_long_tasks(
 
 @pytest.mark.only_on("postgres", "mariadb")  # SQLite has no server that could be cut off
 async def test_a_process_that_is_cut_off_grows_stale_and_recovers(
-    database: str, behind: str, proxy: Proxy, quick_beats: None
+    database: str, proxied: str, proxy: Proxy, quick_beats: None
 ) -> None:
-    async with running(worker(), alias=behind):
+    async with running(worker(), alias=proxied):
         await until(lambda: is_healthy(QUICK))
         proxy.go()
 

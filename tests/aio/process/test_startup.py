@@ -41,10 +41,10 @@ async def refused(alias: str) -> str:
         await driver.close()
 
 
-async def test_a_process_refuses_a_database_without_a_schema(fresh: str) -> None:
-    text = rf"'{fresh}' lacks migrations of steady_queue: 0001_initial; .* steady_queue --database={fresh}"
+async def test_a_process_refuses_a_database_without_a_schema(unmigrated: str) -> None:
+    text = rf"'{unmigrated}' lacks migrations of steady_queue: 0001_initial; .* steady_queue --database={unmigrated}"
     with pytest.raises(ConfigurationError, match=text):
-        async with running(worker(), alias=fresh):
+        async with running(worker(), alias=unmigrated):
             raise AssertionError("it works")
 
 
@@ -61,14 +61,14 @@ async def test_a_prepared_process_that_is_run_ends_with_its_refusal(newer: str) 
     assert "newer than this version" in str(process.start_problem)
 
 
-async def test_a_supervisor_gets_the_same_refusals(newer: str, fresh: str) -> None:
+async def test_a_supervisor_gets_the_same_refusals(newer: str, unmigrated: str) -> None:
     assert "newer than this version" in await refused(newer)
-    assert "lacks migrations" in await refused(fresh)
+    assert "lacks migrations" in await refused(unmigrated)
 
 
-async def test_a_table_of_migrations_that_cannot_be_read_is_a_refusal_and_not_an_outage(fresh: str) -> None:
-    await in_thread(query, fresh, "CREATE TABLE django_migrations (nothing_of_use integer)")
-    assert f"the migrations of the database '{fresh}' cannot be read" in await refused(fresh)
+async def test_a_table_of_migrations_that_cannot_be_read_is_a_refusal_and_not_an_outage(unmigrated: str) -> None:
+    await in_thread(query, unmigrated, "CREATE TABLE django_migrations (nothing_of_use integer)")
+    assert f"the migrations of the database '{unmigrated}' cannot be read" in await refused(unmigrated)
 
 
 async def test_a_project_that_creates_its_tables_without_migrations_needs_none(newer: str) -> None:

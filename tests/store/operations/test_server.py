@@ -66,12 +66,12 @@ def test_the_servers_of_these_tests_will_do(store: Store) -> None:
 
 
 @pytest.fixture(params=["sync", "async"])
-def empty(request: pytest.FixtureRequest, fresh: str, portal: BlockingPortal) -> Iterator[Store]:
+def empty(request: pytest.FixtureRequest, unmigrated: str, portal: BlockingPortal) -> Iterator[Store]:
     """A store in a database without any table."""
     if request.param == "sync":
-        yield SyncStore(fresh)
+        yield SyncStore(unmigrated)
     else:
-        with async_store(fresh, portal) as store:
+        with async_store(unmigrated, portal) as store:
             yield store
 
 

@@ -148,7 +148,7 @@ class Drain:
         driver = django_driver(queue_alias())
         self._alias, self._sql, self._run = driver.alias, driver.sql, driver.run
         self._process = NewProcess(uuid4(), "test", WORKER_NAME, os.getpid(), hostname())
-        self._executor = Executor(registry=registry, worker_id=WORKER_NAME)
+        self._executor = Executor(registry=registry, process_name=WORKER_NAME)
         self._running: Claim | None = None
         self._raised: BaseException | None = None
         self._savepoints: list[tuple[BaseDatabaseWrapper, str]] = []
@@ -201,7 +201,7 @@ class Drain:
             # The task caught an error that had broken the transaction: its writes are lost, here if not in a worker.
             ended, raised = Failed(ended.claim, report_of(broken)), broken
         preserve = steady_queue.preserve_finished_jobs
-        self._run(settle(self._sql, [ended], worker_id=WORKER_NAME, preserve=preserve, limits=limits_in_force))
+        self._run(settle(self._sql, [ended], process_name=WORKER_NAME, preserve=preserve, limits=limits_in_force))
         self.results.append(self._result(ended))
         if raised is not None and (self._raising or isinstance(raised, KeyboardInterrupt)):
             raise raised

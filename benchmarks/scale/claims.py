@@ -109,7 +109,7 @@ class ClaimTimer:
             self.plan.record(queues, claims, {lane: CLAIM_SIZE})
         self.durations.append(time.perf_counter() - started)
         if claims:
-            await self.driver.run(settle(sql, [Released(claim) for claim in claims], worker_id="claims"))
+            await self.driver.run(settle(sql, [Released(claim) for claim in claims], process_name="claims"))
 
 
 def _compare(figures: Figures, what: str, large: str, small: str, claims: int) -> None:

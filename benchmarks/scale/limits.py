@@ -114,7 +114,7 @@ async def _time_releases(driver: AsyncDriver) -> list[float]:
     for number in range(RELEASES):
         ((claimed,), _) = await driver.run(claim_from_all(driver.sql, ClaimRequest(process.id, Lane.THREAD, 1)))
         started = time.perf_counter()
-        settlement = await driver.run(settle(driver.sql, [Finished(claimed)], worker_id="worker"))
+        settlement = await driver.run(settle(driver.sql, [Finished(claimed)], process_name="worker"))
         if number >= WARM_UP_RELEASES:
             durations.append(time.perf_counter() - started)
         assert settlement.promoted == 1

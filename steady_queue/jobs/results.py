@@ -115,7 +115,7 @@ def of_record(record: JobRecord) -> TaskResult[Any]:
     return result
 
 
-def of_claim(claim: Claim, task: Task[..., Any], worker_id: str) -> TaskResult[Any]:
+def of_claim(claim: Claim, task: Task[..., Any], process_name: str) -> TaskResult[Any]:
     """Return the result of a running job, as its own task sees it."""
     args, kwargs = arguments.view_text(claim.arguments)
     return TaskResult(
@@ -130,7 +130,7 @@ def of_claim(claim: Claim, task: Task[..., Any], worker_id: str) -> TaskResult[A
         kwargs=kwargs,
         backend=claim.backend,
         errors=[],
-        worker_ids=[*_lines(claim.worker_ids), worker_id],
+        worker_ids=[*_lines(claim.worker_ids), process_name],
     )
 
 

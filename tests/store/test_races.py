@@ -230,7 +230,7 @@ def test_of_a_settle_and_a_prune_of_the_same_claim_exactly_one_wins(store: Store
         store.enqueue(waiting)
         mine, others = together(
             partial(store.settle, Finished(claim, "1")),
-            partial(store.settle, failed(claim), worker_id="pruned", by_owner=False),
+            partial(store.settle, failed(claim), process_name="pruned", by_owner=False),
         )
         won = (mine.verdicts[claim.claim_id] is Verdict.APPLIED, others.verdicts[claim.claim_id] is Verdict.APPLIED)
         assert won in ((True, False), (False, True))

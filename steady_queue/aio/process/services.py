@@ -126,7 +126,7 @@ class Services:
         return Settler(
             name=name,
             driver=driver,
-            worker_id=self.row.name,
+            process_name=self.row.name,
             wake_all=self.wake_ups.wake_all,
             context=self.context,
         )
@@ -135,7 +135,7 @@ class Services:
         return Capacity(
             coroutines=options.coroutines,
             threads=options.threads,
-            executor=Executor(registry=registry, worker_id=self.row.name),
+            executor=Executor(registry=registry, process_name=self.row.name),
             orm_threads=self.orm_threads,
             settle=self.settlers.put,
             wake_worker=wake_event.wake,

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 class Executor:
     """Runs the tasks of claimed jobs, in the event loop or in the calling thread."""
 
-    def __init__(self, *, registry: Registry, worker_id: str) -> None:
+    def __init__(self, *, registry: Registry, process_name: str) -> None:
         self.registry = registry
-        self.worker_id = worker_id
+        self.process_name = process_name
         self._senders: dict[str, type[BaseTaskBackend]] = {}
 
     async def run_async(
@@ -130,7 +130,7 @@ class Executor:
         if task.takes_context or is_observed(
             task_started, self._senders.get(claim.backend) or self._sender(claim.backend)
         ):
-            return results.of_claim(claim, task, self.worker_id)
+            return results.of_claim(claim, task, self.process_name)
         return None
 
     def _result_for_end(self, claim: Claim, level: int | None = None) -> TaskResult[Any] | None:
@@ -141,7 +141,7 @@ class Executor:
         try:
             sender = self._senders.get(claim.backend) or self._sender(claim.backend)
             if is_observed(task_finished, sender, level):
-                return results.of_claim(claim, self.registry.resolve(claim.task_path), self.worker_id)
+                return results.of_claim(claim, self.registry.resolve(claim.task_path), self.process_name)
         except BaseException:
             # What made the job fail (a module that cannot be imported, say) may happen again here.
             return None

@@ -44,13 +44,13 @@ class Settler:
         *,
         name: str,
         driver: AsyncDriver,
-        worker_id: str,
+        process_name: str,
         wake_all: Callable[[], Awaitable[None]],
         context: Context,
     ) -> None:
         self.name = name
         self._driver = driver
-        self._worker_id = worker_id
+        self._process_name = process_name
         self._wake_all = wake_all
         self._clock = context.clock
         self._events = context.events
@@ -143,7 +143,7 @@ class Settler:
             settle(
                 self._driver.sql,
                 batch,
-                worker_id=self._worker_id,
+                process_name=self._process_name,
                 preserve=steady_queue.preserve_finished_jobs,
                 limits=limits_in_force,
                 promotes=promotes,
@@ -169,7 +169,9 @@ class Settler:
 
     def _emit_released(self, claim: Claim, reason: str) -> None:
         self._events.emit(
-            events.JobReleased(job_id=claim.job_id, task_path=claim.task_path, worker_id=self._worker_id, reason=reason)
+            events.JobReleased(
+                job_id=claim.job_id, task_path=claim.task_path, worker_id=self._process_name, reason=reason
+            )
         )
 
 

@@ -154,7 +154,7 @@ def fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits = NO_LIMITS) 
     claims = yield from find_claims(sql, "c.job_id IN ?*", ids)
     if claims:
         outcomes = [Failed(claim, report) for claim in claims]
-        yield from settle(sql, outcomes, worker_id="unknown", by_owner=False, limits=limits).flow()
+        yield from settle(sql, outcomes, process_name="unknown", by_owner=False, limits=limits).flow()
     yield from delete_jobless_claims(sql, ids)
     return [claim.job_id for claim in claims]
 
@@ -169,13 +169,15 @@ def find_process_claims(sql: Dialect, process_id: UUID) -> Flow[dict[UUID, UUID]
 
 
 @operation()
-def release_claims(sql: Dialect, claims: Mapping[UUID, UUID], worker_id: str, limits: Limits = NO_LIMITS) -> Flow[int]:
+def release_claims(
+    sql: Dialect, claims: Mapping[UUID, UUID], process_name: str, limits: Limits = NO_LIMITS
+) -> Flow[int]:
     """Release claims, each given with its job's id, that their process does not know: the reply was lost."""
     ids = list(claims.values())[:BATCH_ROWS]
     found = yield from find_claims(sql, "c.job_id IN ?*", ids)
     unknown = [Released(claim) for claim in found if claim.claim_id in claims]
     if unknown:
-        yield from settle(sql, unknown, worker_id=worker_id, limits=limits).flow()
+        yield from settle(sql, unknown, process_name=process_name, limits=limits).flow()
     if len(found) < len(ids):
         yield from delete_jobless_claims(sql, ids)
     return len(unknown)
@@ -217,7 +219,7 @@ def _end_all_claims(
     released: list[UUID] = []
     while claims := (yield from find_claims(sql, "c.process_id = ?", process_id)):
         outcomes = [Released(c) if c.claim_id in release else Failed(c, report) for c in claims]
-        yield from settle(sql, outcomes, worker_id=name, by_owner=False, limits=limits).flow()
+        yield from settle(sql, outcomes, process_name=name, by_owner=False, limits=limits).flow()
         for outcome in outcomes:
             (released if isinstance(outcome, Released) else failed).append(outcome.claim.job_id)
     yield sql.delete_one("process", process_id)

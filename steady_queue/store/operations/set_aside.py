@@ -63,7 +63,7 @@ def end_claims(
         for claim in found
         if claim.claim_id in claims
     ]
-    settlement = yield from settle(sql, outcomes, worker_id=owner.name, by_owner=False, limits=limits).flow()
+    settlement = yield from settle(sql, outcomes, process_name=owner.name, by_owner=False, limits=limits).flow()
     if len(found) < len(claims):
         yield from delete_jobless_claims(sql, list(claims.values()))
     applied = [o for o in outcomes if settlement.verdicts[o.claim.claim_id] is Verdict.APPLIED]

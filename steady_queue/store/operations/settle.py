@@ -32,13 +32,13 @@ def settle(
     sql: Dialect,
     outcomes: Sequence[Outcome],
     *,
-    worker_id: str,
+    process_name: str,
     preserve: bool = True,
     by_owner: bool = True,
     limits: Limits = NO_LIMITS,
     promotes: bool = True,
 ) -> Operation[Settlement]:
-    """Write the outcomes of these claims, all of one process, named `worker_id`.
+    """Write the outcomes of these claims, all of one process, named `process_name`.
 
     `preserve` keeps the rows of finished jobs. `by_owner` is false when a claim is taken from its process: then the
     job's `last_claim_id` is not changed, so that the owner's settle is fenced. `promotes` is false when a job that
@@ -47,7 +47,7 @@ def settle(
     limited = any(outcome.claim.concurrency_key is not None for outcome in outcomes)
     return Operation(
         "settle",
-        partial(_settle, sql, outcomes, worker_id, preserve, by_owner, limits if limited else None, promotes),
+        partial(_settle, sql, outcomes, process_name, preserve, by_owner, limits if limited else None, promotes),
         transaction=limited or sql.single_statements is None,
     )
 
@@ -55,7 +55,7 @@ def settle(
 def _settle(
     sql: Dialect,
     outcomes: Sequence[Outcome],
-    worker_id: str,
+    process_name: str,
     preserve: bool,
     by_owner: bool,
     limits: Limits | None,
@@ -66,11 +66,11 @@ def _settle(
         return Settlement({})
     if sql.single_statements:
         rows = yield sql.single_statements.end_claims(
-            outcomes, worker_id=worker_id, preserve=preserve, by_owner=by_owner
+            outcomes, process_name=process_name, preserve=preserve, by_owner=by_owner
         )
         applied = {row[0] for row in rows}
     else:
-        applied = yield from _end_claims(sql, outcomes, worker_id, preserve, by_owner)
+        applied = yield from _end_claims(sql, outcomes, process_name, preserve, by_owner)
     promoted: Sequence[UUID] = ()
     if limits is not None:
         keys = _find_freed_keys(outcomes, applied, limits)
@@ -132,7 +132,7 @@ def _explain(sql: Dialect, unapplied: Sequence[Outcome]) -> Flow[dict[UUID, Verd
 
 
 def _end_claims(
-    sql: Dialect, outcomes: Sequence[Outcome], worker_id: str, preserve: bool, by_owner: bool
+    sql: Dialect, outcomes: Sequence[Outcome], process_name: str, preserve: bool, by_owner: bool
 ) -> Flow[set[UUID]]:
     ids = [outcome.claim.job_id for outcome in outcomes]
     rows = yield sql.lock("claimedexecution", f"claim_id, claimed_at, {sql.now}", ids, returns="utt")
@@ -151,7 +151,7 @@ def _end_claims(
             case _:
                 assert_never(outcome)
     if ended:
-        yield from _end_attempts(sql, ended, held, worker_id, preserve, by_owner)
+        yield from _end_attempts(sql, ended, held, process_name, preserve, by_owner)
     if released:
         yield insert_ready(sql, released)
     yield sql.delete("claimedexecution", [outcome.claim.job_id for outcome in ours])
@@ -159,16 +159,16 @@ def _end_claims(
 
 
 def _end_attempts(
-    sql: Dialect, ended: Sequence[Finished | Failed], held: Held, worker_id: str, preserve: bool, by_owner: bool
+    sql: Dialect, ended: Sequence[Finished | Failed], held: Held, process_name: str, preserve: bool, by_owner: bool
 ) -> Flow[None]:
     """Everything that the end of an attempt changes, except the claimed row itself."""
     finished = [outcome.claim.job_id for outcome in ended if isinstance(outcome, Finished)]
     failed = [outcome for outcome in ended if isinstance(outcome, Failed)]
     if finished and not preserve:
         yield sql.delete("job", finished)
-        yield from sql.update_attempts([_build_attempt(outcome, held) for outcome in failed], worker_id, by_owner)
+        yield from sql.update_attempts([_build_attempt(outcome, held) for outcome in failed], process_name, by_owner)
     else:
-        yield from sql.update_attempts([_build_attempt(outcome, held) for outcome in ended], worker_id, by_owner)
+        yield from sql.update_attempts([_build_attempt(outcome, held) for outcome in ended], process_name, by_owner)
     if failed:
         yield from _insert_failures(sql, failed, held)
     yield sql.delete("semaphore", [outcome.claim.job_id for outcome in ended])

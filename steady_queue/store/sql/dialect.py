@@ -61,7 +61,7 @@ class SingleStatements(Protocol):
     def claim(self, *requests: ClaimRequest) -> Statement: ...
     def claim_from_all(self, *requests: ClaimRequest) -> Statement: ...
     def end_claims(
-        self, outcomes: Sequence[Outcome], *, worker_id: str, preserve: bool, by_owner: bool
+        self, outcomes: Sequence[Outcome], *, process_name: str, preserve: bool, by_owner: bool
     ) -> Statement: ...
 
 
@@ -212,7 +212,7 @@ class Dialect:
             found.extend((key, row[0]) for row in rows)
         return found
 
-    def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
+    def update_attempts(self, attempts: Sequence[Attempt], process_name: str, by_owner: bool) -> Flow[None]:
         """Write each ended attempt into its job, while its claimed row still exists."""
         raise NotImplementedError
 

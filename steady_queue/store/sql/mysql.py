@@ -163,7 +163,7 @@ class MySQL(Dialect):
             rows = yield self.statement(f"{text} FOR UPDATE SKIP LOCKED", LOCK_ID_COUNT, returns=".")
         return bool(rows)
 
-    def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
+    def update_attempts(self, attempts: Sequence[Attempt], process_name: str, by_owner: bool) -> Flow[None]:
         """One statement for all: the values that differ are a derived table, the times are those of the claims."""
         if not attempts:
             return
@@ -181,7 +181,7 @@ class MySQL(Dialect):
             " j.worker_ids = CONCAT_WS(CHAR(10 USING utf8mb4), j.worker_ids, ?),"
             f" j.last_claim_id = {'c.claim_id' if by_owner else 'j.last_claim_id'}",
             *[part for a in attempts for part in (a.job_id, a.value, a.error, a.finished_at)],
-            worker_id,
+            process_name,
         )
 
     def encode(self, value: Any) -> Any:

@@ -105,7 +105,9 @@ class PostgresStatements:
 
     # -- settle -------------------------------------------------------------------------------------------------------
 
-    def end_claims(self, outcomes: Sequence[Outcome], *, worker_id: str, preserve: bool, by_owner: bool) -> Statement:
+    def end_claims(
+        self, outcomes: Sequence[Outcome], *, process_name: str, preserve: bool, by_owner: bool
+    ) -> Statement:
         rows = [_outcome_row(outcome) for outcome in outcomes]
         limited = any(outcome.claim.concurrency_key is not None for outcome in outcomes)
         columns = [list(column) for column in zip(*rows, strict=True)]
@@ -113,7 +115,7 @@ class PostgresStatements:
         text = _end_claims_text(kinds, preserve, by_owner, limited)
         if kinds == {_FINISHED}:
             columns = [columns[0], columns[1], columns[3]]
-        return Statement(text, (worker_id, *columns), returns="u")
+        return Statement(text, (process_name, *columns), returns="u")
 
 
 def _insert(jobs: Sequence[NewJob], table: str, columns: tuple[str, ...]) -> Statement:

@@ -57,7 +57,7 @@ class SQLite(Dialect):
         yield from ()
         return True
 
-    def update_attempts(self, attempts: Sequence[Attempt], worker_id: str, by_owner: bool) -> Flow[None]:
+    def update_attempts(self, attempts: Sequence[Attempt], process_name: str, by_owner: bool) -> Flow[None]:
         yield self.statement_each(
             f"UPDATE steady_queue_job SET attempts = MIN(attempts, {MAX_ATTEMPTS - 1}) + 1,"
             " started_at = COALESCE(started_at, ?),"
@@ -73,7 +73,7 @@ class SQLite(Dialect):
                     attempt.claim_id if by_owner else None,
                     attempt.error,
                     attempt.error,
-                    worker_id,
+                    process_name,
                     attempt.job_id,
                 )
                 for attempt in attempts

@@ -206,7 +206,7 @@ class Poller:
             claims = await self.recorder.run(claim(sql, *wanted)) if wanted else []
             self.plan.record(queues, claims, {Lane.ASYNC: room})
         if not keep:
-            await self._driver.run(settle(sql, [Released(claim) for claim in claims], worker_id="poller"))
+            await self._driver.run(settle(sql, [Released(claim) for claim in claims], process_name="poller"))
         return list(claims)
 
     def asked(self) -> list[str]:

@@ -230,7 +230,7 @@ def test_a_settle_whose_reply_was_lost_reports_repeated_the_next_time(
 ) -> None:
     new = make()
     (claim,) = far_store.claimed(new)
-    error = lost(far_store, proxy, settle(far_store.sql, [Finished(claim, MARK)], worker_id="w"))
+    error = lost(far_store, proxy, settle(far_store.sql, [Finished(claim, MARK)], process_name="w"))
     assert error.applied == "unknown"
     assert far_store.status(new) == ["finished"]
     assert far_store.settle(Finished(claim)).verdicts == {claim.claim_id: Verdict.REPEATED}

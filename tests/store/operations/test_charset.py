@@ -164,12 +164,12 @@ def keep_everything(store: Store) -> None:
     one = job(queue_name=WORDS, arguments=json.dumps([1, [WORDS], {}], ensure_ascii=False))
     (claim,) = store.claimed(one, process_id=store.worker(WORDS))
     assert (claim.queue_name, claim.arguments) == (one.queue_name, one.arguments)
-    store.settle(Failed(claim, ErrorReport("shop.Überlauf", WORDS, WORDS)), worker_id=WORDS)
+    store.settle(Failed(claim, ErrorReport("shop.Überlauf", WORDS, WORDS)), process_name=WORDS)
     failure = store.ask("SELECT exception_class, message FROM steady_queue_failedexecution", returns="..")
     assert [tuple(row) for row in failure] == [("shop.Überlauf", WORDS)]
     store.retry(one)
     (claim,) = store.claim(store.worker("second"))
-    store.settle(Finished(claim, json.dumps(WORDS, ensure_ascii=False)), worker_id=WORDS)
+    store.settle(Finished(claim, json.dumps(WORDS, ensure_ascii=False)), process_name=WORDS)
     (record,) = store.find(one)
     assert record.return_value == json.dumps(WORDS, ensure_ascii=False)
     assert record.worker_ids == f"{WORDS}\n{WORDS}"
@@ -191,7 +191,7 @@ def test_our_own_connections_are_utf8mb4_with_any_charset_of_django(
         async_store(alias, portal) as store,
     ):
         (claim,) = store.claimed(job(queue_name=WORDS))
-        store.settle(Failed(claim, ErrorReport("shop.Error", WORDS, WORDS)), worker_id=WORDS)
+        store.settle(Failed(claim, ErrorReport("shop.Error", WORDS, WORDS)), process_name=WORDS)
     assert query(database, "SELECT message FROM steady_queue_failedexecution") == [(WORDS,)]
     assert query(database, "SELECT queue_name, worker_ids FROM steady_queue_job") == [(WORDS, WORDS)]
 

@@ -87,7 +87,7 @@ def test_claim_ids_are_new_for_every_claim(store: Store) -> None:
 def test_a_second_attempt_knows_of_the_first(store: Store) -> None:
     new, worker = job(), store.worker()
     (first,) = store.claimed(new, process_id=worker)
-    store.settle(failed(first), worker_id="name")
+    store.settle(failed(first), process_name="name")
     store.retry(new)
     (second,) = store.claim(worker)
     assert second.attempts == 1

@@ -95,7 +95,7 @@ def test_after_a_limit_was_lowered_no_more_rows_are_read_than_it_grants(store: S
     (claim,) = store.claim(store.worker())
     read: list[int] = []
     operations: list[Operation[Any]] = [
-        settle(store.sql, [Finished(claim)], worker_id="worker", limits=in_force),
+        settle(store.sql, [Finished(claim)], process_name="worker", limits=in_force),
         discard(store.sql, [jobs[1].id], limits=in_force),
     ]
     for operation in operations:

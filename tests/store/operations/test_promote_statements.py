@@ -75,7 +75,7 @@ def test_a_settle_of_many_keys_takes_as_many_statements_as_one_of_few(store: Sto
     for size in (2, 90):
         claims = store.claimed(*[limited(f"{size} {n}") for n in range(size)])
         store.enqueue(*[limited(f"{size} {n}") for n in range(size)])
-        settlement, said = statements(store, settle(store.sql, list(map(Finished, claims)), worker_id="worker"))
+        settlement, said = statements(store, settle(store.sql, list(map(Finished, claims)), process_name="worker"))
         assert settlement.promoted == size
         made.append(len(said))
         store.settle(*map(Finished, store.claim(store.worker(), size)))
@@ -102,7 +102,7 @@ def test_an_unlimited_bulk_asks_nothing_about_limits(store: Store) -> None:
     _, made = statements(store, enqueue(store.sql, [job() for _ in range(100)]))
     assert len(made) <= 2
     claims = store.claim(store.worker(), 100)
-    _, made = statements(store, settle(store.sql, list(map(Finished, claims)), worker_id="worker"))
+    _, made = statements(store, settle(store.sql, list(map(Finished, claims)), process_name="worker"))
     assert not [statement for statement in made if "blocked" in statement.text]
 
 

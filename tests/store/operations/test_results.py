@@ -91,7 +91,7 @@ def test_a_running_job_whose_process_is_gone_is_still_running(store: Store) -> N
 def test_a_finished_job_has_its_value_and_its_times(store: Store) -> None:
     new = job()
     (claim,) = store.claimed(new)
-    store.settle(Finished(claim, "[1]"), worker_id="a")
+    store.settle(Finished(claim, "[1]"), process_name="a")
     (record,) = store.find(new)
     assert (record.status, record.return_value, record.worker_ids) == (Status.FINISHED, "[1]", "a")
     assert record.started_at == record.last_attempted_at == claim.claimed_at

@@ -29,7 +29,7 @@ def test_a_finished_job_has_its_value_its_times_and_its_worker(store: Store) -> 
     new = job()
     (claim,) = store.claimed(new)
     before = store.now()
-    settlement = store.settle(Finished(claim, '{"a": [1, "é"]}'), worker_id="host-1")
+    settlement = store.settle(Finished(claim, '{"a": [1, "é"]}'), process_name="host-1")
     assert settlement == Settlement({claim.claim_id: Verdict.APPLIED}, 0)
     found = job_row(store, new)
     assert before <= found["finished_at"] <= store.now()
@@ -121,7 +121,7 @@ def test_a_failed_job_keeps_class_message_and_traceback(store: Store) -> None:
     (claim,) = store.claimed(new)
     error = ErrorReport("shop.errors.Declined", "no 'money' \\ 😀 %s\nat all", "Traceback\n  File …\nDeclined")
     before = store.now()
-    assert verdicts(store.settle(Failed(claim, error), worker_id="host-1"), claim) == [Verdict.APPLIED]
+    assert verdicts(store.settle(Failed(claim, error), process_name="host-1"), claim) == [Verdict.APPLIED]
     kept = row(store.alias, "FailedExecution", new.id)
     assert kept is not None
     assert before <= kept.pop("failed_at") <= store.now()
@@ -155,13 +155,13 @@ def test_a_failure_of_a_job_that_has_a_failed_row_updates_it(store: Store) -> No
 def test_every_attempt_adds_its_worker_and_its_error(store: Store) -> None:
     new = job()
     (first,) = store.claimed(new)
-    store.settle(failed(first, "one"), worker_id="a")
+    store.settle(failed(first, "one"), process_name="a")
     store.retry(new)
     (second,) = store.claim(store.worker())
-    store.settle(failed(second, "two"), worker_id="b")
+    store.settle(failed(second, "two"), process_name="b")
     store.retry(new)
     (third,) = store.claim(store.worker())
-    store.settle(Finished(third, "3"), worker_id="c")
+    store.settle(Finished(third, "3"), process_name="c")
     found = job_row(store, new)
     assert [json.loads(line)["message"] for line in found["errors"].split("\n")] == ["one", "two"]
     assert found["worker_ids"].split("\n") == ["a", "b", "c"]

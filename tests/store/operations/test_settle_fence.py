@@ -29,7 +29,7 @@ def test_a_late_settle_of_a_lost_claim_changes_nothing(
 ) -> None:
     new = make()
     (claim,) = store.claimed(new)
-    store.settle(failed(claim, "pruned"), worker_id="other", by_owner=False)
+    store.settle(failed(claim, "pruned"), process_name="other", by_owner=False)
     before = all_rows(store)
     assert verdicts(store.settle(end(claim)), claim) == [Verdict.FENCED]
     assert all_rows(store) == before
@@ -42,7 +42,7 @@ def test_a_late_settle_of_a_job_that_already_runs_in_another_process_changes_not
 ) -> None:
     new, waiting = limited(), limited()
     (claim,) = store.claimed(new)
-    store.settle(failed(claim), worker_id="other", by_owner=False)
+    store.settle(failed(claim), process_name="other", by_owner=False)
     store.retry(new)
     (again,) = store.claim(store.worker())
     store.enqueue(waiting)
@@ -69,7 +69,7 @@ def test_an_old_claim_cannot_settle_the_same_job_claimed_again_by_the_same_proce
 def test_a_process_that_ends_the_claim_of_another_counts_the_attempt_and_records_its_name(store: Store) -> None:
     new = job()
     (claim,) = store.claimed(new)
-    store.settle(Failed(claim, report("pruned")), worker_id="pruned-1", by_owner=False)
+    store.settle(Failed(claim, report("pruned")), process_name="pruned-1", by_owner=False)
     found = job_row(store, new)
     assert (found["attempts"], found["worker_ids"]) == (1, "pruned-1")
     assert (found["last_attempted_at"], found["last_claim_id"]) == (claim.claimed_at, None)
@@ -92,7 +92,7 @@ def test_a_late_end_of_a_claim_by_another_process_does_not_fail_the_finished_job
     (claim,) = store.claimed(new)
     store.settle(Finished(claim, "1"))
     before = all_rows(store)
-    store.settle(failed(claim), worker_id="other", by_owner=False)
+    store.settle(failed(claim), process_name="other", by_owner=False)
     assert all_rows(store) == before
 
 

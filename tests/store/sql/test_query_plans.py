@@ -240,9 +240,9 @@ def day(sql: Dialect, observer: Observer) -> Flow[None]:
     assert [claim.job_id for claim in claims] == [new.id for new in (*plain, *key[:2])]
     one, two, three, four, five, six, seven, eight = claims
     outcomes: list[Outcome] = [Finished(one, "1"), Finished(two), failed(three), Released(four)]
-    yield from step("settle", settle(sql, outcomes, worker_id="worker"))
-    yield from step("settle finished", settle(sql, [Finished(five), Finished(six)], worker_id="w", preserve=False))
-    settled = yield from step("settle limited", settle(sql, [Finished(seven), failed(eight)], worker_id="w"))
+    yield from step("settle", settle(sql, outcomes, process_name="worker"))
+    yield from step("settle finished", settle(sql, [Finished(five), Finished(six)], process_name="w", preserve=False))
+    settled = yield from step("settle limited", settle(sql, [Finished(seven), failed(eight)], process_name="w"))
     assert settled.promoted == 2
     assert len((yield from step("promote", promote(sql, {"own": 4, "other": 1}, {key[0].task_path: 4})))) == 2
     assert (yield from step("dispatch", dispatch(sql, 10))).moved > 0

@@ -28,13 +28,13 @@ class Worker:
         return claimed
 
     def finish(self, claimed: Claim, value: str | None = None) -> None:
-        self._store.settle(Finished(claimed, value), worker_id=self.name)
+        self._store.settle(Finished(claimed, value), process_name=self.name)
 
     def fail(self, claimed: Claim, error: BaseException) -> None:
-        self._store.settle(Failed(claimed, report(error)), worker_id=self.name)
+        self._store.settle(Failed(claimed, report(error)), process_name=self.name)
 
     def release(self, claimed: Claim) -> None:
-        self._store.settle(Released(claimed), worker_id=self.name)
+        self._store.settle(Released(claimed), process_name=self.name)
 
     def retry(self, job_id: str) -> None:
         self._store.run(retry(self._store.sql, [UUID(job_id)]))

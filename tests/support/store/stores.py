@@ -82,13 +82,13 @@ class Store(ABC):
     def settle(
         self,
         *outcomes: Outcome,
-        worker_id: str = "worker",
+        process_name: str = "worker",
         preserve: bool = True,
         by_owner: bool = True,
         limits: Limits = NO_LIMITS,
     ) -> Settlement:
         return self.run(
-            settle(self.sql, outcomes, worker_id=worker_id, preserve=preserve, by_owner=by_owner, limits=limits)
+            settle(self.sql, outcomes, process_name=process_name, preserve=preserve, by_owner=by_owner, limits=limits)
         )
 
     def promote(self, keys: Mapping[str, int], limits: Limits = NO_LIMITS) -> list[UUID]:

@@ -114,6 +114,7 @@ HOSTILE: dict[str, tuple[Any, bool]] = {
 }
 
 
+@pytest.mark.needs("postgres", "mariadb")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_the_verdict_is_the_same_on_every_database(name: str) -> None:
     value, is_stored = HOSTILE[name]

@@ -80,6 +80,7 @@ def test_the_settings_name_the_database_whose_commit_is_waited_for(database: str
     assert count(database, "job") == 1
 
 
+@pytest.mark.needs("postgres", "mariadb")
 def test_a_transaction_on_a_database_that_is_not_waited_for_changes_nothing(database: str) -> None:
     other = "postgres" if database == "mariadb" else "mariadb"
     with pytest.raises(Boom), transaction.atomic(using=other):

@@ -272,7 +272,8 @@ class TestForbidden(SimpleTestCase):
 
 def on(base: type[Any], database: str, *others: str) -> type[Any]:
     name = f"Test{base.__name__}On{database.capitalize()}"
-    return type(name, (base,), {"__test__": True, "database_name": database, "databases": {database, *others}})
+    body = {"__test__": True, "database_name": database, "databases": {database, *others}}
+    return type(name, (base,), {**body, "pytestmark": [pytest.mark.needs(database)]})
 
 
 TestJoinedOnPostgres = on(JoinedToPostgres, "postgres")

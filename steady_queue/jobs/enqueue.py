@@ -147,7 +147,7 @@ def write_jobs(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Res
     """Write the jobs on Django's connection; inside the caller's transaction if there is one."""
     jobs, sql, alias = results.jobs, driver.sql, driver.alias
     owns_transaction = not driver.in_transaction
-    reserve = partial(notify.reserve_notification, alias, sql) if owns_transaction else None
+    notifies = owns_transaction and _is_one_ready(jobs) and notify.reserve_notification(alias, sql)
     try:
         stored = driver.run(
             enqueue(
@@ -156,7 +156,7 @@ def write_jobs(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Res
                 promoting=owns_transaction,
                 limits=limits_in_force,
                 wait_seconds=KEY_WAIT_SECONDS,
-                reserve_notification=reserve,
+                notifies=notifies,
             )
         )
     except StoreError as error:
@@ -191,10 +191,10 @@ async def aenqueue_calls(backend: SteadyQueueBackend, calls: Sequence[TaskCall])
     results = _build_results(backend, calls)
     driver = await loop_connections.driver(alias)
     jobs, sql = results.jobs, driver.sql
-    reserve = partial(notify.reserve_notification, alias, sql)
+    notifies = _is_one_ready(jobs) and notify.reserve_notification(alias, sql)
     try:
         stored = await driver.run(
-            enqueue(sql, jobs, limits=limits_in_force, wait_seconds=KEY_WAIT_SECONDS, reserve_notification=reserve)
+            enqueue(sql, jobs, limits=limits_in_force, wait_seconds=KEY_WAIT_SECONDS, notifies=notifies)
         )
     except StoreError as error:
         stored = await arun_steps(alias, driver, _recover(sql, jobs, error, owns_transaction=True))
@@ -208,6 +208,11 @@ async def aenqueue_calls(backend: SteadyQueueBackend, calls: Sequence[TaskCall])
 
 
 # -- from both --------------------------------------------------------------------------------------------------------
+
+
+def _is_one_ready(jobs: Sequence[NewJob]) -> bool:
+    """Whether this is a single job that is ready at once: the statement that inserts it can notify as well."""
+    return len(jobs) == 1 and jobs[0].scheduled_at is None and jobs[0].concurrency_key is None
 
 
 def _record_discarded(results: Results, discarded: frozenset[UUID]) -> None:

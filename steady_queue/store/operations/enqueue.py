@@ -17,7 +17,7 @@ from steady_queue.store.operations.promote import (
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -52,7 +52,7 @@ def enqueue(
     *,
     promoting: bool = True,
     is_repeated: bool = False,
-    reserve_notification: Callable[[], bool] | None = None,
+    notifies: bool = False,
     limits: Limits = NO_LIMITS,
     wait_seconds: int | None = None,
 ) -> Operation[Enqueued]:
@@ -62,10 +62,10 @@ def enqueue(
     `Enqueued.blocked` must be admitted after the commit. `is_repeated` makes it safe after a lost reply: jobs that
     exist are not inserted again. `wait_seconds` limits the wait for concurrency keys that other transactions have
     locked; after it, the operation fails with a lock timeout and can be repeated with `promoting=False`.
-    `reserve_notification` is called where the same statement can notify the listeners, and returns whether it shall.
+    `notifies` lets the statement that inserts one ready job notify the listeners as well.
     """
     if sql.single_statements is not None and not is_repeated and _all_ready(jobs) and len(_chunks(jobs)) == 1:
-        if len(jobs) == 1 and reserve_notification is not None and reserve_notification():
+        if notifies and len(jobs) == 1:
             flow = partial(_insert_and_notify, sql.single_statements, jobs[0])
             return Operation("enqueue", flow, transaction=False)
         return Operation("enqueue", partial(_insert_all_ready, sql.single_statements, jobs), transaction=False)

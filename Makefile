@@ -101,7 +101,7 @@ bench-running: .venv/.tests ## Measure how fast the command starts, stops and re
 bench-semantics: .venv/.tests ## Measure claims, limits and recurring tasks with many rows
 	.venv/bin/python -m benchmarks.scale $(ARGS)
 
-clean: ## Remove environments, caches, tallies, the built documentation and the databases of the examples
+clean: ## Remove environments, caches, counts of tests, the built documentation and the databases of the examples
 	rm -rf .venv .venv-oldest .test-counts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist docs/_build
 	rm -f examples/*/*.sqlite3 examples/*/*.sqlite3-*
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -31,7 +31,7 @@ class DeadlineDriver:
             async with asyncio.timeout(seconds):
                 return await self._driver.run(operation)
         except TimeoutError:
-            message = f"{operation.name}: no answer within {seconds:.0f} s"
+            message = f"{operation.name}: no reply within {seconds:.0f} s"
             raise StoreUnavailable(message, applied="unknown") from None
 
     async def close(self) -> None:

@@ -146,5 +146,5 @@ def call_with_timeout(function: Callable[[], T], *, timeout_seconds: float) -> T
     thread.start()
     thread.join(timeout_seconds)
     if not answers:
-        raise StoreUnavailable(f"no answer within {timeout_seconds:g} s")
+        raise StoreUnavailable(f"no reply within {timeout_seconds:g} s")
     return answers[0]()

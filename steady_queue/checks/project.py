@@ -129,7 +129,7 @@ def check_queues(options: Options, known: list[str] | None) -> Iterator[tuple[st
     for number, worker in enumerate(options.workers):
         for name in (name.strip() for name in worker.queues):
             if "*" in name[:-1]:
-                text = f"workers[{number}]: {name!r} is ignored, because its asterisk is not at the end."
+                text = f"workers[{number}]: {name!r} matches no queue: an asterisk may only be at the end."
                 hint = "Use a name, a prefix such as 'mail*', or '*'."
                 yield name, Warning(text, hint=hint, id="steady_queue.W007")
             elif known is not None and not (expand([name], known) if name.endswith("*") else name in known):

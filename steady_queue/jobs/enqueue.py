@@ -274,6 +274,6 @@ def _enqueue_error(error: StoreError, jobs: Sequence[NewJob], *, stored: str | N
     ids = [str(job.id) for job in jobs]
     what = f"task {jobs[0].task_path}" if len(jobs) == 1 else f"{len(jobs)} tasks"
     if (stored or error.applied) == "unknown":
-        message = f"it is unknown whether {what} was stored: the database's answer was lost ({error})"
+        message = f"it is unknown whether {what} was stored: the reply of the database was lost ({error})"
         return EnqueueError(message, stored="unknown", result_ids=ids)
     return EnqueueError(f"{what} was not stored: {error}", stored="no", result_ids=ids)

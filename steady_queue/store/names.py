@@ -37,7 +37,7 @@ def explain_bad_queue_name(name: str) -> str | None:
     if not name.strip():
         return "has an empty name, which no worker can serve"
     if "*" in name:
-        return "has a star in its name, which is a wildcard in the queues of a worker"
+        return "has an asterisk in its name, which is a wildcard in the queues of a worker"
     if name != name.strip():
         return "has whitespace around its name, which is stripped from the queues of a worker"
     return None

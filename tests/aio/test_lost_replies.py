@@ -82,7 +82,7 @@ async def test_connections_that_never_reply_again_are_replaced(
         assert await values(await recording.rests.aenqueue("before")) == ["before"]
         proxy.mute()
         assert await values(await recording.rests.aenqueue("after")) == ["after"]
-    assert any("no answer within" in event.error for event in emitted.of(DatabaseLost))
+    assert any("no reply within" in event.error for event in emitted.of(DatabaseLost))
 
 
 async def test_one_lost_heartbeat_has_no_effect(

@@ -143,7 +143,7 @@ def test_a_database_that_does_not_answer_is_a_reason_in_bounded_time(database: s
             found = check_health(alias=alias, timeout_seconds=0.3)
     assert (found.healthy, found.lines) == (
         False,
-        [f"the database '{alias}' cannot be queried: no answer within 0.3 s"],
+        [f"the database '{alias}' cannot be queried: no reply within 0.3 s"],
     )
 
 

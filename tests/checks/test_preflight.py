@@ -202,7 +202,7 @@ def test_queues_that_are_known_are_well(database: str, queues: list[str]) -> Non
         ("Mail", "no backend in TASKS has a queue 'Mail' in its QUEUES. Did you mean 'mail'?"),
         ("mails*", "no backend in TASKS has a queue 'mails*' in its QUEUES. Did you mean 'mail'?"),
         ("xyzzy", f"no backend in TASKS has a queue 'xyzzy' in its QUEUES. The queues are {QUEUES}."),
-        ("ma*il", "'ma*il' is ignored, because its asterisk is not at the end. Use a name, "),
+        ("ma*il", "'ma*il' matches no queue: an asterisk may only be at the end. Use a name, "),
     ],
 )
 def test_a_queue_that_no_backend_can_fill_is_reported_with_a_similar_name(database: str, name: str, said: str) -> None:

@@ -7,12 +7,13 @@ from importlib import import_module
 
 import pytest
 from django.apps import apps
-from django.core.management import load_command_class
+from django.core.management import BaseCommand, load_command_class
 from django.dispatch import Signal
 
 import steady_queue
 from steady_queue import configuration, signals
 from steady_queue.aio.process.watchdog import EXIT_FORCED
+from steady_queue.management.options import BOOLEANS, NUMBERS, PREFIX, STRINGS
 
 NAMES = {
     "steady_queue": (
@@ -105,7 +106,17 @@ def test_options_in_settings(kind: type, names: str) -> None:
 def test_options_of_the_commands(command: str, options: str) -> None:
     parser = load_command_class("steady_queue", command).create_parser("manage.py", command)
     known = {text for action in parser._actions for text in action.option_strings}
-    assert set(options.split()) <= known
+    of_django = {text for action in BaseCommand().create_parser("", "")._actions for text in action.option_strings}
+    assert known - of_django == set(options.split())
+
+
+def test_environment_variables() -> None:
+    names = {f"{PREFIX}{name.upper()}" for name in (*NUMBERS, *BOOLEANS, *STRINGS)}
+    assert names == {
+        *("STEADY_QUEUE_ASYNC", "STEADY_QUEUE_COROUTINES", "STEADY_QUEUE_DRAIN", "STEADY_QUEUE_LOG_FORMAT"),
+        *("STEADY_QUEUE_MAX_RSS", "STEADY_QUEUE_MAX_TASKS", "STEADY_QUEUE_ONLY_WORK", "STEADY_QUEUE_PROCESSES"),
+        *("STEADY_QUEUE_QUEUES", "STEADY_QUEUE_SKIP_RECURRING", "STEADY_QUEUE_THREADS"),
+    }
 
 
 def test_signals() -> None:

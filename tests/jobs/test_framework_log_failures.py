@@ -48,9 +48,9 @@ async def test_a_failure_that_the_framework_does_not_log_is_logged_by_us(databas
                 await until(lambda: len(heard.of(JobFailed)) == 2)
         finally:
             task_finished.connect(signals.log_task_finished)
-    told = {event.task_path: event for event in heard.of(JobFailedUnlogged)}
-    assert set(told) == {fail.module_path, misbehaving.misbehaves.module_path}
-    event = told[fail.module_path]
+    reported = {event.task_path: event for event in heard.of(JobFailedUnlogged)}
+    assert set(reported) == {fail.module_path, misbehaving.misbehaves.module_path}
+    event = reported[fail.module_path]
     assert event.level == logging.ERROR
     line = event.text % vars(event)
     assert line.startswith(f"{fail.module_path} {event.job_id} failed: builtins.ValueError: boom\nTraceback")

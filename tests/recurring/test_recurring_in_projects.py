@@ -227,8 +227,8 @@ async def test_two_projects_on_one_database_leave_each_others_entries_alone(data
         await fires(database, "bakery")
         cinema = stack.enter_context(started(tmp_path / "cinema", "cinema", "--async"))
         # A key can be used once: the later project logs a warning.
-        told = await wait_for_output(cinema, "recurring task common was not enqueued: another project")
-        assert "bakery.tasks.common" in told
+        output = await wait_for_output(cinema, "recurring task common was not enqueued: another project")
+        assert "bakery.tasks.common" in output
         await fires(database, "cinema")
         await in_thread(_schedule_for, database, "bakery.tasks.own", "dynamic")
         for key in ("bakery", "cinema", "common", "dynamic"):

@@ -19,10 +19,10 @@ NO_DATABASE = "no database"
 
 def pytest_configure(config: pytest.Config) -> None:
     """Begin to count."""
-    config.pluginmanager.register(Tally(), "tally")
+    config.pluginmanager.register(TestCounter(), "tally")
 
 
-class Tally:
+class TestCounter:
     """Follows one run of the tests."""
 
     def __init__(self) -> None:

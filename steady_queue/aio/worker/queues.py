@@ -105,7 +105,7 @@ NAMES_MIN_SECONDS, NAMES_MAX_SECONDS, NAMES_COST_FACTOR = 1.0, 5.0, 20
 
 
 class QueuePlan:
-    """Patterns in order: a name, a `prefix*`, or `*` for all queues. A pattern with a star elsewhere is ignored."""
+    """Patterns in order: a name, a `prefix*`, or `*` for all queues. One with an asterisk elsewhere is ignored."""
 
     def __init__(self, patterns: Sequence[str], *, driver: AsyncDriver, clock: Clock) -> None:
         self.patterns = [pattern.strip() for pattern in patterns]

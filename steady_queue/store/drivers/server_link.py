@@ -35,7 +35,7 @@ class ServerLink(ABC):
 
     @abstractmethod
     async def command(self, text: str, *, applied_if_lost: bool = False) -> None:
-        """Send a command without parameters and rows; `applied_if_lost`: without an answer it may have taken effect."""
+        """Send a command without parameters and rows; `applied_if_lost`: without a reply it may have taken effect."""
 
     async def run(self, operation: Operation[T]) -> T:
         if not operation.transaction:
@@ -44,7 +44,7 @@ class ServerLink(ABC):
         try:
             result = await drive_async(operation.flow(), self.execute)
         except StoreError as error:
-            error.applied = "no"  # whichever answer was lost, the transaction was not committed
+            error.applied = "no"  # whichever reply was lost, the transaction was not committed
             await self._roll_back()
             raise
         await self.command("COMMIT", applied_if_lost=True)

@@ -161,7 +161,7 @@ async def test_a_step_that_takes_too_long_is_not_a_lost_database_while_other_sta
             await run_maintenance_turn(process)
         failed = emitted.of(MaintenanceStepFailed)
         assert {"reconciling claims", "looking for work", *STEPS} <= {event.step for event in failed}
-        assert all("no answer within" in event.error for event in failed)
+        assert all("no reply within" in event.error for event in failed)
         await run_maintenance_turn(process)
         # A step that runs once a minute is not due yet.
         now_and_then = "looking for tasks that no process serves"

@@ -121,7 +121,7 @@ def test_a_name_that_cannot_be_stored_is_refused(name: Any, reason: str) -> None
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        *((" mail", "whitespace"), ("mail\t", "whitespace"), ("default ", "whitespace"), ("a*b", "star")),
+        *((" mail", "whitespace"), ("mail\t", "whitespace"), ("default ", "whitespace"), ("a*b", "asterisk")),
         *(("", "an empty name"), (" ", "an empty name"), ("\n\t", "an empty name"), ("\u3000", "an empty name")),
     ],
 )

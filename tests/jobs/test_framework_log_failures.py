@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.contract, pytest.mark.anyio, pytest.mark.usually_on("p
 
 @pytest.mark.parametrize("how", ["no handler emits it", "the framework's receiver is disconnected"])
 async def test_a_failure_that_the_framework_does_not_log_is_logged_by_us(database: str, how: str) -> None:
-    heard = EmittedEvents()
+    emitted = EmittedEvents()
     with as_installed(FRAMEWORK):
         if how == "no handler emits it":
             logger.addHandler(logging.NullHandler())
@@ -43,12 +43,12 @@ async def test_a_failure_that_the_framework_does_not_log_is_logged_by_us(databas
         else:
             task_finished.disconnect(signals.log_task_finished)
         try:
-            async with running(worker(), events=heard):
+            async with running(worker(), events=emitted):
                 await wait_for_results(await fail.aenqueue("boom"), await misbehaving.misbehaves.aenqueue("NUL"))
-                await until(lambda: len(heard.of(JobFailed)) == 2)
+                await until(lambda: len(emitted.of(JobFailed)) == 2)
         finally:
             task_finished.connect(signals.log_task_finished)
-    reported = {event.task_path: event for event in heard.of(JobFailedUnlogged)}
+    reported = {event.task_path: event for event in emitted.of(JobFailedUnlogged)}
     assert set(reported) == {fail.module_path, misbehaving.misbehaves.module_path}
     event = reported[fail.module_path]
     assert event.level == logging.ERROR
@@ -58,12 +58,12 @@ async def test_a_failure_that_the_framework_does_not_log_is_logged_by_us(databas
 
 
 async def test_a_failure_that_the_framework_logs_is_not_logged_again(database: str, pages: RecordsHandler) -> None:
-    heard = EmittedEvents()
+    emitted = EmittedEvents()
     logger.setLevel(logging.ERROR)
-    async with running(worker(), events=heard):
+    async with running(worker(), events=emitted):
         await wait_for_results(await fail.aenqueue("boom"), await misbehaving.misbehaves.aenqueue("NUL"))
-        await until(lambda: len(heard.of(JobFailed)) == 2)
-    assert {event.level for event in heard.of(JobFailed)} == {logging.DEBUG}
+        await until(lambda: len(emitted.of(JobFailed)) == 2)
+    assert {event.level for event in emitted.of(JobFailed)} == {logging.DEBUG}
     assert [level for level, _ in pages.lines] == [logging.ERROR] * 2
 
 
@@ -79,11 +79,11 @@ async def test_a_failure_is_logged_once_where_a_tool_wraps_receivers(
         )
 
     monkeypatch.setattr(Signal, "_live_receivers", wrapped)
-    heard = EmittedEvents()
-    async with running(worker(), events=heard):
+    emitted = EmittedEvents()
+    async with running(worker(), events=emitted):
         await wait_for_results(await fail.aenqueue("boom"))
-        await until(lambda: len(heard.of(JobFailed)) == 1)
-    assert not heard.of(JobFailedUnlogged)
+        await until(lambda: len(emitted.of(JobFailed)) == 1)
+    assert not emitted.of(JobFailedUnlogged)
     assert [level for level, _ in pages.lines].count(logging.ERROR) == 1
 
 

@@ -1,4 +1,5 @@
 """OS signals. TERM, INT and HUP request a graceful shutdown; QUIT, or a second INT, an immediate one.
+What these requests do is in ../process/shutdown.py and ../supervisor/supervisor.py.
 
 USR1 and USR2 have no meaning here. By default they would end the process in the middle of its tasks: so they are
 reported and ignored, unless the project handles them, even in C as `faulthandler.register` does.

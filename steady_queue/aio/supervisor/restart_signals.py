@@ -1,4 +1,7 @@
-"""Restarts: sends `process_restarted` for the children that a supervisor has replaced, while the supervisor goes on."""
+"""Restart signals: sends `process_restarted` for children that a supervisor has replaced, while it goes on.
+
+The restart itself is in children.py, its delay in child_position.py.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.supervisor.child_position import Replacement
 
 
-class Restarts:
+class RestartSignals:
     """One signal for each actor of a replaced child."""
 
     def __init__(self, *, supervisor_id: UUID, context: Context) -> None:

@@ -31,7 +31,7 @@ from steady_queue.aio.process.watchdog import EXIT_FORCED
 from steady_queue.aio.process_identity import describe, hostname, process_name
 from steady_queue.aio.supervisor.children import KILL_AFTER_SECONDS, QUIT_AFTER_SECONDS, Children
 from steady_queue.aio.supervisor.pruner import Pruner
-from steady_queue.aio.supervisor.restart_signals import Restarts
+from steady_queue.aio.supervisor.restart_signals import RestartSignals
 from steady_queue.aio.timing import SystemClock
 from steady_queue.configuration import alive_threshold
 from steady_queue.db import notify
@@ -107,7 +107,7 @@ class Supervisor:
             context=context,
         )
         self.pruner = Pruner(driver=self.driver, wake_all=self._wake_all, context=context)
-        self.restarts = Restarts(supervisor_id=self.id, context=context)
+        self.restarts = RestartSignals(supervisor_id=self.id, context=context)
         self.children = Children(
             positions,
             supervisor_id=self.id,

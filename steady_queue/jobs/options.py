@@ -94,8 +94,10 @@ def find_backend(alias: str) -> BaseTaskBackend:
     except (InvalidTaskBackend, TypeError):
         if isinstance(alias, str) and alias in task_backends.settings:
             raise  # the entry exists, and its BACKEND cannot be imported
-        known = ", ".join(map(repr, task_backends.settings))
-        raise InvalidTaskBackend(f"backend: TASKS has no entry {_shown(alias)}; its entries are {known}") from None
+        known = ", ".join(map(repr, task_backends.settings)) or "none"
+        raise InvalidTaskBackend(
+            f"backend: TASKS in settings.py has no entry {_shown(alias)}; its entries are: {known}"
+        ) from None
 
 
 def _shown(value: object) -> str:

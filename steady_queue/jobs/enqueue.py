@@ -26,18 +26,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import transaction
 
 import steady_queue
 from steady_queue import events
 from steady_queue.db import loop_connections, notify
 from steady_queue.db.aliases import django_driver, queue_alias
+from steady_queue.db.missing_tables import afind_missing_tables, find_missing_tables
 from steady_queue.db.transactions import (
     Pause,
     after_commit,
     arun_steps,
     defers_to,
     promote_after_commit,
+    refused_in_async_code,
     run_steps,
 )
 from steady_queue.errors import ConfigurationError, EnqueueError, StoreError
@@ -83,7 +86,10 @@ def enqueue_all(calls: Iterable[Call]) -> Results:
     free slot are among them, and listed in `discarded`; inside a transaction that is known after its commit.
     """
     bound = [call if type(call) is TaskCall else _bind(call) for call in calls]
-    return enqueue_calls(_find_backend(bound), bound) if bound else Results([], [])
+    try:
+        return enqueue_calls(_find_backend(bound), bound) if bound else Results([], [])
+    except SynchronousOnlyOperation:
+        raise refused_in_async_code("instead of enqueue_all(...), use: await aenqueue_all(...)") from None
 
 
 async def aenqueue_all(calls: Iterable[Call]) -> Results:
@@ -159,7 +165,8 @@ def write_jobs(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Res
                 notifies=notifies,
             )
         )
-    except StoreError as error:
+    except StoreError as failure:
+        error = find_missing_tables(driver, failure) or failure
         stored = run_steps(driver, _recover(sql, jobs, error, owns_transaction=owns_transaction))
     has_work = stored.blocked or stored.discarded
     if has_work or notify.has_listeners(alias, sql) or is_observed(task_enqueued, sender):
@@ -196,7 +203,8 @@ async def aenqueue_calls(backend: SteadyQueueBackend, calls: Sequence[TaskCall])
         stored = await driver.run(
             enqueue(sql, jobs, limits=limits_in_force, wait_seconds=KEY_WAIT_SECONDS, notifies=notifies)
         )
-    except StoreError as error:
+    except StoreError as failure:
+        error = await afind_missing_tables(alias, driver, failure) or failure
         stored = await arun_steps(alias, driver, _recover(sql, jobs, error, owns_transaction=True))
     if stored.discarded:
         _record_discarded(results, stored.discarded)

@@ -18,8 +18,8 @@ from steady_queue.jobs.compat import (
     GenericTask,
     InvalidTask,
     Task,
-    task_backends,
 )
+from steady_queue.jobs.options import find_backend
 from steady_queue.store.job import Lane
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from steady_queue.concurrency import Limit
-    from steady_queue.jobs.compat import TaskContext
+    from steady_queue.jobs.compat import BaseTaskBackend, TaskContext
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,6 +62,9 @@ class SteadyQueueTask(GenericTask[P, T]):
             "enqueue_on_commit": enqueue_on_commit,
         }
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
+
+    def get_backend(self) -> BaseTaskBackend:
+        return find_backend(self.backend)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> TaskCall:
         """Return a call of this task with these arguments, for `enqueue_all`."""
@@ -150,7 +153,7 @@ def task(
         raise TypeError(f"task() got an unexpected keyword argument {min(unknown)!r}")
 
     def build_task(function: Callable[..., Any]) -> Task[..., Any]:
-        task_class = task_backends[backend].task_class
+        task_class = find_backend(backend).task_class
         own = options if issubclass(task_class, SteadyQueueTask) else {}
         return task_class(
             func=function,

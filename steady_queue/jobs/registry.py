@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from difflib import get_close_matches
 from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -16,6 +17,7 @@ from steady_queue.jobs.compat import Task
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
+    from types import ModuleType
 
     from steady_queue.concurrency import Limit
 
@@ -43,15 +45,24 @@ class Registry:
         module = sys.modules.get(module_name)
         if module is None:
             if not belongs_to_installed_app(module_name):
-                raise UnknownTaskError(f"{path!r} is not a task of an installed app")
+                raise UnknownTaskError(f"{path!r} is not a task of an installed app: add its app to INSTALLED_APPS")
             try:
                 module = import_module(module_name)
             except ImportError as error:
                 raise UnknownTaskError(f"{path!r} cannot be imported: {error}") from error
         task = getattr(module, name, None)
         if not isinstance(task, Task):
-            raise UnknownTaskError(f"{path!r} is not a task")
+            raise UnknownTaskError(f"{path!r} is not a task: {_explain(module, name)}")
         return task
+
+
+def _explain(module: ModuleType, name: str) -> str:
+    """Why the name is not a task, and what to do."""
+    if hasattr(module, name):
+        return "decorate it with @task"
+    close = get_close_matches(name, [other for other, value in vars(module).items() if isinstance(value, Task)], n=1)
+    suggestion = f"; did you mean {close[0]!r}?" if close else "."
+    return f"{module.__name__} has no {name!r}{suggestion} To run stored tasks, restore the old name and retry them"
 
 
 def belongs_to_installed_app(module_name: str) -> bool:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import dedent
+from textwrap import indent
 
 from tests.docs.helpers import python
 from tests.docs.pages import page
 
 PAGE = page("docs/troubleshooting.md")
 HEADER = "| mistake | message |\n|---|---|\n"
+#: A vertical bar inside a table.
+BAR = "\\|"
 
 MANAGE = """
 import os, sys
@@ -86,13 +87,15 @@ _FRAME = re.compile(
     r"^(System check identified .*|SystemCheckError: .*|ERRORS:|WARNINGS:|Traceback .*|  .*|\s*)$|"
     r"^(?:\d{4}-\d\d-\d\d |)\d\d:\d\d:\d\d\S* +"
 )
+_ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A mistake: what is added to the files of the project, and the code or the command that meets it.
+    """A mistake: what is added to the files of the project, and the code or the command that shows the message.
 
-    The message must contain `cause` and `next_step`.
+    The message must contain `cause` and `next_step`. `before` is executed first, and `later` is added to the tasks
+    after it.
     """
 
     title: str
@@ -103,6 +106,7 @@ class Mistake:
     code: str = ""
     command: tuple[str, ...] = ()
     before: str = ""
+    later: str = ""
     is_migrated: bool = True
 
     @property
@@ -215,7 +219,7 @@ MISTAKES = [
     Mistake(
         "`--threads many`",
         cause="--threads",
-        next_step="number",
+        next_step="integer",
         command=("steady_queue", "--threads", "many"),
     ),
     Mistake(
@@ -246,29 +250,38 @@ MISTAKES = [
         command=("check",),
     ),
     Mistake(
-        "a crontab expression with six fields",
-        cause="schedule",
-        next_step="five",
-        code="recurring(schedule='0 0 3 * * *')(ask)",
+        "a schedule that is no crontab expression (`manage.py steady_queue check`)",
+        cause="'every 5 minutes'",
+        next_step="fields",
+        tasks="@recurring(schedule='every 5 minutes', key='report')\n@task\ndef report(): pass",
+        command=("steady_queue", "check"),
     ),
     Mistake(
-        "a time zone that does not exist",
+        "a time zone that does not exist (`manage.py steady_queue check`)",
         cause="'Europe/Berln'",
         next_step="Europe/Berlin",
-        code="recurring(schedule='0 3 * * *', time_zone='Europe/Berln')(ask)",
+        tasks="@recurring(schedule='0 3 * * *', key='report', time_zone='Europe/Berln')\n@task\ndef report(): pass",
+        command=("steady_queue", "check"),
+    ),
+    Mistake(
+        "a concurrency key that does not fit the arguments of the task",
+        cause="key",
+        next_step="order",
+        tasks="@limits_concurrency(key=lambda order, account: account, to=2)\n@task\ndef sync(order): pass",
+        code="sync.enqueue(1)",
     ),
     Mistake(
         "a task was renamed while it waited",
-        cause="shop.tasks.ask",
-        next_step="",
+        cause="shop.tasks has no 'ask'",
+        next_step="restore the old name and retry",
         before="ask.enqueue('why?')",
-        tasks="del ask",
+        later="del ask",
         command=("steady_queue", "--drain", "--async", "-v", "0"),
     ),
     Mistake(
         "`time.sleep()` in an async task",
         cause="shop.tasks.slow",
-        next_step="",
+        next_step="asyncio.to_thread",
         tasks="@task\nasync def slow():\n    import time\n    time.sleep(2)",
         before="slow.enqueue()",
         command=("steady_queue", "--drain", "--async", "-v", "0"),
@@ -276,7 +289,7 @@ MISTAKES = [
     Mistake(
         "the sync ORM in an async task",
         cause="shop.tasks.count",
-        next_step="",
+        next_step="async methods of the ORM",
         tasks="@task\nasync def count():\n    return Order.objects.count()",
         before="count.enqueue()",
         command=("steady_queue", "--drain", "--async", "-v", "0"),
@@ -295,68 +308,67 @@ class Project:
 
     def __init__(self, directory: Path, mistake: Mistake, database: Path | None = None) -> None:
         self.directory = directory
-        self.mistake = mistake
-        app = directory / "shop"
-        app.mkdir()
-        for name in ("__init__.py", "urls.py"):
-            (app / name).write_text("urlpatterns = []\n")
-        (app / "models.py").write_text(MODELS)
-        (app / "tasks.py").write_text(TASKS)
+        self._mistake = mistake
+        (directory / "shop").mkdir(parents=True)
+        files = {"__init__.py": "", "urls.py": "urlpatterns = []", "models.py": MODELS, "tasks.py": TASKS}
+        for name, text in files.items():
+            (directory / "shop" / name).write_text(text)
         (directory / "manage.py").write_text(MANAGE)
         (directory / "settings.py").write_text(SETTINGS)
         if database is not None and mistake.is_migrated:
             shutil.copy(database, directory / "shop.sqlite3")
 
     def answer(self) -> str:
-        """Make the mistake and return the message, in one line."""
-        mistake = self.mistake
-        if mistake.before:
-            self._append("shop/tasks.py", mistake.tasks if "del " not in mistake.tasks else "")
-            assert self._execute(mistake.before) == ""
-        (self.directory / "shop" / "tasks.py").write_text(TASKS)
+        """Make the mistake and return the message in one line, without what differs between two runs."""
+        mistake = self._mistake
         self._append("shop/tasks.py", mistake.tasks)
+        if mistake.before:
+            assert self._execute(mistake.before) == ""
+        self._append("shop/tasks.py", mistake.later)
         self._append("settings.py", mistake.settings)
-        output = self._execute(mistake.code) if mistake.code else self._manage(*mistake.command)
+        output = self._execute(mistake.code) if mistake.code else self.manage(*mistake.command)
         lines = [_FRAME.sub("", line).strip() for line in output.splitlines()]
-        return " ".join(line for line in lines if line)
+        message = " ".join(line for line in lines if line)
+        return _ID.sub("ID", message.replace(f"{self.directory}/", ""))
+
+    def manage(self, *command: str) -> str:
+        """Run a command of the project."""
+        ran = python("manage.py", *command, directory=self.directory)
+        return ran.stdout + ran.stderr
+
+    def _execute(self, code: str) -> str:
+        ran = python("-c", SCRIPT.format(code=indent(code, "    ")), directory=self.directory)
+        return ran.stdout + ran.stderr
 
     def _append(self, name: str, text: str) -> None:
         with (self.directory / name).open("a") as file:
             file.write(f"\n{text}\n")
 
-    def _execute(self, code: str) -> str:
-        indented = "\n".join(f"    {line}" for line in code.splitlines())
-        ran = python("-c", SCRIPT.format(code=indented), directory=self.directory)
-        return ran.stdout + ran.stderr
 
-    def _manage(self, *command: str) -> str:
-        ran = python("manage.py", *command, directory=self.directory)
-        return ran.stdout + ran.stderr
-
-
-def migrated_database(directory: Path) -> Path:
-    """An SQLite file with the tables of the project."""
-    (directory / "migrated").mkdir()
+def make_database(directory: Path) -> Path:
+    """Return an SQLite file with the tables of the project."""
     project = Project(directory / "migrated", MISTAKES[0])
-    ran = python("manage.py", "migrate", "--run-syncdb", "-v", "0", directory=project.directory)
-    assert ran.returncode == 0, ran.stderr
+    assert project.manage("migrate", "--run-syncdb", "-v", "0") == ""
     return project.directory / "shop.sqlite3"
 
 
 def row(mistake: Mistake, message: str) -> str:
-    """A row of the table in the documentation."""
-    cell = message.replace("|", "\\|").replace("`", "'")
-    return f"| {mistake.title} | `{cell}` |\n"
+    """Return the row of the table for a mistake."""
+    return f"| {mistake.title} | `{message.replace('|', BAR)}` |\n"
+
+
+def write_page() -> None:
+    """Make all mistakes and replace the table of the page."""
+    with tempfile.TemporaryDirectory() as name:
+        database = make_database(Path(name))
+        rows = [
+            row(mistake, Project(Path(name) / str(number), mistake, database).answer())
+            for number, mistake in enumerate(MISTAKES)
+        ]
+    before, _, after = PAGE.text.partition(HEADER)
+    rest = after[re.match(r"(\|.*\n)*", after).end() :]
+    PAGE.file.write_text(f"{before}{HEADER}{''.join(rows)}{rest}")
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        database = migrated_database(root)
-        for number, mistake in enumerate(MISTAKES):
-            (root / str(number)).mkdir()
-            message = Project(root / str(number), mistake, database).answer()
-            sys.stdout.write(row(mistake, message))
-            for wanted in (mistake.cause, mistake.next_step):
-                if wanted not in message:
-                    sys.stdout.write(f"      LACKS {wanted}\n")
+    write_page()

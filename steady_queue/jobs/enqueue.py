@@ -105,8 +105,11 @@ def _bind(call: object) -> TaskCall:
         kwargs = call[2] if len(call) > 2 else {}
         if isinstance(args, (list, tuple)) and isinstance(kwargs, Mapping):
             return TaskCall(call[0], tuple(args), kwargs)
+    if isinstance(call, Task):
+        raise TypeError(f"enqueue_all takes calls of tasks: pass {call.name}.bind(...), not the task {call.name}")
+    hint = "; decorate the function with @task" if callable(call) else ""
     raise TypeError(
-        f"enqueue_all takes task.bind(...) or (task, args, kwargs), not {type(call).__name__} {call!r:.100}"
+        f"enqueue_all takes task.bind(...) or (task, args, kwargs), not {type(call).__name__} {call!r:.100}{hint}"
     )
 
 

@@ -138,8 +138,15 @@ def test_a_backend_that_cannot_be_imported_keeps_its_message() -> None:
 
 
 def test_a_nested_function_is_named_with_what_to_do() -> None:
-    with pytest.raises(InvalidTask, match=r"nested\.<locals>\.inner cannot be a task: .*move it out of the function"):
+    with pytest.raises(InvalidTask, match=r"nested\.<locals>\.inner cannot be a task, .*top level of a module"):
         task(nested())
+
+
+@DECORATORS
+@pytest.mark.parametrize("function", [Holder.method, lambda: None], ids=["of a class", "lambda"])
+def test_a_function_that_no_worker_could_import_is_refused(decorator: Any, function: Any) -> None:
+    with pytest.raises(InvalidTask, match="cannot be a task, because a worker imports a task by its path"):
+        decorator()(function)
 
 
 # -- the flags of a subclass ------------------------------------------------------------------------------------------

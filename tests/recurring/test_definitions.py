@@ -87,7 +87,7 @@ def test_thousands_of_decorators_are_kept_without_being_compared_with_each_other
         ({"key": 5}, "not empty"),
         ({"key": "k" * 300}, "at most 255"),
         ({"key": "a\x00b"}, "NUL"),
-        ({"args": (1, 2, 3)}, r"takes 2 positional arguments, but 3 were passed. Its signature is \(a, b=0\)"),
+        ({"args": (1, 2, 3)}, "takes no positional argument, but 3 were passed. Its signature is"),
         ({"kwargs": {"unknown": 1}}, "has no argument 'unknown'"),
         ({"args": "abc"}, "args must be"),
         ({"queue_name": "q" * 300}, "(?i)queue"),

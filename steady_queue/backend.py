@@ -11,7 +11,7 @@ from steady_queue.db.transactions import arun_one, refused_in_async_code, run_on
 from steady_queue.jobs import results
 from steady_queue.jobs.compat import DEFAULT_TASK_QUEUE_NAME, BaseTaskBackend, InvalidTask, TaskResultDoesNotExist
 from steady_queue.jobs.enqueue import aenqueue_calls, enqueue_calls
-from steady_queue.jobs.options import check_options, explain_function
+from steady_queue.jobs.options import check_options, explain_function, is_importable
 from steady_queue.jobs.task import SteadyQueueTask, TaskCall
 from steady_queue.store.names import NAME_LENGTH, explain_unstorable
 from steady_queue.store.operations.results import find_jobs
@@ -70,6 +70,8 @@ class SteadyQueueBackend(BaseTaskBackend):
     def _validate_function(self, task: Task[..., Any]) -> None:
         try:
             super().validate_task(task)
+            if not is_importable(task.func):
+                raise InvalidTask("a worker could not import it")
         except (InvalidTask, TypeError, ValueError, AttributeError) as error:
             raise InvalidTask(explain_function(task.func, error)) from None
         if reason := explain_unstorable(task.module_path, NAME_LENGTH):

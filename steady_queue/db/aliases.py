@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 from django.apps import apps
 from django.db import connections
+from django.utils.connection import ConnectionDoesNotExist
 
 import steady_queue
 from steady_queue.errors import ConfigurationError
@@ -45,13 +46,24 @@ def queue_alias() -> str:
 def django_driver(alias: str) -> DjangoDriver:
     """Return the driver over Django's own connection to this alias; the driver holds no connection itself."""
     require_app()
-    return DjangoDriver(alias)
+    try:
+        return DjangoDriver(alias)
+    except ConnectionDoesNotExist:
+        raise _unknown_alias(alias) from None
 
 
 def is_in_memory(alias: str) -> bool:
     """Whether the database is SQLite in memory, which only Django's own connection can reach."""
-    check = getattr(connections[alias], "is_in_memory_db", None)  # only SQLite's connection has it
+    try:
+        check = getattr(connections[alias], "is_in_memory_db", None)  # only SQLite's connection has it
+    except ConnectionDoesNotExist:
+        raise _unknown_alias(alias) from None
     return check is not None and bool(check())
+
+
+def _unknown_alias(alias: str) -> ConfigurationError:
+    known = ", ".join(map(repr, connections))
+    return ConfigurationError(f"steady_queue.database must be an alias in DATABASES ({known}), not {alias!r}")
 
 
 def require_app() -> None:

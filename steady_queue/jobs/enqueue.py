@@ -105,8 +105,11 @@ def _bind(call: object) -> TaskCall:
         kwargs = call[2] if len(call) > 2 else {}
         if isinstance(args, (list, tuple)) and isinstance(kwargs, Mapping):
             return TaskCall(call[0], tuple(args), kwargs)
+    if isinstance(call, Task):
+        raise TypeError(f"enqueue_all takes calls of tasks: pass {call.name}.bind(...), not the task {call.name}")
+    hint = "; decorate the function with @task" if callable(call) else ""
     raise TypeError(
-        f"enqueue_all takes task.bind(...) or (task, args, kwargs), not {type(call).__name__} {call!r:.100}"
+        f"enqueue_all takes task.bind(...) or (task, args, kwargs), not {type(call).__name__} {call!r:.100}{hint}"
     )
 
 
@@ -280,8 +283,8 @@ def _may_resend(error: StoreError) -> bool:
 
 def _enqueue_error(error: StoreError, jobs: Sequence[NewJob], *, stored: str | None = None) -> EnqueueError:
     ids = [str(job.id) for job in jobs]
-    what = f"task {jobs[0].task_path}" if len(jobs) == 1 else f"{len(jobs)} tasks"
+    what = f"task {jobs[0].task_path} was" if len(jobs) == 1 else f"{len(jobs)} tasks were"
     if (stored or error.applied) == "unknown":
-        message = f"it is unknown whether {what} was stored: the reply of the database was lost ({error})"
+        message = f"it is unknown whether {what} stored: the reply of the database was lost ({error})"
         return EnqueueError(message, stored="unknown", result_ids=ids)
-    return EnqueueError(f"{what} was not stored: {error}", stored="no", result_ids=ids)
+    return EnqueueError(f"{what} not stored: {error}", stored="no", result_ids=ids)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from steady_queue.jobs.compat import BaseTaskBackend, Task
 
 PRIORITIES = range(-100, 101)
+BACKEND_PATH = "steady_queue.backend.SteadyQueueBackend"
 #: Values are cut in messages.
 VALUE_CHARACTERS = 100
 
@@ -81,19 +82,28 @@ def explain_function(function: object, error: Exception) -> str:
     path = f"{function.__module__}.{name}"
     if "." in name:
         return (
-            f"{path} cannot be a task: a worker imports a task by its path. Task function must be defined at a module "
-            "level: move it out of the function or class"
+            f"{path} cannot be a task, because a worker imports a task by its path: define the function at the top "
+            "level of a module, and if a decorator is below @task, use functools.wraps in that decorator"
         )
+    if name == "<lambda>":
+        return f"{path} cannot be a task, because a worker imports a task by its path: define a function with def"
     return f"{path}: {error}"
+
+
+def is_importable(function: object) -> bool:
+    """Whether a worker finds the function by its name. The framework accepts lambdas, and functions of a class."""
+    return str(getattr(function, "__qualname__", "")).isidentifier()
 
 
 def find_backend(alias: str) -> BaseTaskBackend:
     """Return a backend by its name in TASKS."""
     try:
         return task_backends[alias]
-    except (InvalidTaskBackend, TypeError):
+    except (InvalidTaskBackend, TypeError) as error:
         if isinstance(alias, str) and alias in task_backends.settings:
-            raise  # the entry exists, and its BACKEND cannot be imported
+            if "steady_queue" not in str(error):
+                raise  # the BACKEND of another package cannot be imported
+            raise InvalidTaskBackend(f"{error}. The backend of Steady Queue is {BACKEND_PATH!r}") from None
         known = ", ".join(map(repr, task_backends.settings)) or "none"
         raise InvalidTaskBackend(
             f"backend: TASKS in settings.py has no entry {_shown(alias)}; its entries are: {known}"

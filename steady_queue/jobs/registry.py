@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from difflib import get_close_matches
 from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -17,7 +16,6 @@ from steady_queue.jobs.compat import Task
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
-    from types import ModuleType
 
     from steady_queue.concurrency import Limit
 
@@ -45,24 +43,27 @@ class Registry:
         module = sys.modules.get(module_name)
         if module is None:
             if not belongs_to_installed_app(module_name):
-                raise UnknownTaskError(f"{path!r} is not a task of an installed app: add its app to INSTALLED_APPS")
+                raise UnknownTaskError(
+                    f"{path!r} is not a task of an installed app: define it in the module tasks of an app in "
+                    "INSTALLED_APPS; a worker does not import other modules"
+                )
             try:
                 module = import_module(module_name)
             except ImportError as error:
                 raise UnknownTaskError(f"{path!r} cannot be imported: {error}") from error
         task = getattr(module, name, None)
         if not isinstance(task, Task):
-            raise UnknownTaskError(f"{path!r} is not a task: {_explain(module, name)}")
+            raise UnknownTaskError(f"{path!r} is not a task: {_explain_missing(module_name, name)}")
         return task
 
 
-def _explain(module: ModuleType, name: str) -> str:
-    """Why the name is not a task, and what to do."""
-    if hasattr(module, name):
-        return "decorate it with @task"
-    close = get_close_matches(name, [other for other, value in vars(module).items() if isinstance(value, Task)], n=1)
-    suggestion = f"; did you mean {close[0]!r}?" if close else "."
-    return f"{module.__name__} has no {name!r}{suggestion} To run stored tasks, restore the old name and retry them"
+def _explain_missing(module_name: str, name: str) -> str:
+    if module_name == "__main__":
+        return "it was defined in a script, which a worker does not import; define it in the module tasks of an app"
+    return (
+        f"the module {module_name} has no task {name!r} in this process; if the code is newer, restart the worker;"
+        " if the task was renamed, restore the old name and retry the task"
+    )
 
 
 def belongs_to_installed_app(module_name: str) -> bool:

@@ -16,10 +16,12 @@ from steady_queue.errors import ConfigurationError, EnqueueError
 from tests.shop import tasks
 from tests.support.databases.aliases import extra_database, pointed_at, twin_settings
 from tests.support.databases.tables import count, query
+from tests.support.enqueue import put_async, put_sync
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.support.enqueue import Put
     from tests.support.servers import MariaDB, Postgres
 
     Servers = dict[str, Any]
@@ -260,3 +262,9 @@ def test_parameters_do_not_contain_the_password(database: str) -> None:
     with extra_database(f"{database}_secret", twin_settings(database, PASSWORD="xyzzy-plugh")) as alias:
         assert "xyzzy" not in repr(parameters(alias))
         connections[alias].close()
+
+
+@pytest.mark.parametrize("put", [put_sync, put_async], ids=["enqueue", "aenqueue"])
+def test_an_alias_that_is_in_no_settings_is_named_with_those_that_are(put: Put) -> None:
+    with pointed_at("nowhere"), pytest.raises(ConfigurationError, match=r"DATABASES \('default', .*\), not 'nowhere'"):
+        put(tasks.add, 1)

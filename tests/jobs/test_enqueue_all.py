@@ -251,3 +251,11 @@ def test_calls_that_disagree_about_waiting_for_a_commit_are_refused(database: st
     with transaction.atomic(using="default"), pytest.raises(ConfigurationError, match="enqueue_on_commit"):
         enqueue_all([tasks.add.bind(1), tasks.at_once.bind()])
     assert count(database, "job") == 0
+
+
+def test_a_task_without_its_call_is_named_with_what_to_pass() -> None:
+    given: Any = [tasks.add]
+    with pytest.raises(TypeError, match=r"pass add\.bind\(\.\.\.\), not the task add"):
+        enqueue_all(given)
+    with pytest.raises(TypeError, match="decorate the function with @task"):
+        enqueue_all([print])  # type: ignore[list-item]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import pickle
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -259,3 +260,33 @@ def test_a_limit_is_left_out_with_a_backend_of_the_framework() -> None:
     with override_settings(TASKS=settings):
         made = task(plain)
         assert limits_concurrency(key="k")(made) is made
+
+
+def test_a_task_that_is_called_names_enqueue_and_call() -> None:
+    add: Any = tasks.add
+    with pytest.raises(TypeError, match=r"tests\.shop\.tasks\.add is a task, .* add\.enqueue\(\.\.\.\), .* add\.call"):
+        add(1, b=2)
+
+
+@pytest.mark.parametrize("name", ["delay", "apply_async", "send"])
+def test_the_names_of_other_packages_lead_to_enqueue(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"a task has no attribute '{name}': enqueue it with \.enqueue"):
+        getattr(tasks.add, name)
+
+
+def test_an_attribute_that_a_task_lacks_is_missing_as_usual() -> None:
+    with pytest.raises(AttributeError, match=r"a task has no attribute 'enque'$") as caught:
+        _ = tasks.add.enque  # type: ignore[attr-defined]
+    assert (caught.value.name, caught.value.obj) == ("enque", tasks.add)
+    assert not hasattr(tasks.add, "anything_else")
+    assert copy.deepcopy(tasks.add) == pickle.loads(pickle.dumps(tasks.add)) == tasks.add
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [("queue", "the options are priority, queue_name"), ("run_after", r"set it for a call, with \.using\(run_after")],
+)
+def test_an_option_that_the_decorator_lacks_is_named_with_a_hint(option: str, hint: str) -> None:
+    decorator: Any = task
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{option}': {hint}"):
+        decorator(**{option: "mail"})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-    from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.drivers.pool import Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def is_in_memory(alias: str) -> bool:
     return check is not None and bool(check())
 
 
-def open_async(alias: str, *, size: int = 4) -> AsyncDriver:
+def open_async(alias: str, *, size: int = 4) -> Pool[Any]:
     """Open a driver for the running event loop; it connects when it is first used."""
     # Each driver is imported when it is needed: all three would cost memory and start-up time.
     connection = connections[alias]

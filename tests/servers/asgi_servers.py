@@ -102,14 +102,16 @@ class Running:
 
 
 @asynccontextmanager
-async def serving(server: AsgiServer, project: FreshProject, *, workers: int = 1) -> AsyncIterator[Running]:
+async def serving(
+    server: AsgiServer, project: FreshProject, *, workers: int = 1, **environment: str
+) -> AsyncIterator[Running]:
     """A server that answers requests; it is killed, with its processes, if the block has not ended it."""
     with claim_port() as claim:
         program, *words = server.words(claim.port, workers)
         with subprocess.Popen(  # noqa: ASYNC220, it takes a moment
             [project.environment.programs / program, *words],
             cwd=project.directory,
-            env=project.variables,
+            env={**project.variables, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

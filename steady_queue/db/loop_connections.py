@@ -44,6 +44,7 @@ async def driver(alias: str) -> AsyncDriver:
     if drivers is None:
         for other in [other for other in _drivers if other.is_closed()]:
             _abandon(other)
+            del _drivers[other]
         drivers = _drivers[loop] = {}
     if alias not in drivers:
         opened = open_async(alias)
@@ -60,7 +61,7 @@ async def close() -> None:
 
 
 def _abandon(loop: _Loop) -> None:
-    for opened in _drivers.pop(loop, {}).values():
+    for opened in _drivers[loop].values():
         # A forked process has copies of the connections of its parent, which goes on with them.
         if opened.pid == os.getpid():
             opened.driver.abandon()

@@ -28,7 +28,7 @@ BY_NAME = {server.name: server for server in SERVERS}
 CLIENTS = 2
 #: How many tasks have ended, or are stored if none run, when the server is stopped.
 TASKS_BEFORE_STOP = 20
-#: What no server may print. (gunicorn with uvicorn's worker prints an "Error while closing socket" of its own, at INFO.)
+#: What no server may print. With the worker of uvicorn, gunicorn logs "Error while closing socket" of its own at INFO.
 PROBLEMS = ("Traceback", "Exception", "Error:", "ERROR", "CRITICAL", "Warning:")
 NO_LIFESPAN = "TASKS DO NOT RUN IN THIS PROCESS"
 

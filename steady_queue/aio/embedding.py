@@ -75,9 +75,8 @@ async def running(options: Options | None = None, **parts: Any) -> AsyncIterator
     failure: Exception | None = None
     async with create_task_group() as group:
         group.start_soon(_until_stopped, process)
-        group.start_soon(log_start, process)
         try:
-            await process.ready.wait()
+            await log_start(process)
             if process.start_problem is None:
                 yield process
         except Exception as error:

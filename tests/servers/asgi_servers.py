@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.support.servers.host import claim_port
-from tests.support.wait import WAIT_TIMEOUT_SECONDS, until
+from tests.support.wait import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.servers.fresh_project import FreshProject
 
 HOST = "127.0.0.1"
+#: Starts and stops of servers: several interpreters are started at once, on a machine that runs other tests.
+SERVER_TIMEOUT_SECONDS = 60.0
 APPLICATION = "site_of_mine.asgi:application"
 
 
@@ -78,7 +80,7 @@ class Running:
             return None
         try:
             writer.write(f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())
-            head, _, body = (await asyncio.wait_for(reader.read(), WAIT_TIMEOUT_SECONDS)).partition(b"\r\n\r\n")
+            head, _, body = (await asyncio.wait_for(reader.read(), SERVER_TIMEOUT_SECONDS)).partition(b"\r\n\r\n")
         except OSError:
             return None
         finally:
@@ -96,8 +98,8 @@ class Running:
 
     async def ended(self) -> int:
         """Wait until it has ended and its output was read; return its exit status."""
-        status = await asyncio.to_thread(self.process.wait, WAIT_TIMEOUT_SECONDS)
-        await asyncio.to_thread(self._reader.join, WAIT_TIMEOUT_SECONDS)
+        status = await asyncio.to_thread(self.process.wait, SERVER_TIMEOUT_SECONDS)
+        await asyncio.to_thread(self._reader.join, SERVER_TIMEOUT_SECONDS)
         return status
 
 
@@ -120,7 +122,7 @@ async def serving(
         ) as process:
             running = Running(process, claim.port)
             try:
-                await until(running.is_serving, f"{server.name} does not answer")
+                await until(running.is_serving, f"{server.name} does not answer", SERVER_TIMEOUT_SECONDS)
                 yield running
             finally:
                 with suppress(ProcessLookupError):

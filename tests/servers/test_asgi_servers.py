@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 import steady_queue
-from tests.servers.asgi_servers import SERVERS, serving
+from tests.servers.asgi_servers import SERVER_TIMEOUT_SECONDS, SERVERS, serving
 from tests.servers.environments import FROM_WHEEL
 from tests.support.wait import in_thread, until
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.anyio,
-    # One process makes the environment and the project; with the wheel, that takes a minute.
+    # One process makes the environment and the project. With the wheel, that takes a minute if nothing else runs.
     pytest.mark.xdist_group("servers"),
-    pytest.mark.timeout(600 if FROM_WHEEL in os.environ else 120),
+    pytest.mark.timeout(900 if FROM_WHEEL in os.environ else 300),
 ]
 BY_NAME = {server.name: server for server in SERVERS}
 #: How many clients ask for the page of each view.
@@ -85,7 +85,11 @@ async def stop_under_load(server: Running, project: FreshProject, *, runs_tasks:
     load = asyncio.create_task(clients.run())
     try:
         count = project.runs if runs_tasks else lambda: clients.enqueued
-        await until(lambda: load.done() or len(count()) >= TASKS_BEFORE_STOP)
+        await until(
+            lambda: load.done() or len(count()) >= TASKS_BEFORE_STOP,
+            f"{TASKS_BEFORE_STOP} tasks did not run or were not stored",
+            SERVER_TIMEOUT_SECONDS,
+        )
         clients.expect_end = True
         server.terminate()
         await load

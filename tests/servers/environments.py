@@ -27,12 +27,6 @@ class Environment(NamedTuple):
     def python(self) -> Path:
         return self.programs / "python"
 
-    def versions(self) -> str:
-        """The versions of the package, Django and the servers, as `pip list` prints them."""
-        names = {name.partition("[")[0] for name in DISTRIBUTIONS} | {"django", "steady-queue", "asyncpg"}
-        lines = _run(self.python, "-m", "pip", "list", "--format=freeze").splitlines()
-        return ", ".join(line for line in lines if line.partition("==")[0].lower().replace("_", "-") in names)
-
 
 def environment_of_tests() -> Environment:
     return Environment(Path(sys.executable).parent, {"PYTHONPATH": str(REPOSITORY)})

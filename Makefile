@@ -25,7 +25,7 @@ TEST_COUNTS := .test-counts/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TEST_COUNTS=$(TEST_COUNTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-oldest test-newest test-everywhere storm storm-limits stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
+.PHONY: help check test test-oldest test-newest test-everywhere test-servers storm storm-limits stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -53,6 +53,9 @@ test-newest: packages ## Upgrade every dependency in .venv to its newest version
 
 test-everywhere: .venv/.tests ## Run all tests on all databases, including tests that usually run on one; takes half an hour
 	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --everywhere
+
+test-servers: .venv/.tests ## Install the wheel with six ASGI servers into an empty environment, and stop each under load
+	STEADY_QUEUE_SERVERS_FROM_WHEEL=1 .venv/bin/python -m pytest --databases postgres,sqlite tests/servers $(ARGS)
 
 check: .venv/.tests lint ## The inner loop: lint, types, layers, unit tests, and the tests that SQLite can run in a minute
 	.venv/bin/python -m pytest -q -n $(TEST_PROCESSES) --dist loadgroup --databases sqlite $(CHECK_TESTS)

@@ -13,13 +13,15 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from anyio import CancelScope, create_task_group, move_on_after
 
-from steady_queue.aio.embedding import prepare
+from steady_queue.aio.embedding import log_start, prepare
 from steady_queue.aio.process.lifecycle import unwrap
 from steady_queue.aio.process.watchdog import EXIT_FORCED
+from steady_queue.db import loop_connections
 from steady_queue.errors import ConfigurationError, SteadyQueueError
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.process.process import Process
     from steady_queue.configuration import Options
 
+    Phase: TypeAlias = Literal["startup", "shutdown"]
     Message: TypeAlias = dict[str, Any]
     Receive: TypeAlias = Callable[[], Awaitable[Any]]
     Send: TypeAlias = Callable[[Any], Awaitable[object]]
@@ -90,8 +93,9 @@ class SteadyQueue:
             self._has_warned = True
             logger.error(
                 "TASKS DO NOT RUN IN THIS PROCESS: the server has sent a request, but no lifespan startup before it. "
-                "Switch its lifespan on (uvicorn: --lifespan on), use a server that has one (uvicorn, Hypercorn; not "
-                "Daphne), or run tasks in a process of their own: manage.py steady_queue"
+                "They are stored, and wait for a process that runs them: manage.py steady_queue. To run tasks in the "
+                "server, switch its lifespan on (uvicorn: --lifespan on; gunicorn: --asgi-lifespan on), or use a "
+                "server that has one (uvicorn, Hypercorn, gunicorn, Granian; not Daphne)"
             )
         await self._app(scope, receive, send)
 
@@ -100,6 +104,7 @@ class SteadyQueue:
         await receive()
         self._has_lifespan = True
         runtime = _Runtime(self._on_death)
+        phase: Phase = "startup"
         async with create_task_group() as group:
             wrapped = _Wrapped(self._app, scope)
             group.start_soon(wrapped.run)
@@ -109,19 +114,24 @@ class SteadyQueue:
                     problem = await runtime.start(group, self._ready_within, self._options, self._parts)
                     if problem is not None:
                         await wrapped.ask("shutdown")
-                await send(_answer("startup", problem))
                 if problem is None:
+                    await send(_answer("startup", None))
                     self.process = runtime.process
                     await receive()
             finally:
                 # If the lifespan is cancelled instead, the group waits for the shutdown.
                 runtime.stop()
             if problem is None:
+                phase = "shutdown"
                 await runtime.ended.wait()
                 problem = await wrapped.ask("shutdown") or runtime.problem
-                runtime.end_server()
-                await send(_answer("shutdown", problem))
             group.cancel_scope.cancel()
+        # The asgi worker of gunicorn does not close the async generators of its loop, and so not these connections.
+        await loop_connections.close()
+        runtime.end_server()
+        # The last thing, and outside of the group: Hypercorn cancels a lifespan that has answered and goes on, and logs
+        # its CancelledError with a traceback. If the answer is a failure, Hypercorn raises its own error here.
+        await send(_answer(phase, problem))
 
 
 class _Runtime:
@@ -134,6 +144,7 @@ class _Runtime:
         self._on_death = on_death
         self._error: Exception | None = None
         self._is_serving = False
+        self._has_reported = False
         self._lost_until: float | None = None
 
     async def start(
@@ -146,6 +157,7 @@ class _Runtime:
             self._failed(error)
             return self.problem
         group.start_soon(self._run, process)
+        group.start_soon(self._report_start, process)
         with move_on_after(ready_within):
             await process.ready.wait()
         if process.start_problem is not None:
@@ -176,6 +188,11 @@ class _Runtime:
         """Why it has failed, or could not start."""
         return None if self._error is None else f"Steady Queue: {type(self._error).__name__}: {self._error}"
 
+    async def _report_start(self, process: Process) -> None:
+        if line := await log_start(process):
+            self._has_reported = True
+            _print_unless_logged(line)
+
     async def _run(self, process: Process) -> None:
         # Shielded: a lifespan that is cancelled cancels its group, and running tasks must be shut down all the same.
         with CancelScope(shield=True):
@@ -186,6 +203,9 @@ class _Runtime:
                 error = unwrap(failure)
         if error is not None:
             self._failed(error)
+        elif self._has_reported:
+            running = f"; {process.abandoned} tasks could not be stopped" if process.abandoned else ""
+            _print_unless_logged(f"Steady Queue has stopped in process {os.getpid()}{running}")
         self.ended.set()
 
     def _failed(self, error: Exception) -> None:
@@ -251,7 +271,7 @@ class _Wrapped:
         self._has_ended = True
         self._answers.put_nowait({"type": "none"})
 
-    async def ask(self, phase: Literal["startup", "shutdown"]) -> str | None:
+    async def ask(self, phase: Phase) -> str | None:
         """Send the phase to the application and wait for its end; returns the problem that it reports."""
         if self._has_ended and self._answers.empty():
             return None
@@ -263,7 +283,13 @@ class _Wrapped:
         return None
 
 
-def _answer(phase: str, problem: str | None) -> Message:
+def _print_unless_logged(line: str) -> None:
+    """Print a line if logging is not configured for Steady Queue: then Python prints warnings, but no information."""
+    if not logger.hasHandlers():
+        sys.stderr.write(f"{line}\n")
+
+
+def _answer(phase: Phase, problem: str | None) -> Message:
     if problem is None:
         return {"type": f"lifespan.{phase}.complete"}
     return {"type": f"lifespan.{phase}.failed", "message": problem}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from contextlib import asynccontextmanager
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import CancelScope, create_task_group
 from django.utils.module_loading import autodiscover_modules
 
+import steady_queue
 from steady_queue.aio.process.process import Process
 from steady_queue.configuration import problems, read_options
 from steady_queue.errors import ConfigurationError
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from steady_queue.configuration import Options
+
+
+logger = logging.getLogger("steady_queue")
 
 
 def prepare(options: Options | None = None, **parts: Any) -> Process:
@@ -40,6 +46,25 @@ def _import_tasks() -> None:
         raise ConfigurationError(f"the tasks cannot be imported: {type(error).__name__}: {error} ({where})") from error
 
 
+async def log_start(process: Process) -> str | None:
+    """Log the version when the process works; returns the whole line, or None if the process does not start to work.
+
+    The event ProcessStarted has logged the rest of that line just before.
+    """
+    await process.ready.wait()
+    if process.start_problem is not None or process.deadlines.requested.is_set():
+        return None
+    version = steady_queue.__version__
+    logger.info("Steady Queue %s runs tasks in this process", version)
+    workers = process.options.workers
+    queues = ", ".join(dict.fromkeys(name for worker in workers for name in worker.queues))
+    coroutines, threads = sum(worker.coroutines for worker in workers), sum(worker.threads for worker in workers)
+    return (
+        f"Steady Queue {version} runs tasks in process {os.getpid()} on {process.services.hot.sql.name}"
+        f" ({process.alias}): queues {queues or 'none'}, {coroutines} coroutines, {threads} threads"
+    )
+
+
 @asynccontextmanager
 async def running(options: Options | None = None, **parts: Any) -> AsyncIterator[Process]:
     """Run workers and dispatchers in this event loop during the block; the end of the block shuts them down.
@@ -51,7 +76,7 @@ async def running(options: Options | None = None, **parts: Any) -> AsyncIterator
     async with create_task_group() as group:
         group.start_soon(_until_stopped, process)
         try:
-            await process.ready.wait()
+            await log_start(process)
             if process.start_problem is None:
                 yield process
         except Exception as error:

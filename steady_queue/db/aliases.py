@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-    from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.drivers.pool import Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def require_app() -> None:
         )
 
 
-def open_async(alias: str, *, size: int = 4) -> AsyncDriver:
+def open_async(alias: str, *, size: int = 4) -> Pool[Any]:
     """Open a driver for the running event loop; it connects when it is first used."""
     require_app()
     # Each driver is imported when it is needed: all three would cost memory and start-up time.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import steady_queue
 from tests.support.databases.tables import count, query
 from tests.support.processes.scripts import run_script
 
@@ -42,6 +43,17 @@ def test_a_program_runs_its_tasks_and_ends(database: str) -> None:
 """
     assert run_script(PROGRAM.format(body=body), alias=database) == "3\nover\n"
     assert count(database, "process") == 0
+
+
+@pytest.mark.only_on("sqlite")
+def test_a_program_logs_the_start_and_the_stop_at_info(database: str) -> None:
+    text = "import logging, sys\nlogging.basicConfig(level='INFO', stream=sys.stdout, format='%(message)s')\n"
+    printed = run_script(text + PROGRAM.format(body="pass"), alias=database)
+    started, version, *_, stopped, over = printed.splitlines()
+    assert "started on SQLite (sqlite): queues *" in started
+    assert version == f"Steady Queue {steady_queue.__version__} runs tasks in this process"
+    assert "stopped: " in stopped
+    assert over == "over"
 
 
 @pytest.mark.parametrize("task", ["never_ends", "never_ends_in_orm_lane"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from django.core.asgi import get_asgi_application
 from django.test import override_settings
 
+import steady_queue
 from steady_queue.asgi import SteadyQueue
 from steady_queue.configuration import Options, Worker
+from steady_queue.db import loop_connections
 from steady_queue.errors import ConfigurationError
 from tests.asgi.helpers import COMPLETE, STOPPED, Application, lifespan_of, must_not_be_called, started
 from tests.shop.tasks import add
@@ -59,6 +62,95 @@ async def test_a_cancelled_lifespan_drains_the_queue_as_well(database: str) -> N
             await asyncio.wait_for(lifespan.task, WAIT_TIMEOUT_SECONDS)
     assert await values(result) == ["last"]
     assert await in_thread(count, database, "process") == 0
+
+
+@pytest.mark.only_on("sqlite")
+async def test_the_lifespan_has_ended_when_the_server_has_its_last_answer(database: str) -> None:
+    # Hypercorn cancels the lifespan then, and logs the CancelledError of one that has not ended.
+    has_started, has_stopped = asyncio.Event(), asyncio.Event()
+    asked: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def send(message: dict[str, Any]) -> None:
+        (has_started if message == COMPLETE else has_stopped).set()
+
+    task = asyncio.create_task(SteadyQueue(get_asgi_application())({"type": "lifespan"}, asked.get, send))
+    for phase, event in (("startup", has_started), ("shutdown", has_stopped)):
+        asked.put_nowait({"type": f"lifespan.{phase}"})
+        await asyncio.wait_for(event.wait(), WAIT_TIMEOUT_SECONDS)
+    task.cancel()
+    await task
+
+
+@pytest.mark.only_on("sqlite")
+async def test_an_error_that_the_server_raises_for_a_failed_startup_is_not_changed(database: str) -> None:
+    async def receive() -> dict[str, Any]:
+        return {"type": "lifespan.startup"}
+
+    async def send(message: dict[str, Any]) -> None:
+        raise LookupError(message["message"])
+
+    with pytest.raises(LookupError, match="no room"):
+        await SteadyQueue(Application(startup="no room"))({"type": "lifespan", "state": {}}, receive, send)
+
+
+@pytest.mark.only_on("sqlite")
+async def test_the_shutdown_closes_the_connections_of_requests(database: str) -> None:
+    async with started(SteadyQueue(get_asgi_application())) as lifespan:
+        await add.aenqueue(1, 2)  # as in a view
+        opened = await loop_connections.driver(database)
+        await lifespan.shutdown()
+        assert await loop_connections.driver(database) is not opened
+
+
+# -- what it prints ---------------------------------------------------------------------------------------------------
+
+START = f"Steady Queue {steady_queue.__version__} runs tasks in process {os.getpid()} on SQLite (sqlite): "
+
+
+def without_logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the handlers, as in a project that has not configured logging. pytest adds its own just before a test."""
+    logger = logging.getLogger("steady_queue")
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "propagate", False)
+
+
+@pytest.mark.only_on("sqlite")
+async def test_a_server_without_logging_prints_the_start_and_the_stop(
+    database: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_logging(monkeypatch)
+    async with started(SteadyQueue(get_asgi_application(), worker(coroutines=5, threads=2))) as lifespan:
+        await lifespan.shutdown()
+    assert capsys.readouterr().err.splitlines() == [
+        f"{START}queues *, 5 coroutines, 2 threads",
+        f"Steady Queue has stopped in process {os.getpid()}",
+    ]
+
+
+@pytest.mark.only_on("sqlite")
+async def test_a_queue_that_does_not_start_prints_no_start(
+    database: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_logging(monkeypatch)
+    with override_settings(STEADY_QUEUE=Options(workers=[Worker(coroutines=-1)])):
+        async with lifespan_of(SteadyQueue(get_asgi_application())) as lifespan:
+            await lifespan.startup()
+            await lifespan.task
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.only_on("sqlite")
+async def test_with_logging_the_version_is_logged_and_nothing_printed(
+    database: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.INFO, "steady_queue")
+    async with started(SteadyQueue(get_asgi_application())) as lifespan:
+        await lifespan.shutdown()
+    assert f"Steady Queue {steady_queue.__version__} runs tasks in this process" in caplog.messages
+    assert capsys.readouterr().err == ""
+
+
+# -- applications with a lifespan -------------------------------------------------------------------------------------
 
 
 async def test_an_application_with_a_lifespan_starts_before_the_queue_and_stops_after_it(database: str) -> None:

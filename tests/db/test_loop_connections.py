@@ -13,9 +13,11 @@ from django.db import connections, transaction
 from django.test import override_settings
 
 from steady_queue import aenqueue_all
+from steady_queue.db import loop_connections
 from tests.shop import tasks
 from tests.support.databases.connections import open_connections
 from tests.support.databases.tables import count, counts, query
+from tests.support.processes.scripts import run_script
 from tests.support.servers import wait_until
 from tests.support.threads import WAIT_TIMEOUT_SECONDS, while_in_thread
 
@@ -128,6 +130,48 @@ def test_a_loop_that_ends_with_an_error_leaves_nothing_open(database: str, nothi
     with pytest.raises(Boom):
         asyncio.run(main(), debug=True)
     assert count(database, "job") == 1
+
+
+@pytest.mark.parametrize("end", ["loop.close()", "pass"])
+def test_a_program_that_does_not_shut_its_loop_down_exits_without_a_message(database: str, end: str) -> None:
+    # The asgi worker of gunicorn closes its loop in this way. asyncio's own warning about the socket is hidden by
+    # default; the drivers' tracebacks at exit would not be.
+    text = f"""
+import warnings
+warnings.simplefilter("ignore", ResourceWarning)
+loop = asyncio.new_event_loop()
+loop.run_until_complete(add.aenqueue(1))
+{end}
+"""
+    run_script(text, alias=database)
+    assert count(database, "job") == 1
+
+
+@pytest.mark.only_on("postgres")
+def test_a_forked_process_does_not_close_the_connections_of_its_parent(database: str) -> None:
+    text = """
+import atexit, os
+with asyncio.Runner() as runner:
+    runner.run(add.aenqueue(1))
+    if (child := os.fork()) == 0:
+        atexit._run_exitfuncs()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    runner.run(add.aenqueue(2))
+"""
+    run_script(text, alias=database)
+    assert count(database, "job") == 2
+
+
+def test_connections_that_were_closed_are_opened_again(database: str, nothing_leaks: None) -> None:
+    async def main() -> None:
+        await tasks.add.aenqueue(1)
+        await loop_connections.close()
+        await loop_connections.close()
+        await tasks.add.aenqueue(2)
+
+    asyncio.run(main(), debug=True)
+    assert count(database, "job") == 2
 
 
 def test_sync_enqueue_in_a_loop_is_refused_and_stores_nothing(database: str) -> None:

@@ -45,7 +45,12 @@ class MySQLLink(ServerLink):
             self.abandon()
 
     def abandon(self) -> None:
-        self.connection.close()
+        try:
+            self.connection.close()
+        except RuntimeError:
+            # The event loop is closed. Otherwise aiomysql tries it again at the end of the program, with a traceback.
+            self.connection._writer = None
+            raise
 
     async def execute(self, statement: Statement) -> list[Row]:
         params = self.sql.params(statement)

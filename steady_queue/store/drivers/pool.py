@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from steady_queue.errors import StoreConflict, StoreError
@@ -79,6 +79,13 @@ class Pool(Generic[C]):
         self._closed = True
         while self._idle:
             await self._idle.pop().close()
+
+    def abandon(self) -> None:
+        """Close the connections of an event loop that does not run any more."""
+        self._closed = True
+        while self._idle:
+            with suppress(RuntimeError):  # asyncio cannot close the transport properly: the loop is closed
+                self._idle.pop().abandon()
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[C]:

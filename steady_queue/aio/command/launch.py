@@ -215,10 +215,9 @@ def _build_recycling(process: Process, counter: TaskCounter) -> Recycling | None
 
 
 def _build_drain(resolved: ResolvedOptions, main: Process | Supervisor, driver: AsyncDriver) -> Drain:
-    patterns = [name for worker in resolved.options.workers for name in worker.queues]
     has_dispatcher = bool(resolved.options.dispatchers) and not resolved.options.only_work
     return Drain(
-        patterns,
+        [worker.selection for worker in resolved.options.workers],
         has_dispatcher=has_dispatcher,
         driver=driver,
         ready=main.ready,

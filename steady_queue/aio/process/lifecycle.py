@@ -195,6 +195,7 @@ def actors_of(options: Options, process: NewProcess) -> Iterator[Actor]:
             "worker",
             tuple(worker.queues),
             queues=",".join(worker.queues),
+            **({"exclude_queues": list(worker.selection.excluded)} if worker.exclude_queues else {}),
             polling_interval=worker.polling_interval.total_seconds(),
             coroutines=worker.coroutines,
             threads=worker.threads,

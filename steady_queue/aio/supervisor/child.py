@@ -218,7 +218,7 @@ def describe_role(options: Options) -> str:
     """What a process with these options runs, for events and errors."""
     if not options.workers:
         return "dispatcher"
-    return f"worker ({', '.join(name for worker in options.workers for name in worker.queues)})"
+    return f"worker ({'; '.join(str(worker.selection) for worker in options.workers)})"
 
 
 def unnamed_file() -> IO[str]:

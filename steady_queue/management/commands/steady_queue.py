@@ -74,6 +74,9 @@ class Command(BaseCommand):
             help="run one worker for these queues, in this order, instead of the configured workers",
         )
         what.add_argument(
+            "--exclude-queues", metavar="A,B*", help="queues that no worker of this command serves, for example slow*"
+        )
+        what.add_argument(
             "--coroutines", metavar="N", help="number of async tasks that each worker runs at the same time"
         )
         what.add_argument("--threads", metavar="N", help="number of sync tasks that each worker runs at the same time")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import steady_queue
+from steady_queue.aio.command.terminal import CLEAR
 from steady_queue.management.commands.steady_queue import Command as SteadyQueue
-from steady_queue.management.log_output import CLEAR
 from tests.shop.tasks import add, fail
 from tests.support.processes.commands import MANAGE, command, read_output, stop_command
 from tests.support.processes.process_rows import pids, wait_for_worker

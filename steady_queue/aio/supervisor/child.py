@@ -32,12 +32,13 @@ VARIABLE = "STEADY_QUEUE_CHILD"
 
 
 class ProcessFigures(NamedTuple):
-    """What the status line shows: how many processes there are, and how many tasks run, have ended and have failed."""
+    """How many processes there are, and how many tasks run, have succeeded, have failed and were released."""
 
     processes: int = 0
     running: int = 0
-    ended: int = 0
+    done: int = 0
     failed: int = 0
+    released: int = 0
 
     def plus(self, other: ProcessFigures) -> ProcessFigures:
         return ProcessFigures(*map(sum, zip(self, other, strict=True)))
@@ -124,6 +125,11 @@ class Child:
     @property
     def pid(self) -> int:
         return self.popen.pid
+
+    @property
+    def figures(self) -> ProcessFigures:
+        """The numbers of its last message."""
+        return ProcessFigures(1, *(int(self.state.get(name, 0)) for name in ProcessFigures._fields[1:]))
 
     @property
     def is_stopping(self) -> bool:

@@ -12,7 +12,7 @@ __all__ = ["POLLING", "Event", "Fault"]
 POLLING = 5
 
 
-_PLURAL = re.compile(r"(%\((?P<field>\w+)\)[,.\d]*[df][^%\[]*)\[(?P<plural>\w+)\]")
+_PLURAL = re.compile(r"(%\((?P<field>\w+)\)[,.\d]*[df](?:[^%\[]|%\(\w+\)s)*)\[(?P<plural>\w+)\]")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)

@@ -68,8 +68,8 @@ def _handler(log_format: str, style: Style) -> logging.StreamHandler[IO[str]]:
     handler: logging.StreamHandler[IO[str]] = logging.StreamHandler(stream)
     if log_format == "json":
         handler.setFormatter(JsonLines())
-    elif style.is_coloured:
-        handler.setFormatter(ColouredLines(style))
+    elif style.is_coloured or can_redraw(sys.stderr, os.environ):
+        handler.setFormatter(TerminalLines(style))
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     return handler
@@ -100,7 +100,7 @@ def _console_handlers() -> Iterator[logging.StreamHandler[Any]]:
                 yield handler
 
 
-class ColouredLines(logging.Formatter):
+class TerminalLines(logging.Formatter):
     """Time of day, level and message: warnings are yellow, errors red, and the totals at the end bold."""
 
     def __init__(self, style: Style) -> None:

@@ -45,19 +45,17 @@ class Totals:
         figures: Callable[[], ProcessFigures],
         events: Events,
         clock: Clock,
-        every_seconds: float = SUM_SECONDS,
     ) -> None:
         self._figures = figures
         self._events = events
         self._clock = clock
-        self._every_seconds = every_seconds
         self._began_at = clock.monotonic()
         self._is_emitted = False
 
     async def run(self) -> None:
         before, since = self._figures(), self._clock.monotonic()
         while True:
-            await asyncio.sleep(self._every_seconds)
+            await asyncio.sleep(SUM_SECONDS)
             now, at = self._figures(), self._clock.monotonic()
             done, failed, released = (max(0, now[i] - before[i]) for i in (2, 3, 4))
             if done or failed or released:

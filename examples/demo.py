@@ -6,6 +6,7 @@ script, and prints their outcomes. Exits with 1 if a task was lost, ran twice, o
     demo.py       this script: creates the database     recorder.py   records when tasks start and end
     show.py       runs the demonstration                report.py     prints the table and the summary
     progress.py   the progress line                     proof.py      verifies the outcome
+    colours.py    the colours of the output
     bakery/       the sample project; start reading at kitchen/tasks.py
 """
 

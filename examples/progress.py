@@ -8,6 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from colours import style
+
 if TYPE_CHECKING:
     from recorder import Recorder
 
@@ -38,7 +40,8 @@ class Progress:
 
     def _redraw(self) -> None:
         columns = shutil.get_terminal_size().columns
-        print(f"\r{self._line()[: columns - 1]}", end="", flush=True)
+        line = self._line()[: columns - 1]  # cut before it is coloured: escape sequences have no width
+        print(f"\r{style.green(line[:WIDTH])}{line[WIDTH:]}", end="", flush=True)
 
     def _print_tenths(self) -> None:
         tenths = 10 * len(self._recorder.ended) // self.total

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import django
+from colours import style
 from kitchen import day
 from progress import Progress
 from proof import find_problems
@@ -75,9 +76,14 @@ async def run_tasks(run: Run) -> list[str]:
 
 
 def print_plan() -> None:
-    print(f"Steady Queue on SQLite, Django {django.get_version()} ({FRAMEWORK}), Python {platform.python_version()}\n")
+    versions = f"Django {django.get_version()} ({FRAMEWORK}), Python {platform.python_version()}"
+    print(f"{style.bold('Steady Queue')} on {style.cyan('SQLite')}, {versions}\n")
     print(f"A bakery enqueues {day.TASKS:,} tasks")
-    print(f"  {day.IN_TRANSACTIONS:>5}  with enqueue(), each in the transaction of its order")
-    print(f"  {day.IN_ONE_TRANSACTION:>5}  with enqueue_all(), in one transaction")
-    print(f"  {day.ONE_BY_ONE:>5}  with aenqueue(), while tasks run; half of them with a delay")
-    print(f"  {day.IN_BULK:>5}  with aenqueue_all(), while tasks run, in {day.WAVES} transactions\n")
+    for count, how in (
+        (day.IN_TRANSACTIONS, "with enqueue(), each in the transaction of its order"),
+        (day.IN_ONE_TRANSACTION, "with enqueue_all(), in one transaction"),
+        (day.ONE_BY_ONE, "with aenqueue(), while tasks run; half of them with a delay"),
+        (day.IN_BULK, f"with aenqueue_all(), while tasks run, in {day.WAVES} transactions"),
+    ):
+        print(f"  {style.green(f'{count:>5}')}  {how}")
+    print()

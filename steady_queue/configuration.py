@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import steady_queue
 from steady_queue.errors import ConfigurationError
 from steady_queue.store.names import LONGEST_TIMEDELTA, NAME_LENGTH, explain_unstorable
+from steady_queue.store.queue_selection import QueueSelection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,10 +32,12 @@ class Worker:
 
     It runs up to `coroutines` async tasks in its event loop and up to `threads` sync tasks in threads, in each of its
     `processes`. `queues` lists names, prefixes such as `mail*`, or `*` for all queues, in the order in which the worker
-    serves them. A single string is a list of one, and None means all queues.
+    serves them. A single string is a list of one, and None means all queues. `exclude_queues` lists names and prefixes
+    of queues that the worker does not serve although `queues` matches them.
     """
 
     queues: Sequence[str] | str = ("*",)
+    exclude_queues: Sequence[str] | str = ()
     coroutines: int = 100
     threads: int = 3
     subprocesses: int = 0
@@ -47,14 +50,24 @@ class Worker:
         given: object = self.queues
         if given is None or isinstance(given, str):
             object.__setattr__(self, "queues", ("*" if given is None else given,))
+        excluded: object = self.exclude_queues
+        if excluded is None or isinstance(excluded, str):
+            object.__setattr__(self, "exclude_queues", () if excluded is None else (excluded,))
+
+    @property
+    def selection(self) -> QueueSelection:
+        return QueueSelection.of(self.queues, self.exclude_queues)
 
     def problems(self) -> Iterator[str]:
-        if not isinstance(self.queues, (list, tuple)) or not self.queues:
+        found = [*_check_queues("queues", self.queues), *_check_queues("exclude_queues", self.exclude_queues)]
+        yield from found
+        if not found and not self.queues:
             yield f"queues must be a list of queue names, not {self.queues!r}"
-        else:
-            for name in self.queues:
-                if not isinstance(name, str) or not name.strip() or explain_unstorable(name, NAME_LENGTH):
-                    yield f"queues contains an invalid queue name: {name!r}"
+        elif not found and self.selection.is_empty:
+            yield (
+                f"exclude_queues ({', '.join(self.selection.excluded)}) excludes every queue of the worker"
+                f" ({', '.join(self.selection.patterns)}): it could not run any task; exclude fewer queues"
+            )
         yield from _check_count("coroutines", self.coroutines, 0)
         yield from _check_count("threads", self.threads, 0, MAX_COUNT)
         yield from _check_count("processes", self.processes, 1, MAX_COUNT)
@@ -281,6 +294,15 @@ def problems(options: Options) -> Iterator[str]:
         yield f"supervisor_pidfile must be a path or None, not {pidfile!r}"
     if not invalid and alive_threshold() < 2 * interval:
         yield f"process_alive_threshold ({alive}) must be at least twice process_heartbeat_interval ({interval})"
+
+
+def _check_queues(what: str, names: object) -> Iterator[str]:
+    if not isinstance(names, (list, tuple)):
+        yield f"{what} must be a list of queue names, not {names!r}"
+        return
+    for name in names:
+        if not isinstance(name, str) or not name.strip() or explain_unstorable(name, NAME_LENGTH):
+            yield f"{what} contains an invalid queue name: {name!r}"
 
 
 def _check_count(what: str, value: object, least: int, most: int | None = None) -> Iterator[str]:

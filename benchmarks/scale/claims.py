@@ -126,11 +126,12 @@ async def _measure_claims(aliases: Sequence[str], claims: int) -> list[list[floa
     from steady_queue.aio.timing import SystemClock
     from steady_queue.aio.worker.queues import QueuePlan
     from steady_queue.db.aliases import open_async
+    from steady_queue.store.queue_selection import QueueSelection
 
     timers = []
     for alias in aliases:
         driver = open_async(alias, size=1)
-        timers.append(ClaimTimer(driver, QueuePlan(["*"], driver=driver, clock=SystemClock())))
+        timers.append(ClaimTimer(driver, QueuePlan(QueueSelection.of(["*"]), driver=driver, clock=SystemClock())))
     gc.disable()
     try:
         for timer in timers:

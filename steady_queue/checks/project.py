@@ -126,9 +126,10 @@ class Backends:
 
 
 def check_queues(options: Options, known: list[str] | None) -> Iterator[tuple[str, CheckMessage]]:
-    """The name and a warning of each queue that a worker serves and in which no backend enqueues."""
+    """The name and a warning of each queue that a worker serves or excludes and in which no backend enqueues."""
     for number, worker in enumerate(options.workers):
-        for name in (name.strip() for name in worker.queues):
+        selection = worker.selection
+        for name in (*selection.patterns, *selection.excluded):
             if "*" in name[:-1]:
                 text = f"workers[{number}]: {name!r} matches no queue: an asterisk may only be at the end."
                 hint = "Use a name, a prefix such as 'mail*', or '*'."
@@ -138,6 +139,9 @@ def check_queues(options: Options, known: list[str] | None) -> Iterator[tuple[st
                 hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else f"The queues are {known}."
                 text = f"workers[{number}]: no backend in TASKS has a queue {name!r} in its QUEUES."
                 yield name, Warning(text, hint=hint, id="steady_queue.W007")
+        if selection.excluded and known is not None and not any(map(selection.serves, known)):
+            text = f"workers[{number}]: the excluded queues leave none of the queues {known}."
+            yield selection.excluded[0], Warning(text, hint="Exclude fewer queues.", id="steady_queue.W007")
 
 
 def check_pools(options: Options, *, in_one_loop: bool = False) -> Iterator[CheckMessage]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any, ClassVar, NoReturn, dataclass_transform
 
 __all__ = ["POLLING", "Event", "Fault"]
 
 #: The level of events that occur many times a second. It is below DEBUG: the logger must be set to it explicitly.
 POLLING = 5
+
+
+_PLURAL = re.compile(r"(%\((?P<field>\w+)\)[,.\d]*[df](?:[^%\[]|%\(\w+\)s)*)\[(?P<plural>\w+)\]")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -20,10 +24,18 @@ class Event:
     """
 
     level: ClassVar[int] = logging.DEBUG
+    #: The log line, with `%(field)s` for a field. `%(count)d task[s]` leaves the letters in brackets out if count is 1.
     text: ClassVar[str] = ""
 
     def __init__(self, **fields: Any) -> None:
         self.__dict__.update(fields)
+
+    def line(self) -> str:
+        """The text in the singular or plural of its numbers; its fields are still to be filled in."""
+        return _PLURAL.sub(self._choose_number, self.text) if "[" in self.text else self.text
+
+    def _choose_number(self, found: re.Match[str]) -> str:
+        return found[1] + ("" if vars(self)[found["field"]] == 1 else found["plural"])
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} cannot be changed")

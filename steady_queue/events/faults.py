@@ -95,7 +95,8 @@ class LeaseLost(Event):
 
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = (
-        "lease lost after %(seconds).0f s without a heartbeat: async tasks are cancelled, %(threads)d threads still run"
+        "lease lost after %(seconds).0f s without a heartbeat: async tasks are cancelled,"
+        " %(threads)d thread[s] still running"
     )
     seconds: float
     threads: int
@@ -106,7 +107,7 @@ class OutcomesNotWritten(Event):
 
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = (
-        "the outcomes of %(count)d tasks could not be written before the process ended: they will be marked as failed"
+        "the outcomes of %(count)d task[s] could not be written before the process ended: they will be marked as failed"
     )
     count: int
 
@@ -116,7 +117,7 @@ class ClaimsLost(Event):
 
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = (
-        "another process ended %(count)d claims: their tasks are cancelled, %(threads)d threads still run"
+        "another process ended %(count)d claim[s]: async tasks are cancelled, %(threads)d thread[s] still running"
     )
     count: int
     threads: int

@@ -55,7 +55,7 @@ class Polled(Event):
 
 
 class JobsClaimed(Event):
-    text: ClassVar[str] = "claimed %(count)d jobs in %(milliseconds).1f ms"
+    text: ClassVar[str] = "claimed %(count)d job[s] in %(milliseconds).1f ms"
     process_id: UUID
     job_ids: Sequence[UUID]
     count: int
@@ -63,7 +63,7 @@ class JobsClaimed(Event):
 
 
 class JobsSettled(Event):
-    text: ClassVar[str] = "settled %(count)d jobs in %(milliseconds).1f ms, %(promoted)d blocked jobs promoted"
+    text: ClassVar[str] = "settled %(count)d job[s] in %(milliseconds).1f ms, %(promoted)d blocked job[s] promoted"
     count: int
     promoted: int
     milliseconds: float
@@ -98,7 +98,7 @@ class JobFailedUnlogged(JobFailed):
 class JobsFailed(Event):
     """Jobs failed because their process died, exited or was never registered; another event says which."""
 
-    text: ClassVar[str] = "%(count)d jobs failed: %(error)s"
+    text: ClassVar[str] = "%(count)d job[s] failed: %(error)s"
     process_id: UUID | None
     job_ids: Sequence[UUID]
     count: int
@@ -129,13 +129,13 @@ class ClaimsReconciled(Event):
     """Claims that this process does not know, because the reply to a claim statement was lost, were released."""
 
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "released %(count)d claims whose reply was lost"
+    text: ClassVar[str] = "released %(count)d claim[s] whose reply was lost"
     process_id: UUID
     count: int
 
 
 class JobsDispatched(Event):
-    text: ClassVar[str] = "dispatched %(count)d jobs, %(discarded)d discarded, in %(milliseconds).1f ms"
+    text: ClassVar[str] = "dispatched %(count)d job[s], %(discarded)d discarded, in %(milliseconds).1f ms"
     batch_size: int
     count: int
     discarded: int
@@ -145,7 +145,7 @@ class JobsDispatched(Event):
 class JobsPromoted(Event):
     """Blocked jobs got slots. `by` names the service that promoted them: the settler or maintenance."""
 
-    text: ClassVar[str] = "%(by)s promoted %(count)d blocked jobs"
+    text: ClassVar[str] = "%(by)s promoted %(count)d blocked job[s]"
     by: str
     count: int
 
@@ -171,7 +171,7 @@ class JobOverran(Event):
 
 
 class JobsCleared(Event):
-    text: ClassVar[str] = "cleared %(count)d %(status)s jobs"
+    text: ClassVar[str] = "cleared %(count)d %(status)s job[s]"
     count: int
     status: str
 
@@ -197,7 +197,7 @@ class UnknownLane(Event):
 
 
 class JobsRetried(Event):
-    text: ClassVar[str] = "retried %(count)d failed jobs"
+    text: ClassVar[str] = "retried %(count)d failed job[s]"
     job_ids: Sequence[UUID]
     count: int
 
@@ -205,14 +205,14 @@ class JobsRetried(Event):
 class JobsDiscarded(Event):
     """One event for each `status` that the discarded jobs had."""
 
-    text: ClassVar[str] = "discarded %(count)d %(status)s jobs"
+    text: ClassVar[str] = "discarded %(count)d %(status)s job[s]"
     job_ids: Sequence[UUID]
     count: int
     status: str
 
 
 class JobsRunNow(Event):
-    text: ClassVar[str] = "made %(count)d scheduled or blocked jobs ready"
+    text: ClassVar[str] = "made %(count)d scheduled or blocked job[s] ready"
     job_ids: Sequence[UUID]
     count: int
 
@@ -241,7 +241,7 @@ class QueueResumed(Event):
 class RecurringEnqueued(Event):
     """`ticks` holds the key, the due time and the job id of each tick."""
 
-    text: ClassVar[str] = "enqueued %(count)d recurring tasks, %(discarded)d discarded"
+    text: ClassVar[str] = "enqueued %(count)d recurring task[s], %(discarded)d discarded"
     ticks: Sequence[tuple[str, datetime, UUID]]
     count: int
     discarded: int
@@ -250,7 +250,7 @@ class RecurringEnqueued(Event):
 class RecurringSkipped(Event):
     """Another scheduler enqueued the ticks, or their entries changed. `ticks` holds each key and due time."""
 
-    text: ClassVar[str] = "skipped %(count)d ticks that another scheduler enqueued or whose entries changed"
+    text: ClassVar[str] = "skipped %(count)d tick[s] that another scheduler enqueued or whose entries changed"
     ticks: Sequence[tuple[str, datetime]]
     count: int
 

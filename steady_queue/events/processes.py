@@ -40,11 +40,11 @@ __all__ = [
 
 class ProcessStarted(Event):
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = (
-        "%(name)s started on %(database)s: queues %(queues)s, %(coroutines)d coroutines, %(threads)d threads"
-    )
+    text: ClassVar[str] = "%(name)s started on %(database)s: %(runs)s"
     name: str
     database: str
+    #: Its workers with their queues, its dispatchers and its scheduler, for people.
+    runs: str
     queues: str
     coroutines: int
     threads: int
@@ -54,7 +54,7 @@ class ProcessStopping(Event):
     """A process stops: tasks may run for `seconds` (0 after an immediate request, None without a limit)."""
 
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "%(name)s is stopping: %(running)d tasks still running"
+    text: ClassVar[str] = "%(name)s is stopping: %(running)d task[s] still running"
     name: str
     running: int
     seconds: float | None
@@ -64,14 +64,14 @@ class ProcessQuitting(Event):
     """An immediate shutdown began."""
 
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "%(name)s is stopping immediately: %(running)d tasks still running"
+    text: ClassVar[str] = "%(name)s is stopping immediately: %(running)d task[s] still running"
     name: str
     running: int
 
 
 class ProcessStopped(Event):
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "%(name)s stopped: %(released)d tasks released, %(abandoned)d could not be stopped"
+    text: ClassVar[str] = "%(name)s stopped: %(released)d task[s] released, %(abandoned)d could not be stopped"
     name: str
     released: int
     abandoned: int
@@ -155,7 +155,7 @@ class ProcessPruned(Event):
 
 class OrphansFailed(Event):
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "%(jobs)d tasks claimed by no registered process were marked as failed"
+    text: ClassVar[str] = "%(jobs)d task[s] claimed by no registered process failed"
     jobs: int
 
 
@@ -164,7 +164,7 @@ class OrphansFailed(Event):
 
 class SupervisorStarted(Event):
     level: ClassVar[int] = logging.INFO
-    text: ClassVar[str] = "supervisor %(name)s runs %(processes)d processes"
+    text: ClassVar[str] = "supervisor %(name)s runs %(processes)d process[es]"
     name: str
     pid: int
     processes: int
@@ -245,7 +245,7 @@ class ChildrenStopping(Event):
 
     level: ClassVar[int] = logging.INFO
     text: ClassVar[str] = (
-        "%(count)d processes have %(seconds).1f s to finish their tasks; QUIT or a second Ctrl-C stops them now"
+        "%(count)d process[es] may finish running tasks for %(seconds).1f s; QUIT or a second Ctrl-C stops them now"
     )
     supervisor_pid: int
     pids: Sequence[int]
@@ -257,7 +257,7 @@ class ChildrenQuitting(Event):
     """The supervisor asked its remaining children to stop immediately. `timed_out`: their time was over."""
 
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "stopping %(count)d processes immediately"
+    text: ClassVar[str] = "stopping %(count)d process[es] immediately"
     supervisor_pid: int
     pids: Sequence[int]
     count: int

@@ -89,9 +89,9 @@ class Events:
     def __init__(self, subscribers: Sequence[Receiver | Subscription] = ()) -> None:
         self._own = [s if isinstance(s, Subscription) else Subscription(s) for s in subscribers or [log]]
 
-    def add(self, receiver: Receiver) -> None:
-        """Add a subscriber of this process."""
-        self._own.append(Subscription(receiver))
+    def add(self, receiver: Receiver, only: tuple[type[Event], ...] = ()) -> None:
+        """Add a subscriber of this process, for all events or only those of these classes."""
+        self._own.append(Subscription(receiver, only))
 
     def is_wanted(self, kind: type[Event]) -> bool:
         """Whether a subscriber wants events of this class; for events that are expensive to create or frequent."""
@@ -126,7 +126,7 @@ class Events:
 def log(event: Event) -> None:
     """The subscriber that writes log lines."""
     if logger.isEnabledFor(event.level):
-        logger.log(event.level, event.text, vars(event), extra={"event": type(event).__name__})
+        logger.log(event.level, event.line(), vars(event), extra={"event": type(event).__name__})
 
 
 def emit(event: Event) -> None:

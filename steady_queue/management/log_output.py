@@ -1,53 +1,146 @@
-"""Log handlers of the command, for projects that have not configured logging."""
+"""Log handlers of the command, for projects that have not configured logging, and what a terminal needs."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
+import threading
+import time
 from datetime import UTC, datetime
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.utils.log import ServerFormatter
 
+from steady_queue.aio.command.terminal import ClearingStream, Style, Terminal, can_redraw
 from steady_queue.jobs.compat import FRAMEWORK, NATIVE
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
 LEVELS = {0: logging.WARNING, 1: logging.INFO}
-#: Returns to the start of the line and clears it, because it may show the status.
-CLEAR = "\r\x1b[K"
+#: The formatters that `--log-format json` replaces; a formatter of the project's own stays.
+PLAIN_FORMATTERS = (type(None), logging.Formatter, ServerFormatter)
 
 
-def configure_logging(verbosity: int, log_format: str, stream: IO[str] | None = None) -> None:
-    """Write the log of the runtime to `stream`, unless the project has configured that logger."""
+def open_terminal(options: Mapping[str, Any], log_format: str, style: Style) -> Terminal | None:
+    """The terminal of stderr, if it is to show a status line; None if there is none, or no wish for it."""
+    is_wanted = log_format == "text" and options["verbosity"] >= 1
+    if not is_wanted or not can_redraw(sys.stderr, os.environ):
+        return None
+    return Terminal(sys.stderr, style)
+
+
+def configure_logging(verbosity: int, log_format: str, style: Style = Style()) -> None:  # noqa: B008, immutable
+    """Write the log of the runtime to stderr, unless the project has configured that logger."""
     logger = logging.getLogger("steady_queue")
     if logger.hasHandlers():
         return
-    stream = stream or sys.stderr
-    logger.addHandler(_handler(stream, log_format))
+    logger.addHandler(_handler(log_format, style))
     logger.setLevel(LEVELS.get(verbosity, logging.DEBUG))
     # Formats what unconfigured loggers write, such as Django's with the traceback of a failed task.
-    logging.lastResort = _handler(stream, log_format)
+    logging.lastResort = _handler(log_format, style)
     logging.lastResort.setLevel(logging.WARNING)
-    if NATIVE and not settings.DEBUG:
-        # Django writes this log, which has the failed tasks, only while DEBUG is True.
-        tasks = logging.getLogger(FRAMEWORK)
-        if not tasks.handlers:
-            tasks.addHandler(logging.lastResort)
+    _configure_framework_log(verbosity, log_format, style)
+    if log_format == "json":
+        _format_all_as_json()
 
 
-def _handler(stream: IO[str], log_format: str) -> logging.StreamHandler[IO[str]]:
-    handler = TerminalHandler(stream) if stream.isatty() else logging.StreamHandler(stream)
-    handler.setFormatter(
-        JsonLines() if log_format == "json" else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    )
+def _configure_framework_log(verbosity: int, log_format: str, style: Style) -> None:
+    """Show failed tasks, and with -v 2 the start and the end of each task, where the framework's log is not shown."""
+    tasks = logging.getLogger(FRAMEWORK)
+    if tasks.handlers or (NATIVE and settings.DEBUG):  # Django shows this log only while DEBUG is True
+        return
+    if verbosity >= 2:
+        tasks.addHandler(_handler(log_format, style))
+        if not NATIVE:
+            tasks.setLevel(logging.INFO)
+    elif NATIVE and logging.lastResort is not None:
+        tasks.addHandler(logging.lastResort)
+
+
+def _handler(log_format: str, style: Style) -> logging.StreamHandler[IO[str]]:
+    stream: Any = sys.stderr
+    if can_redraw(stream, os.environ) and not isinstance(stream, ClearingStream):
+        stream = ClearingStream(stream)
+    handler: logging.StreamHandler[IO[str]] = logging.StreamHandler(stream)
+    if log_format == "json":
+        handler.setFormatter(JsonLines())
+    elif style.is_coloured or can_redraw(sys.stderr, os.environ):
+        handler.setFormatter(TerminalLines(style))
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     return handler
 
 
-class TerminalHandler(logging.StreamHandler[IO[str]]):
-    """Clears the status line before it writes."""
+# -- terminals --------------------------------------------------------------------------------------------------------
+
+
+def clear_before_output() -> None:
+    """Let everything that this process writes to a terminal clear the status line first: logs, and print() of tasks."""
+    streams = {
+        id(stream): ClearingStream(stream) for stream in (sys.stdout, sys.stderr) if can_redraw(stream, os.environ)
+    }
+    for handler in _console_handlers():
+        if clearing := streams.get(id(handler.stream)):
+            handler.setStream(clearing)
+    sys.stdout = streams.get(id(sys.stdout), sys.stdout)
+    sys.stderr = streams.get(id(sys.stderr), sys.stderr)
+
+
+def _console_handlers() -> Iterator[logging.StreamHandler[Any]]:
+    """The handlers that write to stdout or stderr."""
+    loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
+    streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    for logger in loggers:
+        for handler in getattr(logger, "handlers", ()):
+            if isinstance(handler, logging.StreamHandler) and handler.stream in streams:
+                yield handler
+
+
+class TerminalLines(logging.Formatter):
+    """Time of day, level and message: warnings are yellow, errors red, and the totals at the end bold."""
+
+    def __init__(self, style: Style) -> None:
+        super().__init__("%(message)s")
+        self._colours = style
 
     def format(self, record: logging.LogRecord) -> str:
-        return CLEAR + super().format(record)
+        style, text = self._colours, super().format(record)
+        level = record.levelname
+        if record.levelno >= logging.ERROR:
+            level = style.red(level)
+        elif record.levelno >= logging.WARNING:
+            level = style.yellow(level)
+        elif record.levelno < logging.INFO:
+            level, text = style.dim(level), style.dim(text)
+        if getattr(record, "event", None) == "CommandStopped":
+            has_failed = isinstance(record.args, dict) and record.args.get("failed")
+            text = style.yellow(text) if has_failed else style.bold(text)
+        return f"{style.dim(time.strftime('%H:%M:%S', time.localtime(record.created)))} {level} {text}"
+
+
+# -- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def _format_all_as_json() -> None:
+    """Let no other line come between: of other loggers, of warnings, and of exceptions that nothing catches."""
+    for handler in _console_handlers():
+        if type(handler.formatter) in PLAIN_FORMATTERS:
+            handler.setFormatter(JsonLines())
+    warnings = logging.getLogger("py.warnings")
+    if not warnings.handlers and logging.lastResort is not None:
+        # Without a handler of its own, captureWarnings would add one that writes nothing.
+        warnings.addHandler(logging.lastResort)
+    logging.captureWarnings(True)
+    logger = logging.getLogger("steady_queue")
+    uncaught = "an exception was not caught"
+    sys.excepthook = lambda *error: logger.critical(uncaught, exc_info=error)
+    threading.excepthook = lambda of: logger.critical(
+        uncaught, exc_info=(of.exc_type, of.exc_value or of.exc_type(), of.exc_traceback)
+    )
 
 
 class JsonLines(logging.Formatter):

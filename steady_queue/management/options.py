@@ -15,7 +15,8 @@ PREFIX = "STEADY_QUEUE_"
 WORKER_NUMBERS = ("coroutines", "threads", "processes")
 NUMBERS = (*WORKER_NUMBERS, "max_tasks", "max_rss")
 BOOLEANS = ("only_work", "skip_recurring", "drain", "async")
-STRINGS = ("queues", "log_format")
+QUEUES = ("queues", "exclude_queues")
+STRINGS = (*QUEUES, "log_format")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class ResolvedOptions:
     options: Options
     in_one_loop: bool = False
     drain: bool = False
-    #: The queues of the command line or the environment.
+    #: The queues of the command line or the environment, served or excluded.
     named_queues: Sequence[str] = ()
     problems: Sequence[str] = ()
 
@@ -41,10 +42,12 @@ def resolve(options: Options, given: Mapping[str, Any], environ: Mapping[str, st
             value = environ.get(where) or None
         if value is not None:
             values[name] = _parse(name, value, where, problems)
-    queues = values.get("queues") or []
+    queues, excluded = values.get("queues") or [], values.get("exclude_queues") or []
     # Options of wrong types cannot be overridden; their problems are reported later.
     is_well_typed = not any(options.type_problems())
     changes = {name: values[name] for name in WORKER_NUMBERS if values.get(name) is not None}
+    if excluded:
+        changes["exclude_queues"] = excluded
     workers = _override_workers(options, queues, changes) if is_well_typed else options.workers
     for_all = {
         name: values[name]
@@ -55,7 +58,7 @@ def resolve(options: Options, given: Mapping[str, Any], environ: Mapping[str, st
         options=replace(options, workers=workers, **for_all),
         in_one_loop=bool(values.get("async")),
         drain=bool(values.get("drain")),
-        named_queues=queues,
+        named_queues=[*queues, *excluded],
         problems=problems,
     )
 
@@ -74,7 +77,7 @@ def _parse(name: str, value: Any, where: str, problems: list[str]) -> Any:
         if word not in _BOOLEANS:
             problems.append(f"{where} must be 1 or 0, not {value!r}")
         return _BOOLEANS.get(word)
-    if name == "queues":
+    if name in QUEUES:
         names = value if isinstance(value, (list, tuple)) else str(value).split(",")
         found = [queue.strip() for queue in names if queue.strip()]
         if not found:
@@ -90,5 +93,6 @@ def _override_workers(options: Options, queues: Sequence[str], changes: Mapping[
     """The configured workers with the overrides; if queues are given, one worker for them, like the first otherwise."""
     workers = list(options.workers)
     if queues:
-        workers = [replace(workers[0] if workers else Worker(), queues=list(queues))]
+        # The exclusions of the settings belong to the queues of the settings.
+        workers = [replace(workers[0] if workers else Worker(), queues=list(queues), exclude_queues=())]
     return [replace(worker, **changes) for worker in workers]

@@ -187,6 +187,9 @@ class Recurrences:
         """All recurring tasks, grouped by task."""
         return [recurrence for group in self._by_path.values() for recurrence in group]
 
+    def __len__(self) -> int:
+        return len(self._all)
+
     def problems(self) -> Iterator[str]:
         """Return every problem of every definition."""
         yield from self._unknown

@@ -2,6 +2,7 @@
 
     statement.py  a statement, a flow of statements, an operation: values without I/O
     names.py      lengths of names, and names that all processes agree on
+    queue_selection.py  which queues a worker serves
     ids.py        job and claim ids
     job.py        a job as it is enqueued, as it is claimed, and as it is read
     outcome.py    the outcome of a claim: finished, failed, released

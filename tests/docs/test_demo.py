@@ -87,6 +87,7 @@ def test_the_demo_runs_every_task_once_and_leaves_no_files(tmp_path: Path) -> No
     assert "Connections  1 of the runtime, 1 of aenqueue();" in demo.stdout
     assert "A failure    taste(10): kitchen.tasks.BurntError" in demo.stdout
     assert "Proved: each of 1,000 tasks ran exactly once, and no limit was exceeded." in demo.stdout
+    assert "\x1b" not in demo.stdout
     assert max(map(len, demo.stdout.splitlines())) <= 80
     assert list(tmp_path.iterdir()) == []
 
@@ -113,11 +114,19 @@ def test_the_demo_gives_up_on_tasks_that_do_not_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_on_a_terminal_progress_is_one_line_and_an_interrupt_ends_the_demo_cleanly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_on_a_terminal_progress_is_one_line_and_an_interrupt_ends_the_demo_cleanly(
+    tmp_path: Path, no_color: str
+) -> None:
     terminal, inside = pty.openpty()
     command = [sys.executable, str(EXAMPLES / "demo.py")]
     demo = subprocess.Popen(
-        command, cwd=tmp_path, env=environment(tmp_path), stdin=inside, stdout=inside, stderr=subprocess.PIPE
+        command,
+        cwd=tmp_path,
+        env=environment(tmp_path, NO_COLOR=no_color, TERM="xterm"),
+        stdin=inside,
+        stdout=inside,
+        stderr=subprocess.PIPE,
     )
     os.close(inside)
     try:
@@ -133,6 +142,7 @@ def test_on_a_terminal_progress_is_one_line_and_an_interrupt_ends_the_demo_clean
         os.close(terminal)
 
     assert (demo.returncode, errors) == (130, b"")
+    assert (b"\x1b[32m" in shown, b"\x1b" in shown) == (not no_color, not no_color)
     *lines, last, _ = shown.decode().split("\r\n")
     assert last == "Stopped."
     moving = [line for line in lines if " running " in line]

@@ -28,7 +28,14 @@ QUEUES = ["default", "mail", "reports"]
 #: Options of the settings, with no value by default.
 CONFIGURED = Options(
     workers=[
-        Worker(queues=["mail"], coroutines=11, threads=12, processes=13, polling_interval=timedelta(seconds=2)),
+        Worker(
+            queues=["mail*"],
+            exclude_queues=["mail_slow"],
+            coroutines=11,
+            threads=12,
+            processes=13,
+            polling_interval=timedelta(seconds=2),
+        ),
         Worker(queues=["reports"], coroutines=14, threads=15),
     ],
     max_tasks=16,
@@ -50,6 +57,7 @@ def facts(found: ResolvedOptions) -> dict[str, Any]:
     options, first = found.options, found.options.workers[0]
     return {
         "queues": [list(worker.queues) for worker in options.workers],
+        "exclude_queues": [list(worker.exclude_queues) for worker in options.workers],
         "coroutines": first.coroutines,
         "threads": first.threads,
         "processes": first.processes,
@@ -64,7 +72,8 @@ def facts(found: ResolvedOptions) -> dict[str, Any]:
 
 
 IN_SETTINGS = {
-    "queues": [["mail"], ["reports"]],
+    "queues": [["mail*"], ["reports"]],
+    "exclude_queues": [["mail_slow"], []],
     "coroutines": 11,
     "threads": 12,
     "processes": 13,
@@ -80,6 +89,7 @@ IN_SETTINGS = {
 #: The option, its text in the environment and its value; its words on the command line, and its value.
 EACH = [
     ("queues", "a, b*", [["a", "b*"]], ["--queues", "c,d"], [["c", "d"]]),
+    ("exclude_queues", "a, b*", [["a", "b*"]] * 2, ["--exclude-queues", "c,d"], [["c", "d"]] * 2),
     ("coroutines", "21", 21, ["--coroutines", "31"], 31),
     ("threads", "22", 22, ["--threads=0"], 0),
     ("processes", " 23 ", 23, ["--processes", "33"], 33),
@@ -106,11 +116,13 @@ def test_the_environment_wins_over_the_settings_and_the_command_line_over_both(
     name: str, text: str, value: object, words: list[str], wins: object
 ) -> None:
     environ = {f"STEADY_QUEUE_{name.upper()}": text, "STEADY_QUEUE_CHILDREN": "x"}
+    # The exclusions of the settings belong to the queues of the settings.
+    expected = {**IN_SETTINGS, "exclude_queues": [[]]} if name == "queues" else IN_SETTINGS
     found = from_line(environ=environ)
-    assert facts(found) == {**IN_SETTINGS, name: value}
+    assert facts(found) == {**expected, name: value}
     assert found.problems == []
     found = from_line(*words, environ=environ)
-    assert facts(found) == {**IN_SETTINGS, name: wins}
+    assert facts(found) == {**expected, name: wins}
     assert found.problems == []
 
 
@@ -120,6 +132,7 @@ def test_a_number_is_for_every_worker_and_named_queues_are_for_one_like_the_firs
     (worker,) = from_line("--queues", "a").options.workers
     assert worker.polling_interval == timedelta(seconds=2)
     assert from_line("--queues", "a").named_queues == ["a"]
+    assert from_line("--queues", "a*", "--exclude-queues", "ab").named_queues == ["a*", "ab"]
     (worker,) = from_line("--queues", "a", options=Options(workers=[])).options.workers
     assert (worker.queues, worker.threads) == (["a"], Worker().threads)
 
@@ -127,7 +140,7 @@ def test_a_number_is_for_every_worker_and_named_queues_are_for_one_like_the_firs
 def test_code_may_give_values_instead_of_texts() -> None:
     given = {"queues": ["a", "b"], "threads": 4, "async": True, "drain": False}
     found = resolve(CONFIGURED, given, {"STEADY_QUEUE_DRAIN": "1"})
-    assert facts(found) == {**IN_SETTINGS, "queues": [["a", "b"]], "threads": 4, "async": True}
+    assert facts(found) == {**IN_SETTINGS, "queues": [["a", "b"]], "exclude_queues": [[]], "threads": 4, "async": True}
 
 
 @pytest.mark.parametrize("name", ["coroutines", "threads", "processes", "max_tasks", "max_rss"])
@@ -153,6 +166,7 @@ def test_queues_without_a_name_are_named() -> None:
         "STEADY_QUEUE_QUEUES must name at least one queue, not ' , '"
     ]
     assert from_line("--queues", "").problems == ["--queues must name at least one queue, not ''"]
+    assert from_line("--exclude-queues", "").problems == ["--exclude-queues must name at least one queue, not ''"]
 
 
 # -- the options themselves -------------------------------------------------------------------------------------------
@@ -266,6 +280,21 @@ def test_a_queue_that_no_backend_has_is_named_with_a_suggestion(database: str) -
 
 
 @pytest.mark.only_on("sqlite")
+@pytest.mark.usefixtures("_restricted")
+def test_exclusions_that_are_unknown_or_leave_nothing_are_refused(database: str) -> None:
+    assert refusal("--async", "--exclude-queues", "mial") == [
+        "workers[0]: no backend in TASKS has a queue 'mial' in its QUEUES. Did you mean 'mail'?"
+    ]
+    (everything,) = refusal("--async", "--exclude-queues", "*")
+    assert everything.startswith("workers[0]: exclude_queues (*) excludes every queue of the worker (*): it could not")
+    (reported,) = refusal("--async", "--queues", "mail,rep*", environ={"STEADY_QUEUE_EXCLUDE_QUEUES": "r*,mail"})
+    assert "exclude_queues (r*, mail) excludes every queue of the worker (mail, rep*)" in reported
+    assert refusal("--async", "--exclude-queues", "mail,default,reports") == [
+        f"workers[0]: the excluded queues leave none of the queues {QUEUES}. Exclude fewer queues."
+    ]
+
+
+@pytest.mark.only_on("sqlite")
 def test_an_empty_configuration_is_refused_with_a_message(database: str) -> None:
     with override_settings(STEADY_QUEUE=Options(workers=[])):
         assert refusal("--async", "--only-work") == ["there is nothing to run: no workers and no dispatchers"]
@@ -324,6 +353,11 @@ def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, va
         (Options(dispatchers=[Worker()]), "dispatchers[0] must be Configuration.Dispatcher(...), not Worker("),  # type: ignore[list-item]
         (Options(workers=[Worker(queues={"a"})]), "workers[0]: queues must be a list of queue names, not {'a'}"),  # type: ignore[arg-type]
         (Options(workers=[Worker(queues=["a", " "])]), "workers[0]: queues contains an invalid queue name: ' '"),
+        (
+            Options(workers=[Worker(exclude_queues={"a"})]),  # type: ignore[arg-type]
+            "workers[0]: exclude_queues must be a list of queue names, not {'a'}",
+        ),
+        (Options(workers=[Worker(exclude_queues="")]), "workers[0]: exclude_queues contains an invalid queue name: ''"),
         (Options(workers=[Worker(processes=1001)]), "workers[0]: processes must be at most 1,000, not 1,001"),
         (Options(only_work="no"), "only_work must be True or False, not 'no'"),  # type: ignore[arg-type]
     ],

@@ -28,7 +28,7 @@ async def test_a_change_lets_tasks_finish_and_a_broken_file_waits_for_the_next(d
         await wait_for_output(process, "began")
         project.write("version 2")
         assert str(project.app / "tasks.py") in await wait_for_output(process, "changed: restarting")
-        await wait_for_output(process, "is stopping: 1 tasks still running")
+        await wait_for_output(process, "is stopping: 1 task still running")
         project.done.touch()
         await wait_for_output(process, "repaired by version 1")
         await wait_for_output(process, "started on")
@@ -58,7 +58,7 @@ async def test_a_command_that_is_signalled_while_it_restarts_stops(database: str
         children = [row.pid for row in await in_thread(rows, database)]
         assert len(children) == 2
         project.write("version 2")
-        await wait_for_output(process, "is stopping: 1 tasks still running")
+        await wait_for_output(process, "is stopping: 1 task still running")
         process.send_signal(signal.SIGINT)
         project.done.touch()
         printed = await read_output(process)
@@ -77,7 +77,7 @@ async def test_its_child_stops_when_it_is_killed(database: str, tmp_path: Path) 
         process.kill()
         try:
             async with asyncio.timeout(WAIT_TIMEOUT_SECONDS):
-                await wait_for_output(process, "is stopping: 1 tasks still running")
+                await wait_for_output(process, "is stopping: 1 task still running")
             project.done.touch()
             assert "repaired by version 1" in await read_output(process, code=-signal.SIGKILL)
             await until(lambda: not exists(worker), "it stays")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.outage import Outage
     from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.queue_selection import QueueSelection
     from steady_queue.store.statement import Operation
 
 #: A scheduled job that is due within so many seconds counts as not done yet.
@@ -30,7 +31,7 @@ class Drain:
 
     def __init__(
         self,
-        patterns: Sequence[str],
+        selections: Sequence[QueueSelection],
         *,
         has_dispatcher: bool,
         driver: AsyncDriver,
@@ -39,7 +40,7 @@ class Drain:
         events: Events,
         outage: Outage,
     ) -> None:
-        self._patterns = [pattern.strip() for pattern in patterns]
+        self._selections = selections
         self._driver = driver
         self._has_dispatcher = has_dispatcher
         self._ready = ready
@@ -66,7 +67,7 @@ class Drain:
     async def _emit_unserved(self) -> None:
         """Report what is left because this version cannot run it: maintenance may not have run yet."""
         try:
-            left = await self._driver.run(find_unserved_queues(self._driver.sql, self._patterns))
+            left = await self._driver.run(find_unserved_queues(self._driver.sql, self._selections))
         except StoreError:
             return  # the next process with this queue emits it again
         for queue, lane in left:
@@ -74,5 +75,5 @@ class Drain:
 
     def _remains(self) -> Operation[bool]:
         return has_remaining_jobs(
-            self._driver.sql, self._patterns, within=DUE_SECONDS, is_dispatched=self._has_dispatcher
+            self._driver.sql, self._selections, within=DUE_SECONDS, is_dispatched=self._has_dispatcher
         )

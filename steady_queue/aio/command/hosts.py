@@ -61,9 +61,14 @@ class ChildHost(CommandHost):
     def release_after_exit(self, claims: set[UUID]) -> bool:
         return self._channel.send_unfinished(claims)
 
+    def finish(self, *, is_busy: bool) -> None:
+        self._channel.send_last_state()
+        super().finish(is_busy=is_busy)
+
     def exit_now(self, status: int) -> None:
         # Only after a request to stop may tasks run again. A process that exits because another one has pruned it no
         # longer has any claims.
         if self._unfinished is not None:
             self._channel.send_unfinished(self._unfinished())
+        self._channel.send_last_state(within_seconds=0.0)  # a lost lease does not wait for a supervisor
         os._exit(status)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +14,8 @@ from steady_queue.aio.command.drain import Drain
 from steady_queue.aio.command.hosts import ChildHost, CommandHost
 from steady_queue.aio.command.os_signals import handle_signals
 from steady_queue.aio.command.status_line import StatusLine
+from steady_queue.aio.command.totals import ExitCounter, Totals
+from steady_queue.aio.command.waiting_tasks import WaitingTasks
 from steady_queue.aio.process.host import EmbeddedHost
 from steady_queue.aio.process.recycling import Recycling, TaskCounter
 from steady_queue.aio.supervisor.child import ProcessFigures, open_channel
@@ -26,6 +27,7 @@ from steady_queue.events import Events, Subscription, UnhandledSignal, log
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from steady_queue.aio.command.terminal import Terminal
     from steady_queue.aio.orm_threads.default_executor import DefaultExecutor
     from steady_queue.aio.process.host import Companion, Host
     from steady_queue.aio.process.process import Process
@@ -75,18 +77,21 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 # -- the three kinds --------------------------------------------------------------------------------------------------
 
 
-def run_in_one_loop(resolved: ResolvedOptions, *, shows_status: bool, before_exit: Callable[[], None] | None) -> None:
+def run_in_one_loop(
+    resolved: ResolvedOptions, *, terminal: Terminal | None, before_exit: Callable[[], None] | None
+) -> None:
     """Run everything in this process; workers with more than one process have their other copies as children.
 
+    `terminal` shows the status line, if there is one.
     `before_exit` is called if the process has to exit while tasks still run; None if it must not exit by itself,
     because other code called the command.
     """
-    run(_run_in_one_loop(resolved, shows_status, before_exit))
+    run(_run_in_one_loop(resolved, terminal, before_exit))
 
 
-def run_supervisor(resolved: ResolvedOptions, *, shows_status: bool, before_exit: Callable[[], None]) -> None:
+def run_supervisor(resolved: ResolvedOptions, *, terminal: Terminal | None, before_exit: Callable[[], None]) -> None:
     """Run a child for each worker and dispatcher, and supervise them."""
-    run(_run_supervisor(resolved, shows_status, before_exit), use_uvloop=False)
+    run(_run_supervisor(resolved, terminal, before_exit), use_uvloop=False)
 
 
 def run_child(orders: ChildOrders) -> None:
@@ -95,41 +100,57 @@ def run_child(orders: ChildOrders) -> None:
 
 
 async def _run_in_one_loop(
-    resolved: ResolvedOptions, shows_status: bool, before_exit: Callable[[], None] | None
+    resolved: ResolvedOptions, terminal: Terminal | None, before_exit: Callable[[], None] | None
 ) -> None:
     from steady_queue.aio.embedding import prepare
 
     options = resolved.options
     counter, executor = TaskCounter(options.max_tasks), _set_default_executor()
-    host = EmbeddedHost() if before_exit is None else CommandHost(executor, before_exit)
+
+    def finish() -> None:
+        totals.emit_total()
+        if before_exit is not None:
+            before_exit()
+
+    host = EmbeddedHost() if before_exit is None else CommandHost(executor, finish)
     positions = options.additional_processes()
     # The program ends with the supervisor, if there is one, and not with the process in its event loop.
     process = prepare(options, events=_counted_events(counter), host=EmbeddedHost() if positions else host)
-    supervisor = _build_supervisor(positions, shows_status, host, process) if positions else None
+    supervisor = _build_supervisor(positions, terminal, host, process) if positions else None
     main = supervisor or process
-    companions: list[Companion] = []
+    figures = partial(_figures, _add_exit_counter(main), supervisor, process, counter)
+    totals = Totals(figures=figures, events=main.events, clock=SystemClock())
+    companions: list[Companion] = [totals.run]
     if resolved.drain:  # which ends when the queues are empty, and not before
         companions.append(_build_drain(resolved, main, process.services.upkeep).run)
     elif recycling := _build_recycling(process, counter):
         companions.append(recycling.run)
-    if shows_status:
-        companions.append(_build_status_line(partial(_figures, supervisor, process, counter)).run)
+    companions += _build_status(resolved, figures, process.services.upkeep, terminal)
     await _run_with_signals(main, companions, is_exiting=before_exit is not None)
     if start_problem := process.start_problem or (supervisor.start_problem if supervisor else None):
         raise start_problem
+    totals.emit_total()
 
 
-async def _run_supervisor(resolved: ResolvedOptions, shows_status: bool, before_exit: Callable[[], None]) -> None:
-    host = CommandHost(before_exit=before_exit)
-    supervisor = _build_supervisor(resolved.options.per_process(), shows_status, host)
-    companions: list[Companion] = []
+async def _run_supervisor(
+    resolved: ResolvedOptions, terminal: Terminal | None, before_exit: Callable[[], None]
+) -> None:
+    def finish() -> None:
+        totals.emit_total()
+        before_exit()
+
+    host = CommandHost(before_exit=finish)
+    supervisor = _build_supervisor(resolved.options.per_process(), terminal, host)
+    figures = partial(_figures, _add_exit_counter(supervisor), supervisor)
+    totals = Totals(figures=figures, events=supervisor.events, clock=SystemClock())
+    companions: list[Companion] = [totals.run]
     if resolved.drain:
         companions.append(_build_drain(resolved, supervisor, supervisor.driver).run)
-    if shows_status:
-        companions.append(_build_status_line(partial(_figures, supervisor)).run)
+    companions += _build_status(resolved, figures, supervisor.driver, terminal)
     await _run_with_signals(supervisor, companions)
     if supervisor.start_problem is not None:
         raise supervisor.start_problem
+    totals.emit_total()
 
 
 async def _run_child(orders: ChildOrders) -> None:
@@ -193,11 +214,11 @@ def _set_default_executor() -> DefaultExecutor:
 
 
 def _build_supervisor(
-    positions: Sequence[Options], shows_status: bool, host: Host, process: Process | None = None
+    positions: Sequence[Options], terminal: Terminal | None, host: Host, process: Process | None = None
 ) -> Supervisor:
     from steady_queue.aio.supervisor.supervisor import Supervisor
 
-    report_seconds = STATUS_REPORT_SECONDS if shows_status else None
+    report_seconds = None if terminal is None else STATUS_REPORT_SECONDS
     return Supervisor(positions, process=process, report_seconds=report_seconds, host=host)
 
 
@@ -215,10 +236,9 @@ def _build_recycling(process: Process, counter: TaskCounter) -> Recycling | None
 
 
 def _build_drain(resolved: ResolvedOptions, main: Process | Supervisor, driver: AsyncDriver) -> Drain:
-    patterns = [name for worker in resolved.options.workers for name in worker.queues]
     has_dispatcher = bool(resolved.options.dispatchers) and not resolved.options.only_work
     return Drain(
-        patterns,
+        [worker.selection for worker in resolved.options.workers],
         has_dispatcher=has_dispatcher,
         driver=driver,
         ready=main.ready,
@@ -228,19 +248,43 @@ def _build_drain(resolved: ResolvedOptions, main: Process | Supervisor, driver: 
     )
 
 
-def _build_status_line(figures: Callable[[], ProcessFigures]) -> StatusLine:
-    return StatusLine(figures=figures, stream=sys.stderr, clock=SystemClock())
+def _build_status(
+    resolved: ResolvedOptions, figures: Callable[[], ProcessFigures], driver: AsyncDriver, terminal: Terminal | None
+) -> list[Companion]:
+    if terminal is None:
+        return []
+    selections = [worker.selection for worker in resolved.options.workers]
+    waiting = WaitingTasks(selections, driver=driver, clock=SystemClock())
+    line = StatusLine(figures=figures, waiting=waiting, terminal=terminal, clock=SystemClock())
+    return [waiting.run, line.run]
+
+
+def _add_exit_counter(main: Process | Supervisor) -> ExitCounter:
+    counter = ExitCounter(main.id)
+    main.events.add(counter, ExitCounter.KINDS)
+    return counter
 
 
 def _figures(
-    supervisor: Supervisor | None, process: Process | None = None, counter: TaskCounter | None = None
+    exits: ExitCounter,
+    supervisor: Supervisor | None,
+    process: Process | None = None,
+    counter: TaskCounter | None = None,
 ) -> ProcessFigures:
-    here = ProcessFigures()
+    """Of all processes of this command, also of those that were replaced."""
+    figures = exits.figures
     if process is not None and counter is not None:
-        here = ProcessFigures(1, len(process.services.claims.running_jobs()), counter.ended, counter.failed)
-    return here.plus(supervisor.children.figures if supervisor else ProcessFigures())
+        figures = figures.plus(_figures_of(process, counter))
+    return figures.plus(supervisor.children.figures) if supervisor else figures
 
 
-def _state(process: Process, counter: TaskCounter) -> dict[str, object]:
+def _figures_of(process: Process, counter: TaskCounter) -> ProcessFigures:
+    running = len(process.services.claims.running_jobs())
+    return ProcessFigures(1, running, counter.done, counter.failed, counter.released)
+
+
+def _state(process: Process, counter: TaskCounter) -> dict[str, int]:
     """What a child reports to its supervisor."""
-    return {"running": len(process.services.claims.running_jobs()), "ended": counter.ended, "failed": counter.failed}
+    figures = _figures_of(process, counter)._asdict()
+    del figures["processes"]
+    return figures

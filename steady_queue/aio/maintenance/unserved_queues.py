@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from steady_queue import events
-from steady_queue.aio.worker.queues import expand
 from steady_queue.store.job import SERVED_LANES, Lane
 from steady_queue.store.operations import maintenance, prune
+from steady_queue.store.queue_selection import QueueSelection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,8 +49,10 @@ def _actors(process: RegisteredProcess) -> list[Mapping[str, Any]]:
 
 
 def _serves(actor: Mapping[str, Any], queue: str, lane: Lane) -> bool:
-    patterns = actor.get("queues")
-    if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
-        return False
-    serves_queue = "*" in patterns or queue in expand(patterns, [queue])
+    patterns: Any = actor.get("queues")
+    excluded: Any = actor.get("exclude_queues", [])
+    for names in (patterns, excluded):
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            return False
+    serves_queue = QueueSelection.of(patterns, excluded).serves(queue)
     return actor.get("kind") == "worker" and bool(actor.get(lane.name.lower())) and serves_queue

@@ -21,7 +21,9 @@ from anyio import CancelScope, move_on_after
 from steady_queue import events, hooks, signals
 from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.events.base import name_of
+from steady_queue.events.wording import counted
 from steady_queue.hooks import Actor
+from steady_queue.recurring.definitions import collect_recurrences
 from steady_queue.store.outcome import report_of
 
 if TYPE_CHECKING:
@@ -195,6 +197,7 @@ def actors_of(options: Options, process: NewProcess) -> Iterator[Actor]:
             "worker",
             tuple(worker.queues),
             queues=",".join(worker.queues),
+            **({"exclude_queues": list(worker.selection.excluded)} if worker.exclude_queues else {}),
             polling_interval=worker.polling_interval.total_seconds(),
             coroutines=worker.coroutines,
             threads=worker.threads,
@@ -208,6 +211,18 @@ def actors_of(options: Options, process: NewProcess) -> Iterator[Actor]:
         )
     if options.schedules:
         yield actor("scheduler")
+
+
+def describe_actors(options: Options) -> str:
+    """The same for people: `worker (mail; 100 coroutines, 3 threads), dispatcher, scheduler (2 recurring tasks)`."""
+    parts = [
+        f"worker ({worker.selection}; {counted(worker.coroutines, 'coroutine')}, {counted(worker.threads, 'thread')})"
+        for worker in options.workers
+    ]
+    parts += [] if options.only_work else ["dispatcher"] * len(options.dispatchers)
+    if options.schedules:
+        parts.append(f"scheduler ({counted(len(collect_recurrences(options)), 'recurring task')})")
+    return ", ".join(parts)
 
 
 def actor_of(kind: Kind, process: NewProcess, _queues: tuple[str, ...] = (), /, **metadata: Any) -> Actor:

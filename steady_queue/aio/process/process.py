@@ -19,7 +19,7 @@ from steady_queue.aio.context import Context
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.process.deadlines import Deadlines
 from steady_queue.aio.process.host import EmbeddedHost
-from steady_queue.aio.process.lifecycle import Lifecycle, actors_of
+from steady_queue.aio.process.lifecycle import Lifecycle, actors_of, describe_actors
 from steady_queue.aio.process.services import Services
 from steady_queue.aio.process.shutdown import Shutdown
 from steady_queue.aio.process.startup import check_database, run_unless_stopped
@@ -177,6 +177,7 @@ class Process:
             events.ProcessStarted(
                 name=self.name,
                 database=f"{self.services.hot.sql.name} ({self.alias})",
+                runs=describe_actors(self.options),
                 queues=", ".join(dict.fromkeys(name for worker in workers for name in worker.queues)),
                 coroutines=sum(worker.coroutines for worker in workers),
                 threads=sum(worker.threads for worker in workers),

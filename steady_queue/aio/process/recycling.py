@@ -23,11 +23,14 @@ class TaskCounter:
     """Subscribes to events."""
 
     #: The events that it counts.
-    KINDS = (events.JobsSettled, events.JobFailed, events.JobReleased)
+    KINDS = (events.JobsSettled, events.JobFailed, events.JobReleased, events.JobFenced)
 
     def __init__(self, limit: int | None = None) -> None:
+        #: Succeeded, failed or fenced; not released.
         self.ended = 0
         self.failed = 0
+        self.released = 0
+        self._fenced = 0
         #: Set when as many tasks have ended as the limit says.
         self.reached = asyncio.Event()
         self._limit = inf if limit is None else limit
@@ -39,8 +42,16 @@ class TaskCounter:
             self.failed += 1
         elif isinstance(event, events.JobReleased):
             self.ended -= 1
+            self.released += 1
+        elif isinstance(event, events.JobFenced):
+            self._fenced += 1
         if self.ended >= self._limit:
             self.reached.set()
+
+    @property
+    def done(self) -> int:
+        """How many tasks have succeeded. The failures of a batch are counted after the batch."""
+        return self.ended - self.failed - self._fenced
 
 
 #: How often the limits are checked.

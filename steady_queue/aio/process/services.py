@@ -146,7 +146,7 @@ class Services:
         return Worker(
             name=f"worker {number + 1}",
             process_id=self.row.id,
-            plan=QueuePlan(list(options.queues), driver=self.hot, clock=self.context.clock),
+            plan=QueuePlan(options.selection, driver=self.hot, clock=self.context.clock),
             capacity=capacity,
             claims=self.claims,
             driver=self.hot,

@@ -32,12 +32,13 @@ VARIABLE = "STEADY_QUEUE_CHILD"
 
 
 class ProcessFigures(NamedTuple):
-    """What the status line shows: how many processes there are, and how many tasks run, have ended and have failed."""
+    """How many processes there are, and how many tasks run, have succeeded, have failed and were released."""
 
     processes: int = 0
     running: int = 0
-    ended: int = 0
+    done: int = 0
     failed: int = 0
+    released: int = 0
 
     def plus(self, other: ProcessFigures) -> ProcessFigures:
         return ProcessFigures(*map(sum, zip(self, other, strict=True)))
@@ -124,6 +125,11 @@ class Child:
     @property
     def pid(self) -> int:
         return self.popen.pid
+
+    @property
+    def figures(self) -> ProcessFigures:
+        """The numbers of its last message."""
+        return ProcessFigures(1, *(int(self.state.get(name, 0)) for name in ProcessFigures._fields[1:]))
 
     @property
     def is_stopping(self) -> bool:
@@ -218,7 +224,7 @@ def describe_role(options: Options) -> str:
     """What a process with these options runs, for events and errors."""
     if not options.workers:
         return "dispatcher"
-    return f"worker ({', '.join(name for worker in options.workers for name in worker.queues)})"
+    return f"worker ({'; '.join(str(worker.selection) for worker in options.workers)})"
 
 
 def unnamed_file() -> IO[str]:

@@ -86,11 +86,7 @@ class Children:
     @property
     def figures(self) -> ProcessFigures:
         """Of all children, including those that have exited."""
-        now = [
-            ProcessFigures(1, *(int(child.state.get(name, 0)) for name in ProcessFigures._fields[1:]))
-            for child in self.running
-        ]
-        return reduce(ProcessFigures.plus, now, self._exited_figures)
+        return reduce(ProcessFigures.plus, (child.figures for child in self.running), self._exited_figures)
 
     async def run(self) -> None:
         """Keep the positions filled until a stop is requested; then wait for the last child."""
@@ -184,9 +180,7 @@ class Children:
 
     def _remove(self, exited: ChildExit, now: float) -> None:
         child = exited.child
-        self._exited_figures = self._exited_figures.plus(
-            ProcessFigures(ended=int(child.state.get("ended", 0)), failed=int(child.state.get("failed", 0)))
-        )
+        self._exited_figures = self._exited_figures.plus(child.figures._replace(processes=0, running=0))
         position = next(position for position in self.positions if child in (position.child, position.recycled))
         restart_delay = position.remove(exited, now)
         if exited.start_problem is not None and not position.has_worked:

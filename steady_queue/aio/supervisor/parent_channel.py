@@ -26,6 +26,7 @@ class ParentChannel:
     def __init__(self, connection: socket.socket) -> None:
         self.is_open = True
         self._connection = connection
+        self._state: Callable[[], Mapping[str, Any]] | None = None
         # A process that a task forks must not send messages for this one, nor keep the connection open.
         os.register_at_fork(after_in_child=connection.close)
 
@@ -67,6 +68,12 @@ class ParentChannel:
 
     async def report(self, state: Callable[[], Mapping[str, Any]], every_seconds: float) -> None:
         """Send the state of this process regularly: the supervisor kills a child whose event loop sends nothing."""
+        self._state = state
         while True:
             self.send(**state())
             await asyncio.sleep(every_seconds)
+
+    def send_last_state(self, *, within_seconds: float = SEND_SECONDS) -> None:
+        """This process exits: what it did since its last report must be counted."""
+        if self._state is not None and self.is_open:
+            self.send(**self._state(), within_seconds=within_seconds)

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 #: How long the last statements may take after an immediate request; after a graceful one it is FLUSH_SECONDS.
 FLUSH_NOW_SECONDS = 1.0
+#: How often children report their state, at least: what a killed child did after its last report is not counted.
+REPORT_SECONDS = 5.0
 #: How long the hooks, and so the children, wait for the supervisor's own row at the start.
 REGISTER_SECONDS = 2.0
 
@@ -111,7 +113,7 @@ class Supervisor:
         self.children = Children(
             positions,
             supervisor_id=self.id,
-            report_seconds=report_seconds or min(interval, alive_seconds / 4),
+            report_seconds=report_seconds or min(interval, alive_seconds / 4, REPORT_SECONDS),
             alive_seconds=alive_seconds,
             on_exit=self.pruner.put,
             on_start_problem=self._fail_start,

@@ -2,8 +2,8 @@
 
 A claim names its queues, except for a worker of `*` while no queue is paused. The names for `prefix*` are queried at
 most once a second while claims find jobs (every few seconds, if there are so many that the query takes long), and
-before the next claim after one that found none. So are the names for `*` while a queue is paused: queues then take
-turns, and priorities count within each queue.
+before the next claim after one that found none. So are the names for `*` while a queue is paused or if queues are
+excluded: queues then take turns, and priorities count within each queue.
 
 Queues take turns (`RoundRobin`) or are claimed from in the configured order (`InListedOrder`). Both name a bounded
 number of queues for one claim, however many there are: an empty queue costs a claim as much as one that has jobs.
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.timing import Clock
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.job import Claim, Lane
+    from steady_queue.store.queue_selection import QueueSelection
 
     #: The names for each lane; None for all queues.
     Queues = dict[Lane, list[str]] | None
@@ -105,16 +106,16 @@ NAMES_MIN_SECONDS, NAMES_MAX_SECONDS, NAMES_COST_FACTOR = 1.0, 5.0, 20
 
 
 class QueuePlan:
-    """Patterns in order: a name, a `prefix*`, or `*` for all queues. One with an asterisk elsewhere is ignored."""
+    """A selection of queues. A pattern with an asterisk that is not its last character is ignored."""
 
-    def __init__(self, patterns: Sequence[str], *, driver: AsyncDriver, clock: Clock) -> None:
-        self.patterns = [pattern.strip() for pattern in patterns]
-        self.takes_all = "*" in self.patterns
-        has_prefixes = any(pattern.endswith("*") for pattern in self.patterns)
-        in_order = InListedOrder(partial(expand, self.patterns), max_names=MAX_QUEUES if has_prefixes else None)
+    def __init__(self, selection: QueueSelection, *, driver: AsyncDriver, clock: Clock) -> None:
+        self.selection = selection
+        self.takes_all = selection.takes_all
+        has_prefixes = any(pattern.endswith("*") for pattern in selection.patterns)
+        in_order = InListedOrder(partial(_expand_selection, selection), max_names=MAX_QUEUES if has_prefixes else None)
         self._order: RoundRobin | InListedOrder = RoundRobin() if self.takes_all else in_order
         #: Whether claims must name queues that the patterns do not.
-        self._needs_names = has_prefixes and not self.takes_all
+        self._needs_names = bool(selection.excluded) if self.takes_all else has_prefixes
         self._driver = driver
         self._clock = clock
         self._names_expire_at = 0.0
@@ -135,9 +136,13 @@ class QueuePlan:
         now = self._clock.monotonic()
         seconds = min(NAMES_MAX_SECONDS, max(NAMES_MIN_SECONDS, NAMES_COST_FACTOR * (now - began)))
         self._names_expire_at = now + seconds
-        self._order.set_names(found.names)
+        names: Mapping[int, Sequence[str]] = found.names
+        if self.selection.excluded:
+            excludes = self.selection.excludes
+            names = {lane: [name for name in its if not excludes(name)] for lane, its in found.names.items()}
+        self._order.set_names(names)
         if self.takes_all:
-            self._needs_names = found.is_paused
+            self._needs_names = found.is_paused or bool(self.selection.excluded)
 
     def require_names(self) -> None:
         """A queue is paused: claim from named queues instead of from all."""
@@ -161,6 +166,10 @@ class QueuePlan:
     def may_miss(self) -> bool:
         """Whether the last claim used names of an earlier query: there may be a queue that is not among them."""
         return self._needs_names and not self._is_fresh
+
+
+def _expand_selection(selection: QueueSelection, names: Sequence[str]) -> list[str]:
+    return [name for name in expand(selection.patterns, names) if not selection.excludes(name)]
 
 
 def expand(patterns: Sequence[str], names: Sequence[str]) -> list[str]:

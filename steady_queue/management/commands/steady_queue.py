@@ -9,8 +9,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.core.management.color import no_style
 
 import steady_queue
+from steady_queue import events
+from steady_queue.aio.command.terminal import style_of
 from steady_queue.aio.supervisor.child import read_orders
 from steady_queue.configuration import read_options
 from steady_queue.errors import ConfigurationError
@@ -21,7 +24,9 @@ from steady_queue.management.options import resolve
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
+    from collections.abc import Mapping
 
+    from steady_queue.aio.command.terminal import Terminal
     from steady_queue.management.options import ResolvedOptions
 
 DESCRIPTION = """\
@@ -74,6 +79,9 @@ class Command(BaseCommand):
             help="run one worker for these queues, in this order, instead of the configured workers",
         )
         what.add_argument(
+            "--exclude-queues", metavar="A,B*", help="queues that no worker of this command serves, for example slow*"
+        )
+        what.add_argument(
             "--coroutines", metavar="N", help="number of async tasks that each worker runs at the same time"
         )
         what.add_argument("--threads", metavar="N", help="number of sync tasks that each worker runs at the same time")
@@ -107,15 +115,24 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         orders = read_orders(os.environ)
+        self.log_format = orders.options.log_format if orders is not None else find_log_format(options, os.environ)
+        self.terminal_style = style_of(
+            self.stderr, os.environ, no_color=bool(options["no_color"]), force_color=bool(options["force_color"])
+        )
+        if not self.terminal_style.is_coloured:  # Django does not know NO_COLOR
+            self.style, self.stderr.style_func = no_style(), None
         try:
             if orders is not None:
                 from steady_queue.aio.command import launch
 
-                log_output.configure_logging(options["verbosity"], orders.options.log_format)
+                self._prepare_output(options)
                 launch.run_child(orders)
             else:
                 {"run": self.run, "check": self.check_all, "health": self.health}[options["action"]](options)
         except ConfigurationError as error:
+            if self.log_format == "json" and self.is_main and options["action"] == "run":
+                events.emit(events.CommandFailed(problem=str(error)))
+                sys.exit(1)
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:  # before the signal handlers are installed
             sys.exit(130)
@@ -127,23 +144,43 @@ class Command(BaseCommand):
 
             if not reloader.follow_reloader(os.environ):
                 sys.exit(reloader.Reloader(sys.stderr).run())
+        terminal = self._prepare_output(options)
         resolved = self._resolve(options)
         from steady_queue.aio.command import launch
         from steady_queue.aio.command.pidfile import hold_pidfile
-        from steady_queue.management.banner import banner
 
-        is_text = resolved.options.log_format == "text"
-        log_output.configure_logging(options["verbosity"], resolved.options.log_format)
-        shows_status = is_text and options["verbosity"] >= 1 and sys.stderr.isatty()
         with hold_pidfile(steady_queue.supervisor_pidfile) as release:
-            if is_text and options["verbosity"] >= 1:
-                for line in banner(resolved):
-                    self.stderr.write(line, self.style.NOTICE if line[0] != " " else None)
+            self._announce(resolved, options["verbosity"])
             if resolved.in_one_loop:
                 before_exit = release if self.is_main else None
-                launch.run_in_one_loop(resolved, shows_status=shows_status, before_exit=before_exit)
+                launch.run_in_one_loop(resolved, terminal=terminal, before_exit=before_exit)
             else:
-                launch.run_supervisor(resolved, shows_status=shows_status, before_exit=release)
+                launch.run_supervisor(resolved, terminal=terminal, before_exit=release)
+
+    def _prepare_output(self, options: dict[str, Any]) -> Terminal | None:
+        """Configure logging; returns the terminal that is to show the status line, if there is one."""
+        terminal = log_output.open_terminal(options, self.log_format, self.terminal_style)
+        if terminal is not None and self.is_main:
+            log_output.clear_before_output()
+        log_output.configure_logging(options["verbosity"], self.log_format, self.terminal_style)
+        return terminal
+
+    def _announce(self, resolved: ResolvedOptions, verbosity: int) -> None:
+        """Print the banner, or log it as JSON."""
+        from steady_queue.management import banner
+
+        if self.log_format == "json":
+            events.emit(
+                events.CommandStarted(
+                    version=steady_queue.__version__,
+                    database=banner.database_text(),
+                    pid=os.getpid(),
+                    runs=banner.one_line(resolved),
+                )
+            )
+        elif verbosity >= 1:
+            for line in banner.banner(resolved, self.terminal_style):
+                self.stderr.write(line, _as_it_is)
 
     def check_all(self, options: dict[str, Any]) -> None:
         """Report all problems at once, and start nothing."""
@@ -160,7 +197,8 @@ class Command(BaseCommand):
         for line in lines:
             self.stdout.write(line)
         for line in problems:
-            self.stderr.write(line)
+            paint = self.terminal_style.yellow if line.startswith("warning: ") else self.terminal_style.red
+            self.stderr.write(paint(line), _as_it_is)
         if status:
             sys.exit(status)
 
@@ -194,5 +232,21 @@ class Command(BaseCommand):
         if problems:
             raise ConfigurationError("\n".join(problems))
         for warning in found.warnings:
-            self.stderr.write(f"warning: {warning}")
+            if self.log_format == "json":
+                events.emit(events.CheckWarning(problem=warning))
+            else:
+                self.stderr.write(self.terminal_style.yellow(f"warning: {warning}"), _as_it_is)
         return resolved
+
+
+def find_log_format(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+    """The format in which problems of the options are reported, before the options are known to be valid."""
+    try:
+        return resolve(read_options(), {"log_format": options["log_format"]}, environ).options.log_format
+    except ConfigurationError:
+        return options["log_format"] or environ.get("STEADY_QUEUE_LOG_FORMAT") or "text"
+
+
+def _as_it_is(text: str) -> str:
+    """Instead of Django's style of stderr, which is red."""
+    return text

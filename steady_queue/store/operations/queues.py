@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
+    from steady_queue.store.queue_selection import QueueSelection
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
@@ -65,6 +66,24 @@ def read_change_marker(sql: Dialect) -> Flow[int | None]:
 def size(sql: Dialect, queue: str) -> Flow[int]:
     """How many ready jobs a queue has."""
     rows = yield sql.statement(f"SELECT count(*) FROM {sql.ready_by_queue} WHERE queue_name = ?", queue, returns=".")
+    return int(rows[0][0])
+
+
+@operation(transaction=False)
+def count_waiting(sql: Dialect, selections: Sequence[QueueSelection], *, at_most: int) -> Flow[int]:
+    """How many ready jobs these queues have, counted up to `at_most`: a larger number costs no more than that.
+
+    The names of the queues are found by index lookups, so that queues of other workers cost nothing.
+    """
+    where, names = "", []
+    if not any(selection.takes_all and not selection.excluded for selection in selections):
+        found = yield from sql.queue_names()
+        names = [name for name in found if any(selection.serves(name) for selection in selections)]
+        if not names:
+            return 0
+        where = " WHERE queue_name IN ?*"
+    first = f"SELECT 1 FROM {sql.ready_by_queue}{where} LIMIT {at_most:d}"
+    rows = yield sql.statement(f"SELECT count(*) FROM ({first}) t", *([names] if names else []), returns=".")
     return int(rows[0][0])
 
 
@@ -127,16 +146,16 @@ def find_paused_queues(sql: Dialect, queue: str | None = None) -> Flow[list[str]
 
 @operation(transaction=False)
 def has_remaining_jobs(
-    sql: Dialect, patterns: Sequence[str], *, within: float, is_dispatched: bool = True
+    sql: Dialect, selections: Sequence[QueueSelection], *, within: float, is_dispatched: bool = True
 ) -> Flow[bool]:
-    """Whether a job in queues of these patterns is ready, blocked, claimed, or due within this many seconds.
+    """Whether a job in these queues is ready, blocked, claimed, or due within this many seconds.
 
     Ready and blocked jobs of a paused queue do not count: no worker runs them. Neither do ready jobs of a lane that no
     worker of this version runs: a worker of a newer version may run them, or may never start. If the caller has no
     dispatcher (`is_dispatched` is false), neither do jobs that have been due for that long: other dispatchers would
     have moved them.
     """
-    matches, values = _match_patterns(patterns)
+    matches, values = _match(selections)
     not_paused = f" AND NOT EXISTS (SELECT 1 FROM steady_queue_pause p{sql.by_id} WHERE p.queue_name = j.queue_name)"
     due = f" AND e.scheduled_at < {sql.ago(-within)}"
     if not is_dispatched:
@@ -155,9 +174,9 @@ def has_remaining_jobs(
 
 
 @operation(transaction=False)
-def find_unserved_queues(sql: Dialect, patterns: Sequence[str]) -> Flow[list[tuple[str, int]]]:
-    """The queues of these patterns with the lanes of ready jobs that no worker of this version runs."""
-    matches, values = _match_patterns(patterns)
+def find_unserved_queues(sql: Dialect, selections: Sequence[QueueSelection]) -> Flow[list[tuple[str, int]]]:
+    """Those of these queues with the lanes of ready jobs that no worker of this version runs."""
+    matches, values = _match(selections)
     rows = yield sql.statement(
         "SELECT DISTINCT e.queue_name, e.lane FROM steady_queue_readyexecution e"
         f" JOIN steady_queue_job j ON j.id = e.job_id WHERE e.lane NOT IN ({_SERVED}){matches}"
@@ -179,10 +198,26 @@ def next_priority(sql: Dialect, queue: str, lane: int, below: int = HIGHEST_PRIO
     return rows[0][0] if rows else None
 
 
+def _match(selections: Sequence[QueueSelection]) -> tuple[str, list[object]]:
+    """The condition that a queue is in one of the selections, with its values."""
+    parts: list[str] = []
+    values: list[object] = []
+    for selection in selections:
+        part, its_values = _match_patterns(selection.patterns)
+        if selection.excluded:
+            without, excluded_values = _match_patterns(selection.excluded)
+            part, its_values = f"({part}) AND NOT ({without})", [*its_values, *excluded_values]
+        elif selection.takes_all:
+            return "", []
+        parts.append(f"({part})")
+        values += its_values
+    return f" AND ({' OR '.join(parts) or '1 = 0'})", values
+
+
 def _match_patterns(patterns: Sequence[str]) -> tuple[str, list[object]]:
     """The condition that a queue's name matches one of the patterns, with its values."""
     if "*" in patterns:
-        return "", []
+        return "1 = 1", []
     parts: list[str] = []
     values: list[object] = []
     for pattern in patterns:
@@ -192,4 +227,4 @@ def _match_patterns(patterns: Sequence[str]) -> tuple[str, list[object]]:
         elif pattern.index("*") == len(pattern) - 1:
             parts.append("SUBSTR(j.queue_name, 1, ?) = ?")
             values += [len(pattern) - 1, pattern[:-1]]
-    return (f" AND ({' OR '.join(parts)})", values) if parts else (" AND 1 = 0", [])
+    return (" OR ".join(parts), values) if parts else ("1 = 0", [])

@@ -44,7 +44,7 @@ async def test_another_process_works_is_replaced_when_killed_and_stops_with_the_
         assert await values(await add.aenqueue(1)) == [1]
 
         process.send_signal(signal.SIGTERM)
-        await wait_for_output(process, "is stopping: 1 tasks still running")
+        await wait_for_output(process, "is stopping: 1 task still running")
         (tmp_path / "never").touch()
         printed = await stop_command(process)
     assert f"process {again} (worker (*)) ended: it exited with status 0" in printed

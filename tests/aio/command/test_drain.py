@@ -56,6 +56,19 @@ async def test_it_ends_when_all_tasks_but_scheduled_ones_and_those_of_other_or_p
     assert await in_thread(count, database, "process") == 0
 
 
+@pytest.mark.parametrize("arguments", [[], ["--async"]], ids=["supervisor", "async"])
+async def test_it_ends_although_excluded_queues_have_tasks(database: str, arguments: list[str]) -> None:
+    done = await add.aenqueue(1)
+    await send_mail.aenqueue("ada@example.com")
+    environ = {"STEADY_QUEUE_EXCLUDE_QUEUES": "mail"}
+    with command(database, "--drain", *arguments, environ=environ) as process:
+        printed = await read_output(process)
+    assert "  worker      * except mail: 100 coroutines, 3 threads\n" in printed
+    assert "Steady Queue stopped: 1 task done, 0 failed, 0 released in " in printed
+    assert await returned(done) == [1]
+    assert await in_thread(counts, database) == {"ready": 1}
+
+
 async def test_all_processes_of_one_loop_and_its_copies_end(database: str) -> None:
     results = [await add.aenqueue(number) for number in range(20)]
     with command(database, "--drain", "--async", "--processes", "2") as process:

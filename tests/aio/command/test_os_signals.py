@@ -37,7 +37,7 @@ async def test_it_stops_gracefully(
         await wait_for_output(process, "began")
         started = [row.pid for row in await in_thread(rows, database)]
         process.send_signal(signals[0])
-        await wait_for_output(process, "is stopping: 1 tasks still running")
+        await wait_for_output(process, "is stopping: 1 task still running")
         for number in signals[1:]:
             process.send_signal(number)
         (tmp_path / "file").touch()

@@ -300,6 +300,16 @@ async def test_ready_jobs_that_no_process_serves_are_reported_as_a_warning(datab
     assert [event.where for event in emitted.of(QueueNotServed)] == ["default (async), mail (thread)"]
 
 
+async def test_ready_jobs_in_an_excluded_queue_are_reported_as_not_served(database: str) -> None:
+    emitted = EmittedEvents()
+    options = Options(workers=[Worker(exclude_queues=["mail", "rep*"], coroutines=0)])
+    async with running(options, events=emitted) as process:
+        for queue in ("mail", "reports"):
+            await recording.works.using(queue_name=queue).aenqueue("excluded")
+        await process.services.maintenance.warn_of_unserved()
+    assert [event.where for event in emitted.of(QueueNotServed)] == ["mail (thread), reports (thread)"]
+
+
 @pytest.mark.parametrize("metadata", ["null", "[]", '{"actors": null}', '{"actors": [1, {"queues": 3}]}', "no JSON"])
 async def test_a_process_row_with_foreign_metadata_does_no_harm(database: str, metadata: str) -> None:
     await recording.works.using(queue_name="reports").aenqueue("waits")

@@ -72,7 +72,7 @@ async def test_a_loop_without_a_supervisor_ends_when_its_last_task_has(database:
         await wait_for_output(process, "began")
         await values(await add.aenqueue(1), await add.aenqueue(2))
         await wait_for_output(process, "it has ended 2 tasks, the limit is 2")
-        await wait_for_output(process, "is stopping: 1 tasks still running")
+        await wait_for_output(process, "is stopping: 1 task still running")
         untouched = await add.aenqueue(3)
         (tmp_path / "file").touch()
         await read_output(process)

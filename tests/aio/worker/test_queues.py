@@ -19,6 +19,7 @@ from steady_queue.store.operations.enqueue import enqueue
 from steady_queue.store.operations.processes import NewProcess, register
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Released
+from steady_queue.store.queue_selection import QueueSelection
 from tests.support.databases.tables import counts
 from tests.support.runtime import in_thread, until, wait_for_results, worker
 from tests.support.store.jobs import job
@@ -46,9 +47,9 @@ async def enqueue_in(*queues: str, priorities: Sequence[int] = ()) -> None:
         )
 
 
-async def order_of(count: int, queues: Any) -> list[Any]:
+async def order_of(count: int, queues: Any, exclude_queues: Any = ()) -> list[Any]:
     """The order in which tasks begin, one at a time."""
-    async with running(worker(queues=queues, coroutines=1)):
+    async with running(worker(queues=queues, exclude_queues=exclude_queues, coroutines=1)):
         await until(lambda: len(task_record.began) >= count and not task_record.running["async"])
     return task_record.began
 
@@ -83,6 +84,37 @@ async def test_patterns_choose_queues_and_their_order(database: str, queues: Any
     assert await order_of(len(expected), queues) == expected
     left = len(NAMES) - len(expected)
     assert await in_thread(counts, database) == ({"ready": left} if left else {})
+
+
+@pytest.mark.parametrize(
+    ("queues", "excluded", "expected"),
+    [
+        ("*", "mail", ["mail_a", "mail_b", "other", "reports"]),
+        ("*", ["mail*"], ["other", "reports"]),
+        (None, ["mail_*", " other "], ["mail", "reports"]),
+        (["other", "mail*"], ["mail_b"], ["other", "mail", "mail_a"]),
+        (["mail", "other"], ["mail*"], ["other"]),
+        (["mail_*", "*"], ["reports", "m*l", "nothing*"], ["mail", "mail_a", "mail_b", "other"]),
+    ],
+    ids=str,
+)
+async def test_excluded_queues_are_not_served(database: str, queues: Any, excluded: Any, expected: list[str]) -> None:
+    await enqueue_in(*NAMES)
+    assert await order_of(len(expected), queues, excluded) == expected
+    assert await in_thread(counts, database) == {"ready": len(NAMES) - len(expected)}
+
+
+async def test_a_pause_and_an_exclusion_hold_at_the_same_time_and_new_queues_are_found(database: str) -> None:
+    await actions.apause("paused")
+    await enqueue_in("paused", "slow", "first")
+    async with running(worker(exclude_queues=["slow"])):
+        await until(lambda: task_record.began == ["first"])
+        await enqueue_in("second", "slow")
+        await until(lambda: task_record.began == ["first", "second"])
+        await actions.aresume("paused")
+        await until(lambda: len(task_record.began) == 3 and not task_record.running["async"])
+    assert task_record.began == ["first", "second", "paused"]
+    assert await in_thread(counts, database) == {"ready": 2}
 
 
 STRANGE = ("x%' OR 1=1--", "_", "\\", "🐎")
@@ -187,7 +219,9 @@ class Poller:
 
     def __init__(self, driver: AsyncDriver, patterns: Sequence[str]) -> None:
         self.recorder, self.clock = Recorder(driver), ManualClock()
-        self.plan = QueuePlan(patterns, driver=cast("AsyncDriver", self.recorder), clock=cast("Clock", self.clock))
+        self.plan = QueuePlan(
+            QueueSelection.of(patterns), driver=cast("AsyncDriver", self.recorder), clock=cast("Clock", self.clock)
+        )
         self.process = NewProcess(id=job().id, kind="worker", name="poller", pid=1, hostname="here")
         self._driver = driver
 

@@ -8,12 +8,14 @@ import pytest
 
 from steady_queue.store.job import Lane
 from steady_queue.store.operations.queues import (
+    count_waiting,
     find_queue_names,
     find_unserved_queues,
     find_waiting_queues,
     has_remaining_jobs,
     pause,
 )
+from steady_queue.store.queue_selection import QueueSelection
 from tests.support.store.jobs import failed, job, later, limited
 
 if TYPE_CHECKING:
@@ -96,7 +98,9 @@ def test_queues_with_more_jobs_than_one_step_reads_hide_no_other(store: Store) -
 
 
 def left(store: Store, *patterns: str, within: float = 5.0, is_dispatched: bool = True) -> bool:
-    return store.run(has_remaining_jobs(store.sql, patterns or ["*"], within=within, is_dispatched=is_dispatched))
+    return store.run(
+        has_remaining_jobs(store.sql, [QueueSelection(patterns or ["*"])], within=within, is_dispatched=is_dispatched)
+    )
 
 
 def insert_pause(store: Store, queue: str) -> None:
@@ -180,8 +184,43 @@ def test_a_queue_fits_its_own_name_and_its_prefixes_and_nothing_else(
 def test_a_ready_job_of_a_lane_that_no_worker_has_does_not_count_and_is_reported(store: Store, lane: int) -> None:
     store.enqueue(job(lane=lane), job(lane=lane, queue_name="mail"))
     assert not left(store)
-    assert store.run(find_unserved_queues(store.sql, ["*"])) == [("default", lane), ("mail", lane)]
-    assert store.run(find_unserved_queues(store.sql, ["ma*"])) == [("mail", lane)]
+    assert store.run(find_unserved_queues(store.sql, [QueueSelection(["*"])])) == [("default", lane), ("mail", lane)]
+    assert store.run(find_unserved_queues(store.sql, [QueueSelection(["ma*"])])) == [("mail", lane)]
     store.enqueue(job())
     assert left(store)
-    assert store.run(find_unserved_queues(store.sql, ["default"])) == [("default", lane)]
+    assert store.run(find_unserved_queues(store.sql, [QueueSelection(["default"])])) == [("default", lane)]
+
+
+EXCLUDING = [
+    ([QueueSelection(["*"], ["mail"])], {"default", "mailing"}),
+    ([QueueSelection(["*"], ["mail*"])], {"default"}),
+    ([QueueSelection(["mail*", "default"], ["mail"])], {"default", "mailing"}),
+    ([QueueSelection(["*"], ["mail*", "default"])], set()),
+    ([QueueSelection(["*"], ["mail*"]), QueueSelection(["mail"])], {"default", "mail"}),
+    ([QueueSelection(["*"], ["mail*"]), QueueSelection(["*"], ["default"])], {"default", "mail", "mailing"}),
+    ([QueueSelection(["*"], ["default"]), QueueSelection(["*"])], {"default", "mail", "mailing"}),
+    ([QueueSelection(["mail", "default"], ["ma*l"])], {"default", "mail"}),
+    ([], set()),
+]
+
+
+@pytest.mark.parametrize(("selections", "served"), EXCLUDING, ids=range(len(EXCLUDING)))
+def test_excluded_queues_have_nothing_left_and_nothing_waits_in_them(
+    store: Store, selections: list[QueueSelection], served: set[str]
+) -> None:
+    for queue in ("default", "mail", "mailing"):
+        (one,) = store.claimed(job(queue_name=queue))
+        assert store.run(has_remaining_jobs(store.sql, selections, within=5)) == (queue in served)
+        store.settle(failed(one))
+    store.enqueue(*(job(queue_name=queue) for queue in ("default", "mail", "mailing")))
+    assert store.run(count_waiting(store.sql, selections, at_most=10)) == len(served)
+
+
+def test_waiting_jobs_are_counted_up_to_a_limit(store: Store) -> None:
+    assert store.run(count_waiting(store.sql, [QueueSelection(["*"])], at_most=4)) == 0
+    store.enqueue(*(job(queue_name=name) for name in ("a", "a", "a", "b", "b", "b")))
+    assert store.run(count_waiting(store.sql, [QueueSelection(["*"])], at_most=4)) == 4
+    assert store.run(count_waiting(store.sql, [QueueSelection(["*"])], at_most=100)) == 6
+    assert store.run(count_waiting(store.sql, [QueueSelection(["a"])], at_most=4)) == 3
+    assert store.run(count_waiting(store.sql, [QueueSelection(["a"])], at_most=2)) == 2
+    assert store.run(count_waiting(store.sql, [QueueSelection(["c"])], at_most=2)) == 0

@@ -1,0 +1,62 @@
+"""Waiting tasks: how many ready tasks the queues of the workers have, for the status line.
+
+One statement every few seconds, which stops counting at a limit. It runs only while a terminal shows the number, and
+its errors concern nothing else: the services of the process report an outage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from anyio import move_on_after
+
+from steady_queue.store.operations.queues import count_waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steady_queue.aio.timing import Clock
+    from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.queue_selection import QueueSelection
+
+#: The count stops here: more would cost more, and mean the same to a reader.
+MOST = 10_000
+#: How long a number is shown: at least so many seconds, and so many times as long as its query took.
+REFRESH_SECONDS, COST_FACTOR = 3.0, 100
+#: A query that takes longer is cancelled: it uses a connection of the services.
+QUERY_SECONDS = 2.0
+
+
+class WaitingTasks:
+    """Knows the last number, and whether the last query failed."""
+
+    def __init__(self, selections: Sequence[QueueSelection], *, driver: AsyncDriver, clock: Clock) -> None:
+        self.count: int | None = None
+        self.is_unavailable = False
+        self._selections = selections
+        self._driver = driver
+        self._clock = clock
+
+    async def run(self) -> None:
+        while True:
+            began = self._clock.monotonic()
+            self.count = None if not self._selections else await self._query()
+            await asyncio.sleep(max(REFRESH_SECONDS, COST_FACTOR * (self._clock.monotonic() - began)))
+
+    async def _query(self) -> int | None:
+        count: int | None = None
+        try:
+            with move_on_after(QUERY_SECONDS):
+                count = await self._driver.run(count_waiting(self._driver.sql, self._selections, at_most=MOST + 1))
+        except Exception:  # of the driver, of the network: only this number is missing
+            count = None
+        self.is_unavailable = count is None
+        return count
+
+    @property
+    def text(self) -> str | None:
+        """`5 waiting`, `10,000+ waiting`; None if the number is not known."""
+        if self.count is None:
+            return None
+        return f"{MOST:,}+ waiting" if self.count > MOST else f"{self.count:,} waiting"

@@ -138,9 +138,9 @@ MISTAKES = [
     ),
     Mistake(
         "a worker before `migrate`",
-        cause="tables",
+        cause="lacks migrations",
         next_step="manage.py migrate",
-        command=("steady_queue",),
+        command=("steady_queue", "-v", "0"),
         is_migrated=False,
     ),
     Mistake(
@@ -272,7 +272,7 @@ MISTAKES = [
     ),
     Mistake(
         "a task was renamed while it waited",
-        cause="shop.tasks has no 'ask'",
+        cause="shop.tasks has no task 'ask'",
         next_step="restore the old name and retry",
         before="ask.enqueue('why?')",
         later="del ask",
@@ -293,12 +293,6 @@ MISTAKES = [
         tasks="@task\nasync def count():\n    return Order.objects.count()",
         before="count.enqueue()",
         command=("steady_queue", "--drain", "--async", "-v", "0"),
-    ),
-    Mistake(
-        "`get_result()` of an id that does not exist",
-        cause="0190",
-        next_step="",
-        code="ask.get_result('01900000-0000-7000-8000-000000000000')",
     ),
 ]
 

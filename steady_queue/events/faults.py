@@ -125,7 +125,10 @@ class ClaimsLost(Event):
 
 class LoopBlocked(Event):
     level: ClassVar[int] = logging.ERROR
-    text: ClassVar[str] = "the event loop is blocked for %(seconds).1f s by %(task)s, in %(where)s"
+    text: ClassVar[str] = (
+        "the event loop is blocked for %(seconds).1f s by %(task)s, in %(where)s; call blocking code with"
+        " asyncio.to_thread or sync_to_async, or make the task a plain function"
+    )
     seconds: float
     task: str
     where: str

@@ -178,7 +178,7 @@ class JobsCleared(Event):
 
 class QueueNotServed(Event):
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "ready tasks wait in %(where)s, which no live process serves"
+    text: ClassVar[str] = "ready tasks wait in %(where)s, which no live process serves; start a worker for them"
     where: str
 
 

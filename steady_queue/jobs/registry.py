@@ -60,7 +60,10 @@ class Registry:
 def _explain_missing(module_name: str, name: str) -> str:
     if module_name == "__main__":
         return "it was defined in a script, which a worker does not import; define it in the module tasks of an app"
-    return f"the module {module_name} has no task {name!r} in this process; if the code is newer, restart the worker"
+    return (
+        f"the module {module_name} has no task {name!r} in this process; if the code is newer, restart the worker;"
+        " if the task was renamed, restore the old name and retry the task"
+    )
 
 
 def belongs_to_installed_app(module_name: str) -> bool:

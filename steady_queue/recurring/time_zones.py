@@ -12,9 +12,10 @@ The rule for days on which the clocks change:
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from steady_queue.errors import ConfigurationError
 
@@ -33,7 +34,12 @@ def find_zone(name: str) -> tzinfo:
     try:
         return UTC if name == "UTC" else ZoneInfo(name)
     except (KeyError, ValueError, OSError, TypeError, AttributeError):
-        raise ConfigurationError(f"there is no time zone {name!r}") from None
+        raise ConfigurationError(f"there is no time zone {name!r}{_suggest_zone(name)}") from None
+
+
+def _suggest_zone(name: str) -> str:
+    close = get_close_matches(str(name), available_timezones(), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ", which is a name such as 'Europe/Berlin'"
 
 
 class FixedHours:

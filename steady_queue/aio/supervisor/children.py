@@ -111,7 +111,8 @@ class Children:
             seconds = shutdown_seconds()
             self._quit_at = self._clock.monotonic() + seconds + QUIT_AFTER_SECONDS
             self._signal_all(signal.SIGTERM)
-            self._events.emit(events.ChildrenStopping(**self._describe(), seconds=seconds))
+            if self.running:
+                self._events.emit(events.ChildrenStopping(**self._describe(), seconds=seconds))
             self._wake_event.wake()
 
     def quit(self) -> None:

@@ -13,6 +13,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import async_to_sync, sync_to_async
+from django.core.exceptions import SynchronousOnlyOperation
 from django.utils import timezone, translation
 
 from steady_queue import arguments
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from steady_queue.store.job import Claim
 
     Ended = Finished | Failed
+
+#: Added to the error of an async task that used the sync ORM.
+ASYNC_ORM = "In an async task, use the async methods of the ORM (await Model.objects.aget(...)), or sync_to_async."
 
 
 class Executor:
@@ -151,6 +155,8 @@ class Executor:
         self, claim: Claim, error: BaseException, result: TaskResult[Any] | None
     ) -> tuple[Failed, TaskResult[Any] | None]:
         """Return the failure, and the result to send with `task_finished` if that has a receiver."""
+        if isinstance(error, SynchronousOnlyOperation) and claim.lane == Lane.ASYNC:
+            error.add_note(ASYNC_ORM)
         result = result or self._result_for_end(claim, FAILURE_LEVEL)
         return self._build_failure(claim, error, is_signal_sent=result is not None), result
 

@@ -75,7 +75,7 @@ def describe_schema_problem(alias: str, found: Collection[str], known: Collectio
         where = "" if alias == "default" else f" --database={alias}"
         return (
             f"the database {alias!r} lacks migrations of steady_queue: {', '.join(missing)}; "
-            f"run: manage.py migrate steady_queue{where}"
+            f"run: python manage.py migrate steady_queue{where}"
         )
     if unknown := sorted(set(found) - set(known)):
         return (

@@ -108,7 +108,7 @@ def test_an_unavailable_server_is_not_mistaken_for_one_without_the_table(databas
             other.run(find_applied_migrations(other.sql))
 
 
-LACKS = "the database '{}' lacks migrations of steady_queue: {}; run: manage.py migrate steady_queue{}"
+LACKS = "the database '{}' lacks migrations of steady_queue: {}; run: python manage.py migrate steady_queue{}"
 
 NEWER = "the database '{}' is newer than this version of steady_queue (it has {}): update the package"
 

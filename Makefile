@@ -25,7 +25,7 @@ TEST_COUNTS := .test-counts/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TEST_COUNTS=$(TEST_COUNTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-oldest test-newest test-everywhere storm storm-limits stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
+.PHONY: help check test test-oldest test-newest test-versions test-everywhere dist storm storm-limits stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -50,6 +50,9 @@ test-newest: packages ## Upgrade every dependency in .venv to its newest version
 	@touch .venv/.runtime .venv/.tests
 	@.venv/bin/python -m pip list --disable-pip-version-check
 	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup $(ARGS)
+
+test-versions: .venv/.tests ## Run the contract and smoke tests on each supported Python and Django; takes about 20 minutes
+	.venv/bin/python -m tests.release.versions --processes $(TEST_PROCESSES) $(ARGS)
 
 test-everywhere: .venv/.tests ## Run all tests on all databases, including tests that usually run on one; takes half an hour
 	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --everywhere
@@ -102,7 +105,7 @@ bench-semantics: .venv/.tests ## Measure claims, limits and recurring tasks with
 	.venv/bin/python -m benchmarks.scale $(ARGS)
 
 clean: ## Remove environments, caches, counts of tests, the built documentation and the databases of the examples
-	rm -rf .venv .venv-oldest .test-counts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist docs/_build
+	rm -rf .venv .venv-oldest .versions .test-counts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist docs/_build
 	rm -f examples/*/*.sqlite3 examples/*/*.sqlite3-*
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 

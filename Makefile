@@ -1,7 +1,8 @@
 # Two virtual environments: .venv has the newest Python of the machine and the newest Django that it can run, as most
 # users have; .venv-oldest has the oldest supported versions. Stamp files in each environment record what is installed:
 # .runtime for the package, .tests for the package and the tools of the tests, .bench for these and the other queues that
-# the benchmarks compare with, .examples for the web server of the ASGI example, .docs for the documentation tools.
+# the benchmarks compare with, .examples for the web server of the ASGI example, .docs for the documentation tools, .dist
+# for the tools that build a release.
 
 # PYTHON, if set, is the Python of both environments; otherwise .ci/python finds one.
 ARGS ?=
@@ -92,6 +93,13 @@ docs: .venv/.docs ## Build the documentation into docs/_build/html; a warning is
 	.venv/bin/python -m sphinx -W --keep-going -q -n -b html -d docs/_build/doctrees docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
+dist: .venv/.dist ## Build the wheel and the sdist into dist, check them, and try the wheel in empty environments
+	rm -rf dist
+	.venv/bin/python -m build --outdir dist
+	.venv/bin/python -m twine check --strict dist/*
+	STEADY_QUEUE_DIST=dist .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup -m "" tests/release
+	@echo "Built, checked and tried:" dist/*.whl dist/*.tar.gz
+
 bench: .venv/.tests ## Measure how fast tasks are enqueued
 	.venv/bin/python -m benchmarks.enqueue $(ARGS)
 
@@ -126,6 +134,11 @@ packages:
 .venv/.docs: .venv/.runtime
 	@echo "Installing the documentation tools into .venv"
 	@.venv/bin/python $(PIP) -e '.[docs]'
+	@touch $@
+
+.venv/.dist: .venv/.tests
+	@echo "Installing the tools that build a release into .venv"
+	@.venv/bin/python $(PIP) -e '.[dist]'
 	@touch $@
 
 .venv/.tests: pyproject.toml | packages

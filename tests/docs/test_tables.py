@@ -20,6 +20,7 @@ from steady_queue.concurrency import limits_concurrency
 from steady_queue.configuration import Dispatcher, Options, RecurringTask, Worker
 from steady_queue.management.options import BOOLEANS, NUMBERS, PREFIX, STRINGS
 from steady_queue.recurring_task import recurring
+from tests.contract.test_public_interface import NAMES
 from tests.docs.pages import ROOT, first_names, names, page, tables
 
 if TYPE_CHECKING:
@@ -151,3 +152,10 @@ def test_every_action_of_the_command_is_shown() -> None:
 
     for action in set(actions or ()) - {"run"}:
         assert f"\npython manage.py steady_queue {action} " in COMMAND.text
+
+
+def test_every_public_name_is_on_the_page_about_stability() -> None:
+    rows = tables(page("docs/stability.md").section("What is public"), "module")
+
+    listed = {names(module)[0]: " ".join(names(cell)) for module, cell in rows}
+    assert listed == NAMES

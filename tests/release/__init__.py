@@ -6,5 +6,6 @@ test_contents.py           what the wheel and the sdist contain
 test_first_steps.py        the README's first steps, with the package of the checkout
 test_wheel.py              the same with the wheel, on the oldest and the newest versions; `make dist` runs them
 test_other_distribution.py the wheel in one environment with the distribution steady-queue; `make dist` runs them
+test_versions.py           the classifiers and the table of tested versions
 versions.py                `make test-versions`: the contract and smoke tests on every version
 """

@@ -25,16 +25,12 @@ def database_settings(request: pytest.FixtureRequest) -> Iterator[str]:
     if request.param == "sqlite":
         yield ""
         return
-    server = Postgres()
-    server.start()
-    try:
+    with Postgres() as server:
         server.create_database("project")
         where = (
             f"'HOST': {server.host!r}, 'PORT': {server.port}, 'USER': {server.user!r}, 'PASSWORD': {server.password!r}"
         )
         yield f"DATABASES = {{'default': {{'ENGINE': 'django.db.backends.postgresql', 'NAME': 'project', {where}}}}}"
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize("which", VERSIONS)

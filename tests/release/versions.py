@@ -6,6 +6,7 @@ A Python that is not installed is listed as such. Environments are kept in `.ver
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -49,7 +50,9 @@ def _number(version: str) -> tuple[int, ...]:
 def find_python(version: str) -> str | None:
     """The program of a Python version; None where it is not installed."""
     script = [str(ROOT / ".ci" / "python"), version]
-    found = subprocess.run(script, capture_output=True, text=True, check=True).stdout.strip()
+    # PYTHON would be used for every version.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON"}
+    found = subprocess.run(script, env=environment, capture_output=True, text=True, check=True).stdout.strip()
     return None if found == "python3" else found
 
 

@@ -52,7 +52,7 @@ test-newest: packages ## Upgrade every dependency in .venv to its newest version
 	@.venv/bin/python -m pip list --disable-pip-version-check
 	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup $(ARGS)
 
-test-versions: .venv/.tests ## Run the contract and smoke tests on each supported Python and Django; takes about 20 minutes
+test-versions: .venv/.tests ## Run the contract and the README's first steps on each supported Python and Django
 	.venv/bin/python -m tests.release.versions --processes $(TEST_PROCESSES) $(ARGS)
 
 test-everywhere: .venv/.tests ## Run all tests on all databases, including tests that usually run on one; takes half an hour

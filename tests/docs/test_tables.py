@@ -114,7 +114,9 @@ def test_every_error_is_listed() -> None:
 def test_every_system_check_is_listed() -> None:
     sources = [file.read_text() for file in (ROOT / "steady_queue").rglob("*.py")]
     known = {
-        number for source in sources for number in re.findall(r'(?:steady_queue\.|_warning\(")([EW]\d{3})"', source)
+        number
+        for source in sources
+        for number in re.findall(r'(?:steady_queue\.|_message\((?:Error|Warning), ")([EW]\d{3})"', source)
     }
 
     listed = [name.removeprefix("steady_queue.") for name in first_names(page("docs/reference/checks.md").text, "id")]

@@ -7,5 +7,5 @@ test_first_steps.py        the README's first steps, with the package of the che
 test_wheel.py              the same with the wheel, on the oldest and the newest versions; `make dist` runs them
 test_other_distribution.py the wheel in one environment with the distribution steady-queue; `make dist` runs them
 test_versions.py           the classifiers and the table of tested versions
-versions.py                `make test-versions`: the contract and smoke tests on every version
+versions.py                `make test-versions`: the contract and the first steps on every version
 """

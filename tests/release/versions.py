@@ -1,6 +1,7 @@
-"""`make test-versions`: the contract and smoke tests on every supported Python and Django, and a table of the results.
+"""`make test-versions`: the contract and the first steps on every supported Python and Django, and a table of the results.
 
-A Python that is not installed is listed as such. Environments are kept in `.versions`.
+Other tests can be named: `make test-versions ARGS="--only 3.12-6.0 tests/store"`. A Python that is not installed is
+listed as such. Environments are kept in `.versions`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 #: The first Python that a series of Django supports.
 FIRST_PYTHON = {"5.2": "3.10", "6.0": "3.12", "6.1": "3.12"}
+#: The examples of the public interface on each database, and a project with a worker.
+TESTS = ["tests/contract", "tests/release/test_first_steps.py"]
 #: The distributions whose versions the table has.
 SHOWN = ("psycopg", "mysqlclient", "asyncpg", "aiomysql", "aiosqlite")
 
@@ -64,7 +67,7 @@ def run_leg(leg: Leg, python: str, processes: str, arguments: list[str]) -> list
         subprocess.run([python, "-m", "venv", "--clear", str(directory)], check=True)
     install = [own, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-e", ".[test]"]
     subprocess.run([*install, f"Django~={leg.django}.0"], cwd=ROOT, check=True)
-    tests = [own, "-m", "pytest", "-q", "-n", processes, "--dist", "loadgroup", "-m", "contract or smoke", *arguments]
+    tests = [own, "-m", "pytest", "-q", "-n", processes, "--dist", "loadgroup", *(arguments or TESTS)]
     began = time.monotonic()
     ran = subprocess.run(tests, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     seconds = time.monotonic() - began

@@ -1,4 +1,4 @@
-"""`make test-versions`: the contract and the first steps on every supported Python and Django, and a table of the results.
+"""`make test-versions`: the contract and the first steps on every supported Python and Django, and a table of results.
 
 Other tests can be named: `make test-versions ARGS="--only 3.12-6.0 tests/store"`. A Python that is not installed is
 listed as such. Environments are kept in `.versions`.
@@ -97,7 +97,7 @@ def print_table(rows: list[list[str]]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make test-versions")
     parser.add_argument("--processes", default="4")
-    parser.add_argument("--only", nargs="*", help="such as 3.12-6.0")
+    parser.add_argument("--only", action="append", help="a Python and a Django, such as 3.12-6.0")
     options, arguments = parser.parse_known_args()
     rows, missing = [], []
     for leg in all_legs():

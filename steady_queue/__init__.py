@@ -94,6 +94,8 @@ clear_finished_jobs_after: timedelta | None = timedelta(days=1)
 clear_failed_jobs_after: timedelta | None = None
 #: The `duration` of concurrency limits that have none.
 default_concurrency_control_period: timedelta = timedelta(minutes=3)
+#: Whether a call that does not fit the signature of its task is refused when it is enqueued.
+check_arguments: bool = True
 #: The file into which the supervisor writes its process id; None: no file.
 supervisor_pidfile: str | os.PathLike[str] | None = None
 #: Whether workers on PostgreSQL are woken by NOTIFY. Set it to False behind a pooler in transaction mode.

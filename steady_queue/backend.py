@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from django.conf import settings
-from django.utils import timezone
+from django.core.exceptions import SynchronousOnlyOperation
 
 from steady_queue import arguments
-from steady_queue.db.transactions import arun_one, run_one
+from steady_queue.db.transactions import arun_one, refused_in_async_code, run_one
 from steady_queue.jobs import results
 from steady_queue.jobs.compat import DEFAULT_TASK_QUEUE_NAME, BaseTaskBackend, InvalidTask, TaskResultDoesNotExist
 from steady_queue.jobs.enqueue import aenqueue_calls, enqueue_calls
+from steady_queue.jobs.options import check_options, explain_function, is_importable
 from steady_queue.jobs.task import SteadyQueueTask, TaskCall
-from steady_queue.store.names import NAME_LENGTH, explain_bad_queue_name, explain_unstorable
+from steady_queue.store.names import NAME_LENGTH, explain_unstorable
 from steady_queue.store.operations.results import find_jobs
 
 if TYPE_CHECKING:
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Functions whose signature has been inspected, with and without context: an inspection costs more than an enqueue.
-_inspected: set[tuple[Callable[..., Any], bool]] = set()
+#: Functions that can be tasks, with and without context, where async tasks are supported and where not: an inspection
+#: costs more than an enqueue.
+_inspected: set[tuple[Callable[..., Any], bool, bool]] = set()
+_ASYNC_RESULT = "instead of get_result(id) and result.refresh(), use: await aget_result(id) and await result.arefresh()"
 
 
 class SteadyQueueBackend(BaseTaskBackend):
@@ -58,35 +60,29 @@ class SteadyQueueBackend(BaseTaskBackend):
     # -- enqueue ------------------------------------------------------------------------------------------------------
 
     def validate_task(self, task: Task[..., Any]) -> None:
-        # Before the framework's own rules, whose message for such a name does not name the argument.
-        if isinstance(task.queue_name, str) and (reason := explain_bad_queue_name(task.queue_name)):
-            raise InvalidTask(f"queue_name: the queue {task.queue_name!r} {reason}")
-        inspected = (task.func, task.takes_context)
-        try:
-            if inspected not in _inspected:
-                super().validate_task(task)
-                _inspected.add(inspected)
-            else:
-                self._validate_options(task)
-        except (TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise InvalidTask(f"a queue name, priority or run_after of the wrong type: {error}") from error
-        for what, name in (("queue name", task.queue_name), ("path", task.module_path)):
-            if not isinstance(name, str):
-                raise InvalidTask(f"the {what} must be a string, not {type(name).__name__}")
-            if reason := explain_unstorable(name, NAME_LENGTH):
-                raise InvalidTask(f"the {what} {reason}")
+        check_options(self, task)
+        # The framework's rules for the function depend on this flag, which a subclass may change.
+        inspected = (task.func, task.takes_context, self.supports_async_task)
+        if inspected not in _inspected:
+            self._validate_function(task)
+            _inspected.add(inspected)
 
-    def _validate_options(self, task: Task[..., Any]) -> None:
-        """Apply the framework's rules to the options that can differ between two enqueues of the same function."""
-        if not (-100 <= task.priority <= 100 and int(task.priority) == task.priority):
-            raise InvalidTask("priority must be a whole number between -100 and 100.")
-        if task.run_after is not None and settings.USE_TZ and not timezone.is_aware(task.run_after):
-            raise InvalidTask("run_after must be an aware datetime.")
-        if self.queues and task.queue_name not in self.queues:
-            raise InvalidTask(f"Queue '{task.queue_name}' is not valid for backend.")
+    def _validate_function(self, task: Task[..., Any]) -> None:
+        try:
+            super().validate_task(task)
+            if not is_importable(task.func):
+                raise InvalidTask("a worker could not import it")
+        except (InvalidTask, TypeError, ValueError, AttributeError) as error:
+            raise InvalidTask(explain_function(task.func, error)) from None
+        if reason := explain_unstorable(task.module_path, NAME_LENGTH):
+            raise InvalidTask(f"the path of the task {reason}: {task.module_path!r:.100}")
 
     def enqueue(self, task: Task[P, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[T]:
-        return enqueue_calls(self, [TaskCall(task, tuple(args), kwargs)])[0]
+        try:
+            return enqueue_calls(self, [TaskCall(task, tuple(args), kwargs)])[0]
+        except SynchronousOnlyOperation:
+            advice = f"instead of {task.name}.enqueue(...), use: await {task.name}.aenqueue(...)"
+            raise refused_in_async_code(advice) from None
 
     async def aenqueue(self, task: Task[P, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[T]:
         return (await aenqueue_calls(self, [TaskCall(task, tuple(args), kwargs)]))[0]
@@ -95,7 +91,7 @@ class SteadyQueueBackend(BaseTaskBackend):
 
     def get_result(self, result_id: str) -> TaskResult[Any]:
         job_id = results.parse_id(result_id)
-        return _result_of(result_id, run_one(lambda sql: find_jobs(sql, [job_id])))
+        return _result_of(result_id, run_one(lambda sql: find_jobs(sql, [job_id]), _ASYNC_RESULT))
 
     async def aget_result(self, result_id: str) -> TaskResult[Any]:
         job_id = results.parse_id(result_id)

@@ -275,6 +275,7 @@ def problems(options: Options) -> Iterator[str]:
             yield from _check_duration(what, duration, " or None")
     yield from _check_bool("preserve_finished_jobs", steady_queue.preserve_finished_jobs)
     yield from _check_bool("notify", steady_queue.notify)
+    yield from _check_bool("check_arguments", steady_queue.check_arguments)
     pidfile: object = steady_queue.supervisor_pidfile
     if not isinstance(pidfile, (str, PathLike, NoneType)):
         yield f"supervisor_pidfile must be a path or None, not {pidfile!r}"

@@ -3,7 +3,8 @@
 SteadyQueueError
 ├── ConfigurationError         wrong settings or decorator options; raised before anything runs
 ├── EnqueueError               the job was not stored, or that is unknown: see `stored`
-│   └── ArgumentError          an argument cannot be stored exactly (also a ValueError and a TypeError)
+│   └── ArgumentError          an argument cannot be stored exactly, or the task has no such argument (also a
+│       │                      ValueError and a TypeError)
 │       └── ConcurrencyKeyError    the key of a limited task cannot be computed or stored
 ├── DeserializationError       stored arguments can no longer be restored (also a ValueError)
 ├── UnknownTaskError           a stored path names no registered task
@@ -19,6 +20,7 @@ SteadyQueueError
     ├── StoreConflict          deadlock, serialization failure, lock timeout: retried immediately, a few times
     ├── StoreDataError         these values can never be stored: not retried
     └── StoreBug               any other error: a defect of Steady Queue or of the schema
+        └── StoreNotMigrated   the tables of the queue do not exist: `migrate` has not been run
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class EnqueueError(SteadyQueueError):
 
 
 class ArgumentError(EnqueueError, ValueError, TypeError):
-    """An argument cannot be stored and restored exactly."""
+    """An argument cannot be stored and restored exactly, or the call does not fit the signature of the task."""
 
 
 class ConcurrencyKeyError(ArgumentError):
@@ -116,6 +118,10 @@ class StoreDataError(StoreError):
 
 class StoreBug(StoreError):
     """The statement or the schema is wrong."""
+
+
+class StoreNotMigrated(StoreBug):
+    """The tables of the queue do not exist: `migrate` has not been run on this database."""
 
 
 class ProcessExitError(SteadyQueueError, RuntimeError):

@@ -11,9 +11,10 @@ from django.core.checks import Error, Warning
 from django.db import connections, router
 
 import steady_queue
+from steady_queue.checks.framework import check_framework
 from steady_queue.db.aliases import parameters, queue_alias
 from steady_queue.errors import ConfigurationError
-from steady_queue.jobs.compat import FRAMEWORK, NATIVE, task_backends
+from steady_queue.jobs.compat import task_backends
 from steady_queue.store.names import NAME_LENGTH, explain_bad_queue_name, explain_unstorable
 from steady_queue.store.operations.charset import CHARSET
 
@@ -40,7 +41,7 @@ def check_backend(backend: SteadyQueueBackend) -> list[CheckMessage]:
 
 def check_installation() -> list[CheckMessage]:
     """All problems of INSTALLED_APPS and of the queue's database, which all entries in TASKS share."""
-    return [*_check_app(), *_check_framework(), *_check_database()]
+    return [*_check_app(), *check_framework(), *_check_database()]
 
 
 def can_connect(messages: Iterable[CheckMessage]) -> bool:
@@ -56,31 +57,12 @@ def _is_first(backend: SteadyQueueBackend) -> bool:
     return True
 
 
-def check_tasks() -> Iterator[CheckMessage]:
-    """Whether TASKS has an entry. A project may choose other backends."""
-    if not getattr(settings, "TASKS", None):
-        yield Warning(
-            "TASKS has no entry, so no task can be stored in the database.",
-            hint="Set TASKS = {'default': {'BACKEND': 'steady_queue.backend.SteadyQueueBackend'}}.",
-            id="steady_queue.W011",
-        )
-
-
 def _check_app() -> Iterator[CheckMessage]:
     if not apps.is_installed("steady_queue"):
         yield Error(
             "'steady_queue' is not in INSTALLED_APPS.",
-            hint="Add it to INSTALLED_APPS, then run migrate.",
+            hint="Add it to INSTALLED_APPS, then run: python manage.py migrate.",
             id="steady_queue.E001",
-        )
-
-
-def _check_framework() -> Iterator[CheckMessage]:
-    if not NATIVE and not apps.is_installed("django_tasks"):
-        yield Warning(
-            f"'{FRAMEWORK}' is not in INSTALLED_APPS, so its checks do not run and tasks are not logged.",
-            hint="Add it to INSTALLED_APPS.",
-            id="steady_queue.W001",
         )
 
 

@@ -19,7 +19,8 @@ from steady_queue.aio.process.startup import describe_problem
 from steady_queue.aio.worker.queues import expand
 from steady_queue.backend import SteadyQueueBackend
 from steady_queue.checks.distribution import check_distribution
-from steady_queue.checks.installation import can_connect, check_installation, check_tasks
+from steady_queue.checks.framework import check_tasks
+from steady_queue.checks.installation import can_connect, check_installation
 from steady_queue.configuration import problems as configuration_problems
 from steady_queue.configuration import read_options
 from steady_queue.db.aliases import django_driver, queue_alias

@@ -2,6 +2,7 @@
 
 aliases.py             drivers and connection parameters for an alias in DATABASES
 loop_connections.py    async connections that belong to the running event loop
+missing_tables.py      explain the error of a database in which `migrate` has not been run
 transactions.py        run operations from sync or async code, inside or outside the caller's transaction
 notify.py              wake workers after an enqueue
 """

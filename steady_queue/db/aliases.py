@@ -12,7 +12,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from django.apps import apps
 from django.db import connections
+from django.utils.connection import ConnectionDoesNotExist
 
 import steady_queue
 from steady_queue.errors import ConfigurationError
@@ -43,17 +45,42 @@ def queue_alias() -> str:
 @lru_cache
 def django_driver(alias: str) -> DjangoDriver:
     """Return the driver over Django's own connection to this alias; the driver holds no connection itself."""
-    return DjangoDriver(alias)
+    require_app()
+    try:
+        return DjangoDriver(alias)
+    except ConnectionDoesNotExist:
+        raise _unknown_alias(alias) from None
 
 
 def is_in_memory(alias: str) -> bool:
     """Whether the database is SQLite in memory, which only Django's own connection can reach."""
-    check = getattr(connections[alias], "is_in_memory_db", None)  # only SQLite's connection has it
+    try:
+        check = getattr(connections[alias], "is_in_memory_db", None)  # only SQLite's connection has it
+    except ConnectionDoesNotExist:
+        raise _unknown_alias(alias) from None
     return check is not None and bool(check())
+
+
+def _unknown_alias(alias: str) -> ConfigurationError:
+    known = ", ".join(map(repr, connections))
+    return ConfigurationError(f"steady_queue.database must be an alias in DATABASES ({known}), not {alias!r}")
+
+
+def require_app() -> None:
+    """Raise ConfigurationError if the app is not installed.
+
+    Called when a driver is opened, not when a task is enqueued: no system check runs in such a project unless one of
+    its apps imports the task framework. While the apps are loading, the answer is not known yet.
+    """
+    if apps.apps_ready and not apps.is_installed("steady_queue"):
+        raise ConfigurationError(
+            "'steady_queue' is not in INSTALLED_APPS: add it there, then run: python manage.py migrate"
+        )
 
 
 def open_async(alias: str, *, size: int = 4) -> AsyncDriver:
     """Open a driver for the running event loop; it connects when it is first used."""
+    require_app()
     # Each driver is imported when it is needed: all three would cost memory and start-up time.
     connection = connections[alias]
     values = parameters(alias).values

@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connections, transaction
 
 from steady_queue.db import loop_connections, notify
 from steady_queue.db.aliases import django_driver, queue_alias
+from steady_queue.db.missing_tables import afind_missing_tables, find_missing_tables
 from steady_queue.errors import StoreError
 from steady_queue.signals import aemit_and_send, emit_and_send
 
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 logger = logging.getLogger("steady_queue")
+
+_ASYNC_FORM = "call the async form of this function or property and await it; its name begins with 'a', as in aretry()"
 
 
 class Scope(NamedTuple):
@@ -72,10 +76,17 @@ Action = Callable[[Scope], Steps[T]]
 Build: TypeAlias = "Callable[[Dialect], Operation[T]]"
 
 
-def run_one(build: Build[T]) -> T:
-    """Run one operation on Django's connection to the queue's database."""
+def run_one(build: Build[T], async_form: str = _ASYNC_FORM) -> T:
+    """Run one operation on Django's connection to the queue's database; `async_form` is the advice for async code."""
     driver = django_driver(queue_alias())
-    return driver.run(build(driver.sql))
+    try:
+        return driver.run(build(driver.sql))
+    except StoreError as error:
+        if missing := find_missing_tables(driver, error):
+            raise missing from error
+        raise
+    except SynchronousOnlyOperation:
+        raise refused_in_async_code(async_form) from None
 
 
 async def arun_one(build: Build[T], connection: str | None = None) -> T:
@@ -84,7 +95,12 @@ async def arun_one(build: Build[T], connection: str | None = None) -> T:
     if loop_connections.prefers_django(alias, async_connection() if connection is None else connection):
         return await sync_to_async(run_one, thread_sensitive=True)(build)
     driver = await loop_connections.driver(alias)
-    return await driver.run(build(driver.sql))
+    try:
+        return await driver.run(build(driver.sql))
+    except StoreError as error:
+        if missing := await afind_missing_tables(alias, driver, error):
+            raise missing from error
+        raise
 
 
 def run(action: Action[T]) -> T:
@@ -92,7 +108,10 @@ def run(action: Action[T]) -> T:
     driver = django_driver(queue_alias())
     joins = driver.in_transaction
     is_manual = joins and not driver.connection.in_atomic_block
-    return run_steps(driver, action(Scope(driver.sql, owns_transaction=not joins, is_manual=is_manual)))
+    try:
+        return run_steps(driver, action(Scope(driver.sql, owns_transaction=not joins, is_manual=is_manual)))
+    except SynchronousOnlyOperation:
+        raise refused_in_async_code(_ASYNC_FORM) from None
 
 
 async def arun(action: Action[T]) -> T:
@@ -112,7 +131,7 @@ def run_steps(driver: DjangoDriver, steps: Steps[T]) -> T:
             try:
                 received = _take(driver, step)
             except StoreError as error:
-                step = steps.throw(error)
+                step = steps.throw(find_missing_tables(driver, error) or error)
             else:
                 step = steps.send(received)
     except StopIteration as done:
@@ -128,7 +147,7 @@ async def arun_steps(alias: str, driver: AsyncDriver, steps: Steps[T]) -> T:
             try:
                 received = await _atake(alias, driver, step)
             except StoreError as error:
-                step = steps.throw(error)
+                step = steps.throw(await afind_missing_tables(alias, driver, error) or error)
             else:
                 step = steps.send(received)
     except StopIteration as done:
@@ -193,6 +212,11 @@ def after_commit(driver: DjangoDriver, action: Callable[[], object]) -> None:
     elif connection.get_autocommit():
         action()
     # Under manual transaction management Django does not report the commit: maintenance promotes.
+
+
+def refused_in_async_code(advice: str) -> SynchronousOnlyOperation:
+    """Django's own error for a sync call in async code, with advice that fits; Django's text advises a thread."""
+    return SynchronousOnlyOperation(f"this is async code, which cannot use Django's database connection: {advice}")
 
 
 def async_connection() -> str:

@@ -2,6 +2,8 @@
 
 task.py             the decorator `@task`, the class of its tasks, calls of tasks
 enqueue.py          enqueue calls: `enqueue_all`, and what the backend's `enqueue` calls
+signatures.py       refuse calls that do not fit the signature of their task
+options.py          refuse options of a task: queue, priority, run_after, backend, function
 new_jobs.py         build the rows of new jobs from calls
 results.py          a job as the framework's TaskResult
 registry.py         find the task of a stored path, and the limit it has in the code

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 NATIVE = find_spec("django.tasks") is not None
 
 if TYPE_CHECKING or not NATIVE:
+    import django_tasks.checks  # noqa: F401  registers the framework's checks, also if its app is not installed
     import django_tasks.exceptions as _exceptions
     from django_tasks import signals, task_backends
     from django_tasks.backends.base import BaseTaskBackend

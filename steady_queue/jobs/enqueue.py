@@ -26,18 +26,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import transaction
 
 import steady_queue
 from steady_queue import events
 from steady_queue.db import loop_connections, notify
 from steady_queue.db.aliases import django_driver, queue_alias
+from steady_queue.db.missing_tables import afind_missing_tables, find_missing_tables
 from steady_queue.db.transactions import (
     Pause,
     after_commit,
     arun_steps,
     defers_to,
     promote_after_commit,
+    refused_in_async_code,
     run_steps,
 )
 from steady_queue.errors import ConfigurationError, EnqueueError, StoreError
@@ -83,7 +86,10 @@ def enqueue_all(calls: Iterable[Call]) -> Results:
     free slot are among them, and listed in `discarded`; inside a transaction that is known after its commit.
     """
     bound = [call if type(call) is TaskCall else _bind(call) for call in calls]
-    return enqueue_calls(_find_backend(bound), bound) if bound else Results([], [])
+    try:
+        return enqueue_calls(_find_backend(bound), bound) if bound else Results([], [])
+    except SynchronousOnlyOperation:
+        raise refused_in_async_code("instead of enqueue_all(...), use: await aenqueue_all(...)") from None
 
 
 async def aenqueue_all(calls: Iterable[Call]) -> Results:
@@ -99,8 +105,11 @@ def _bind(call: object) -> TaskCall:
         kwargs = call[2] if len(call) > 2 else {}
         if isinstance(args, (list, tuple)) and isinstance(kwargs, Mapping):
             return TaskCall(call[0], tuple(args), kwargs)
+    if isinstance(call, Task):
+        raise TypeError(f"enqueue_all takes calls of tasks: pass {call.name}.bind(...), not the task {call.name}")
+    hint = "; decorate the function with @task" if callable(call) else ""
     raise TypeError(
-        f"enqueue_all takes task.bind(...) or (task, args, kwargs), not {type(call).__name__} {call!r:.100}"
+        f"enqueue_all takes task.bind(...) or (task, args, kwargs), not {type(call).__name__} {call!r:.100}{hint}"
     )
 
 
@@ -159,7 +168,8 @@ def write_jobs(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Res
                 notifies=notifies,
             )
         )
-    except StoreError as error:
+    except StoreError as failure:
+        error = find_missing_tables(driver, failure) or failure
         stored = run_steps(driver, _recover(sql, jobs, error, owns_transaction=owns_transaction))
     has_work = stored.blocked or stored.discarded
     if has_work or notify.has_listeners(alias, sql) or is_observed(task_enqueued, sender):
@@ -196,7 +206,8 @@ async def aenqueue_calls(backend: SteadyQueueBackend, calls: Sequence[TaskCall])
         stored = await driver.run(
             enqueue(sql, jobs, limits=limits_in_force, wait_seconds=KEY_WAIT_SECONDS, notifies=notifies)
         )
-    except StoreError as error:
+    except StoreError as failure:
+        error = await afind_missing_tables(alias, driver, failure) or failure
         stored = await arun_steps(alias, driver, _recover(sql, jobs, error, owns_transaction=True))
     if stored.discarded:
         _record_discarded(results, stored.discarded)
@@ -272,8 +283,8 @@ def _may_resend(error: StoreError) -> bool:
 
 def _enqueue_error(error: StoreError, jobs: Sequence[NewJob], *, stored: str | None = None) -> EnqueueError:
     ids = [str(job.id) for job in jobs]
-    what = f"task {jobs[0].task_path}" if len(jobs) == 1 else f"{len(jobs)} tasks"
+    what = f"task {jobs[0].task_path} was" if len(jobs) == 1 else f"{len(jobs)} tasks were"
     if (stored or error.applied) == "unknown":
-        message = f"it is unknown whether {what} was stored: the reply of the database was lost ({error})"
+        message = f"it is unknown whether {what} stored: the reply of the database was lost ({error})"
         return EnqueueError(message, stored="unknown", result_ids=ids)
-    return EnqueueError(f"{what} was not stored: {error}", stored="no", result_ids=ids)
+    return EnqueueError(f"{what} not stored: {error}", stored="no", result_ids=ids)

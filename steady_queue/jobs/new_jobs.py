@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.utils import timezone, translation
 
+import steady_queue
 from steady_queue import arguments
 from steady_queue.jobs.compat import InvalidTask
+from steady_queue.jobs.signatures import check_call, fitting_shapes
 from steady_queue.jobs.task import lane_of
 from steady_queue.store.ids import new_job_ids
 from steady_queue.store.job import NewJob
@@ -29,13 +31,16 @@ def build_jobs(calls: Sequence[TaskCall], *, max_bytes: int = arguments.MAX_BYTE
     """Return the rows of the calls, in order; `max_bytes` limits the arguments of each call."""
     now = _now()
     headers = _headers()
+    checks_arguments = steady_queue.check_arguments
     seen: dict[int, tuple[Any, ...]] = {}
     jobs = []
     for id_, (task, args, kwargs) in zip(new_job_ids(len(calls)), calls, strict=True):
         known = seen.get(id(task))
         if known is None:
             known = seen[id(task)] = _options(task)
-        queue_name, path, priority, lane, backend, run_after, concurrency = known
+        queue_name, path, priority, lane, backend, run_after, concurrency, fitting = known
+        if checks_arguments and (len(args), *kwargs) not in fitting:
+            check_call(task, args, kwargs)
         text = arguments.dumps(args, kwargs, limit=max_bytes)
         if run_after is None and concurrency is None and headers is None:
             jobs.append(NewJob(id_, queue_name, path, text, priority, lane, backend, now))
@@ -50,7 +55,7 @@ def build_jobs(calls: Sequence[TaskCall], *, max_bytes: int = arguments.MAX_BYTE
 
 async def build_jobs_from_text(task: Task[..., Any], text: str, count: int) -> list[NewJob]:
     """Return `count` rows of the same call of a task, whose arguments are serialized already."""
-    queue_name, path, priority, lane, backend, run_after, concurrency = _options(task)
+    queue_name, path, priority, lane, backend, run_after, concurrency, _ = _options(task)
     limits: tuple[Any, ...] = ()
     if concurrency is not None:
         args, kwargs = await arguments.aloads(text)
@@ -69,6 +74,7 @@ def _options(task: Task[..., Any]) -> tuple[Any, ...]:
         task.backend,
         _as_utc(task.run_after),
         getattr(task, "concurrency", None),
+        fitting_shapes(task),
     )
 
 

@@ -43,15 +43,24 @@ class Registry:
         module = sys.modules.get(module_name)
         if module is None:
             if not belongs_to_installed_app(module_name):
-                raise UnknownTaskError(f"{path!r} is not a task of an installed app")
+                raise UnknownTaskError(
+                    f"{path!r} is not a task of an installed app: define it in the module tasks of an app in "
+                    "INSTALLED_APPS; a worker does not import other modules"
+                )
             try:
                 module = import_module(module_name)
             except ImportError as error:
                 raise UnknownTaskError(f"{path!r} cannot be imported: {error}") from error
         task = getattr(module, name, None)
         if not isinstance(task, Task):
-            raise UnknownTaskError(f"{path!r} is not a task")
+            raise UnknownTaskError(f"{path!r} is not a task: {_explain_missing(module_name, name)}")
         return task
+
+
+def _explain_missing(module_name: str, name: str) -> str:
+    if module_name == "__main__":
+        return "it was defined in a script, which a worker does not import; define it in the module tasks of an app"
+    return f"the module {module_name} has no task {name!r} in this process; if the code is newer, restart the worker"
 
 
 def belongs_to_installed_app(module_name: str) -> bool:

@@ -18,8 +18,8 @@ from steady_queue.jobs.compat import (
     GenericTask,
     InvalidTask,
     Task,
-    task_backends,
 )
+from steady_queue.jobs.options import find_backend
 from steady_queue.store.job import Lane
 
 if TYPE_CHECKING:
@@ -27,10 +27,14 @@ if TYPE_CHECKING:
     from typing import Self
 
     from steady_queue.concurrency import Limit
-    from steady_queue.jobs.compat import TaskContext
+    from steady_queue.jobs.compat import BaseTaskBackend, TaskContext
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+#: What other packages call `enqueue`.
+OTHER_NAMES = frozenset({"apply_async", "defer", "delay", "delay_on_commit", "enqueue_async", "schedule", "send"})
+OPTIONS = "priority, queue_name, backend, takes_context and enqueue_on_commit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +67,24 @@ class SteadyQueueTask(GenericTask[P, T]):
         }
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
+    def get_backend(self) -> BaseTaskBackend:
+        return find_backend(self.backend)
+
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> TaskCall:
         """Return a call of this task with these arguments, for `enqueue_all`."""
         return TaskCall(self, args, kwargs)
+
+    if not TYPE_CHECKING:  # a type checker reports both mistakes by itself
+
+        def __call__(self, *args, **kwargs):
+            raise TypeError(
+                f"{self.module_path} is a task, which is not called: enqueue it with {self.name}.enqueue(...), "
+                f"or run it in this process with {self.name}.call(...)"
+            )
+
+        def __getattr__(self, name):
+            hint = ": enqueue it with .enqueue(...) or await .aenqueue(...)" if name in OTHER_NAMES else ""
+            raise AttributeError(f"a task has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By path, not by function: the path names this task, and a concurrency key may be a lambda.
@@ -147,10 +166,13 @@ def task(
     With a backend of another package (in tests, for example) the options that only Steady Queue has are left out.
     """
     if unknown := options.keys() - {"enqueue_on_commit"}:
-        raise TypeError(f"task() got an unexpected keyword argument {min(unknown)!r}")
+        hint = (
+            "set it for a call, with .using(run_after=...)" if "run_after" in unknown else f"the options are {OPTIONS}"
+        )
+        raise TypeError(f"task() got an unexpected keyword argument {min(unknown)!r}: {hint}")
 
     def build_task(function: Callable[..., Any]) -> Task[..., Any]:
-        task_class = task_backends[backend].task_class
+        task_class = find_backend(backend).task_class
         own = options if issubclass(task_class, SteadyQueueTask) else {}
         return task_class(
             func=function,

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from django.conf import settings
 
+import steady_queue
 from steady_queue import arguments
 from steady_queue.errors import ConfigurationError
 from steady_queue.jobs.compat import Task, task_backends
 from steady_queue.jobs.registry import registry
+from steady_queue.jobs.signatures import check_call
 from steady_queue.jobs.task import SteadyQueueTask
 from steady_queue.recurring import schedule
 from steady_queue.recurring.catch_up import POLICIES
@@ -120,13 +121,8 @@ class Recurrence:
     def _check_arguments(self) -> None:
         if not isinstance(self.args, (list, tuple)) or not isinstance(self.kwargs, Mapping):
             raise ConfigurationError("args must be a list or a tuple, and kwargs a dict")
-        context = (None,) if self.task.takes_context else ()
-        try:
-            signature(self.task.func).bind(*context, *self.args, **self.kwargs)
-        except TypeError as error:
-            raise ConfigurationError(
-                f"{self.task.module_path} cannot be called with these arguments: {error}"
-            ) from None
+        if steady_queue.check_arguments:
+            check_call(self.task, self.args, self.kwargs)
         arguments.dumps(self.args, self.kwargs)
 
 

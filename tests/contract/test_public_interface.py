@@ -61,7 +61,13 @@ def test_every_public_name_can_be_imported(module: str) -> None:
 
 def test_settings() -> None:
     assert set(steady_queue.__annotations__) == {
-        *("clear_failed_jobs_after", "clear_finished_jobs_after", "database", "default_concurrency_control_period"),
+        *(
+            "check_arguments",
+            "clear_failed_jobs_after",
+            "clear_finished_jobs_after",
+            "database",
+            "default_concurrency_control_period",
+        ),
         *("notify", "orm_thread_timeout", "preserve_finished_jobs", "process_alive_threshold"),
         *("process_heartbeat_interval", "shutdown_timeout", "supervisor_pidfile"),
     }

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.test import override_settings
+from django.utils import timezone
 
 from steady_queue import enqueue_all, task
-from steady_queue.jobs.compat import InvalidTask
+from steady_queue.backend import SteadyQueueBackend
+from steady_queue.jobs.compat import InvalidTask, InvalidTaskBackend
 from tests.jobs.helpers import DECORATORS
 from tests.shop import framework_tasks, tasks
 from tests.support.databases.tables import count
@@ -32,6 +34,10 @@ def plain(a: int = 0) -> int:
 
 
 async def awaited() -> None:
+    pass
+
+
+async def fresh_coroutine_function() -> None:
     pass
 
 
@@ -91,15 +97,108 @@ def test_a_naive_run_after_is_refused_where_time_zones_are_used() -> None:
 
 
 @pytest.mark.parametrize("moment", ["tomorrow", 5, date(2040, 1, 1)], ids=str)
-def test_a_run_after_that_is_no_moment_is_refused(moment: Any) -> None:
-    with pytest.raises(InvalidTask, match="run_after"):
+@pytest.mark.parametrize("use_tz", [True, False])
+def test_a_run_after_that_is_no_moment_is_refused(moment: Any, use_tz: bool) -> None:
+    says = re.escape(f"run_after must be a datetime or a timedelta, not {moment!r}")
+    with override_settings(USE_TZ=use_tz), pytest.raises(InvalidTask, match=says):
         tasks.add.using(run_after=moment)
+
+
+def test_the_value_of_a_wrong_option_is_named_and_cut() -> None:
+    high: Any = "high"
+    with pytest.raises(InvalidTask, match=r"^priority must be a whole number between -100 and 100, not 'high'$"):
+        tasks.add.using(priority=high)
+    with pytest.raises(InvalidTask) as caught:
+        tasks.add.using(priority=high * 10_000)
+    assert len(str(caught.value)) < 250
+
+
+@DECORATORS
+@pytest.mark.parametrize("name", [None, 5, ["default"]], ids=str)
+def test_a_queue_name_that_is_no_string_is_refused(decorator: Any, name: Any) -> None:
+    with pytest.raises(InvalidTask, match=re.escape(f"queue_name must be a string, not {name!r}")):
+        decorator(queue_name=name)(plain)
+
+
+@pytest.mark.parametrize("name", ["nope", 5, None], ids=str)
+def test_a_backend_that_is_not_in_the_settings_is_refused_with_those_that_are(name: Any) -> None:
+    says = re.escape(f"TASKS in settings.py has no entry {name!r}; its entries are: 'default', 'anything'")
+    with pytest.raises(InvalidTaskBackend, match=says):
+        task(backend=name)(plain)
+    if name is not None:  # `using` leaves the option unchanged
+        with pytest.raises(InvalidTaskBackend, match=says):
+            tasks.add.using(backend=name)
+
+
+def test_a_backend_that_cannot_be_imported_keeps_its_message() -> None:
+    entry = {"BACKEND": "steady_queue.bakend.SteadyQueueBackend"}
+    says = r"Could not find backend 'steady_queue\.bakend"
+    with override_settings(TASKS={"default": entry}), pytest.raises(InvalidTaskBackend, match=says):
+        task(plain)
+
+
+def test_a_nested_function_is_named_with_what_to_do() -> None:
+    with pytest.raises(InvalidTask, match=r"nested\.<locals>\.inner cannot be a task, .*top level of a module"):
+        task(nested())
+
+
+@DECORATORS
+@pytest.mark.parametrize("function", [Holder.method, lambda: None], ids=["of a class", "lambda"])
+def test_a_function_that_no_worker_could_import_is_refused(decorator: Any, function: Any) -> None:
+    with pytest.raises(InvalidTask, match="cannot be a task, because a worker imports a task by its path"):
+        decorator()(function)
+
+
+# -- the flags of a subclass ------------------------------------------------------------------------------------------
+
+
+class Limited(SteadyQueueBackend):
+    """A backend of a project, which allows less."""
+
+    supports_async_task = False
+    supports_priority = False
+    supports_defer = False
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_flags_of_a_subclass_are_honoured(is_known: bool) -> None:
+    function = awaited if is_known else fresh_coroutine_function
+    if is_known:
+        task(function)  # inspected before, for a backend that supports it
+    with override_settings(TASKS={"default": {"BACKEND": f"{__name__}.Limited"}, "ours": {"BACKEND": OURS}}):
+        assert task(plain).using(queue_name="default").func is plain
+        with pytest.raises(InvalidTask, match=r"test_task_validation\.\w+: .*async"):
+            task(function)
+        with pytest.raises(InvalidTask, match="Limited does not support priorities; leave out priority=5"):
+            task(plain).using(priority=5)
+        with pytest.raises(InvalidTask, match="Limited does not support run_after"):
+            task(plain).using(run_after=timedelta(seconds=5))
+        # What is refused here is accepted by a backend that supports it.
+        assert task(backend="ours")(function).using(priority=5, run_after=timedelta(seconds=5)).priority == 5
+
+
+def test_the_flags_are_honoured_at_enqueue(database: str, put: Put) -> None:
+    with override_settings(TASKS={"default": {"BACKEND": f"{__name__}.Limited"}}):
+        for name, value in (("priority", 5), ("run_after", timezone.now())):
+            changed = tasks.add.using()
+            object.__setattr__(changed, name, value)
+            with pytest.raises(InvalidTask, match="does not support"):
+                put(changed, 1)
+        with pytest.raises(InvalidTask, match="async"):
+            put(tasks.greet, "Ada")
+    assert count(database, "job") == 0
 
 
 @pytest.mark.parametrize("name", ["unknown", "Default"])
 def test_a_queue_that_is_not_in_the_settings_is_refused(name: str) -> None:
-    with pytest.raises(InvalidTask, match="not valid for backend"):
+    says = f"the queue '{name}' is not valid for backend 'default'.* Its queues are 'default', 'mail', .*QUEUES"
+    with pytest.raises(InvalidTask, match=says):
         tasks.add.using(queue_name=name)
+
+
+def test_the_queue_that_was_probably_meant_is_named() -> None:
+    with pytest.raises(InvalidTask, match=r"'mial' is not valid for backend 'default'; did you mean 'mail'\?"):
+        tasks.add.using(queue_name="mial")
 
 
 @pytest.mark.parametrize("name", ["whatever", "Ünïcödé 😀", "a b", "x" * 255])
@@ -110,7 +209,12 @@ def test_without_queues_in_the_settings_any_name_is_accepted(name: str, database
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("x" * 256, "256 characters"), ("a\x00b", "NUL"), ("a\ud800", "surrogate"), (5, "queue name")],
+    [
+        ("x" * 256, "256 characters"),
+        ("a\x00b", "NUL"),
+        ("a\ud800", "surrogate"),
+        (5, "queue_name must be a string, not 5"),
+    ],
     ids=["too long", "NUL", "lone surrogate", "no text"],
 )
 def test_a_name_that_cannot_be_stored_is_refused(name: Any, reason: str) -> None:

@@ -85,7 +85,7 @@ BAD = """
 @task
 async def wrong(): ...
 """
-NAMED = ("'cron'", "out of range", "Mars/Olympus", "2 entries have this key", "cannot be called with these arguments")
+NAMED = ("'cron'", "out of range", "Mars/Olympus", "2 entries have this key", "takes no positional argument, but 3")
 
 
 @pytest.mark.usually_on("sqlite")

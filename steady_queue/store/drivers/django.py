@@ -101,7 +101,7 @@ class DjangoDriver:
         connection = self.connection
         around = transaction.atomic(using=self.alias) if operation.transaction else nullcontext()
         try:
-            if connection.vendor == "sqlite" and not connection.in_atomic_block:
+            if operation.transaction and connection.vendor == "sqlite" and not connection.in_atomic_block:
                 # With autocommit off, a savepoint that begins SQLite's transaction would also commit it.
                 self._begin()
             with around:

@@ -33,6 +33,11 @@ _MYSQL_DATA = {1048, 1062, 1153, 1264, 1265, 1292, 1301, 1366, 1406, 1451, 1452,
 #: A lock that was not free in time, of PostgreSQL and of MySQL or MariaDB.
 _LOCK_TIMEOUT = {"55P03", "1205"}
 
+#: A table that does not exist, of PostgreSQL and of MySQL or MariaDB.
+_TABLE_MISSING = {"42P01", "1146"}
+#: SQLite's code for most errors of a statement, a missing table among them.
+_SQLITE_GENERIC = "1"
+
 #: Primary result codes: read-only, I/O error, full, cannot open, busy, locked, out of memory, interrupted, protocol.
 _SQLITE_UNAVAILABLE = {5, 6, 7, 8, 9, 10, 13, 14, 15}
 _SQLITE_CONFLICT = {17}
@@ -70,6 +75,11 @@ def mysql_error(code: int | None) -> type[StoreError]:
 def is_lock_timeout(error: StoreError) -> bool:
     """Whether another transaction has held a lock for longer than the statement waits."""
     return error.code in _LOCK_TIMEOUT
+
+
+def is_table_missing(error: StoreError) -> bool | None:
+    """Whether the statement names a table that does not exist; None if the code leaves that open."""
+    return None if error.code == _SQLITE_GENERIC else error.code in _TABLE_MISSING
 
 
 def sqlite_error(code: int | None) -> type[StoreError]:

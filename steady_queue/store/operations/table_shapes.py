@@ -27,7 +27,7 @@ MAX_COLUMNS_SHOWN = 5
 
 
 @operation(transaction=False)
-def find_shapes(sql: Dialect) -> Flow[dict[str, set[str]]]:
+def find_shapes(sql: Dialect) -> Flow[Shapes]:
     """The tables whose names begin with `steady_queue_`, and their columns."""
     rows = yield sql.statement(sql.table_columns, returns="..")
     shapes: dict[str, set[str]] = {}

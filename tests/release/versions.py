@@ -1,7 +1,7 @@
 """`make test-versions`: the contract and the first steps on every supported Python and Django, and a table of results.
 
 Other tests can be named: `make test-versions ARGS="--only 3.12-6.0 tests/store"`. A Python that is not installed is
-listed as such. Environments are kept in `.versions`.
+listed as such. Environments are kept in `.versions`. `ARGS=--write` puts the table into docs/installation.md.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,16 +89,25 @@ def _versions(python: str) -> list[str]:
     return subprocess.run([python, "-c", script], capture_output=True, text=True, check=True).stdout.split()
 
 
-def print_table(rows: list[list[str]]) -> None:
+def table_of(rows: list[list[str]]) -> str:
     heading = ["Python", "Django", *SHOWN, "tests", "duration"]
-    lines = [heading, ["---"] * len(heading), *rows]
-    sys.stdout.write("".join(f"| {' | '.join(line)} |\n" for line in lines))
+    lines = [f"| {' | '.join(row)} |\n" for row in [heading, *rows]]
+    return "".join([lines[0], f"|{'---|' * len(heading)}\n", *lines[1:]])
+
+
+def write_table(table: str) -> None:
+    """Replace the table and the date in the documentation."""
+    page = ROOT / "docs" / "installation.md"
+    today = f"{date.today():%-d %B %Y}"
+    text = re.sub(r"^\| Python \| Django \|.*\n(\|.*\n)+", lambda _: table, page.read_text(), flags=re.MULTILINE)
+    page.write_text(re.sub(r"on \d+ [A-Z][a-z]+ 20\d\d", f"on {today}", text))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make test-versions")
     parser.add_argument("--processes", default="4")
     parser.add_argument("--only", action="append", help="a Python and a Django, such as 3.12-6.0")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/installation.md")
     options, arguments = parser.parse_known_args()
     rows, missing = [], []
     for leg in all_legs():
@@ -111,7 +121,9 @@ def main() -> int:
         sys.stdout.flush()
         rows.append(run_leg(leg, python, options.processes, arguments))
         sys.stdout.write(f"    {rows[-1][-2]} in {rows[-1][-1]}\n")
-    print_table(rows)
+    sys.stdout.write(table_of(rows))
+    if options.write:
+        write_table(table_of(rows))
     for version in sorted(set(missing)):
         sys.stdout.write(f"Python {version} is not installed, so it was not tested.\n")
     return int(not rows or any("FAILED" in row[-2] for row in rows))

@@ -1,7 +1,8 @@
 # Two virtual environments: .venv has the newest Python of the machine and the newest Django that it can run, as most
 # users have; .venv-oldest has the oldest supported versions. Stamp files in each environment record what is installed:
 # .runtime for the package, .tests for the package and the tools of the tests, .bench for these and the other queues that
-# the benchmarks compare with, .examples for the web server of the ASGI example, .docs for the documentation tools.
+# the benchmarks compare with, .examples for the web server of the ASGI example, .docs for the documentation tools, .dist
+# for the tools that build a release.
 
 # PYTHON, if set, is the Python of both environments; otherwise .ci/python finds one.
 ARGS ?=
@@ -25,7 +26,7 @@ TEST_COUNTS := .test-counts/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TEST_COUNTS=$(TEST_COUNTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-oldest test-newest test-everywhere test-servers storm storm-limits stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
+.PHONY: help check test test-oldest test-newest test-versions test-everywhere test-servers dist storm storm-limits stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -50,6 +51,9 @@ test-newest: packages ## Upgrade every dependency in .venv to its newest version
 	@touch .venv/.runtime .venv/.tests
 	@.venv/bin/python -m pip list --disable-pip-version-check
 	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup $(ARGS)
+
+test-versions: .venv/.tests ## Run the contract and the README's first steps on each supported Python and Django
+	.venv/bin/python -m tests.release.versions --processes $(TEST_PROCESSES) $(ARGS)
 
 test-everywhere: .venv/.tests ## Run all tests on all databases, including tests that usually run on one; takes half an hour
 	$(FULL) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --everywhere
@@ -92,6 +96,13 @@ docs: .venv/.docs ## Build the documentation into docs/_build/html; a warning is
 	.venv/bin/python -m sphinx -W --keep-going -q -n -b html -d docs/_build/doctrees docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
+dist: .venv/.dist ## Build the wheel and the sdist into dist, check them, and try the wheel in empty environments
+	rm -rf dist
+	.venv/bin/python -m build --outdir dist
+	.venv/bin/python -m twine check --strict dist/*
+	STEADY_QUEUE_DIST=dist .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup -m "" tests/release
+	@echo "Built, checked and tried:" dist/*.whl dist/*.tar.gz
+
 bench: .venv/.tests ## Measure how fast tasks are enqueued
 	.venv/bin/python -m benchmarks.enqueue $(ARGS)
 
@@ -105,7 +116,7 @@ bench-semantics: .venv/.tests ## Measure claims, limits and recurring tasks with
 	.venv/bin/python -m benchmarks.scale $(ARGS)
 
 clean: ## Remove environments, caches, counts of tests, the built documentation and the databases of the examples
-	rm -rf .venv .venv-oldest .test-counts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist docs/_build
+	rm -rf .venv .venv-oldest .versions .test-counts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist docs/_build
 	rm -f examples/*/*.sqlite3 examples/*/*.sqlite3-*
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -126,6 +137,11 @@ packages:
 .venv/.docs: .venv/.runtime
 	@echo "Installing the documentation tools into .venv"
 	@.venv/bin/python $(PIP) -e '.[docs]'
+	@touch $@
+
+.venv/.dist: .venv/.tests
+	@echo "Installing the tools that build a release into .venv"
+	@.venv/bin/python $(PIP) -e '.[dist]'
 	@touch $@
 
 .venv/.tests: pyproject.toml | packages

@@ -33,6 +33,7 @@ Internal modules:
     db/                  connections to the queue's database, and the caller's transaction
     store/               all SQL: operations, dialects, drivers
     aio/                 the runtime: processes, workers, dispatchers, schedulers, supervisor
+    distribution.py      the names of the distribution, and the mixture with another one
     checks/              system checks, checks before a start, health
     management/          the commands
     apps.py              the Django app
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
         unschedule_recurring_task,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "SteadyQueueTask",

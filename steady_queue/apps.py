@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
 from django.core.checks import Tags, register
+from django.core.exceptions import ImproperlyConfigured
+
+from steady_queue.distribution import MIXED, is_mixed
 
 if TYPE_CHECKING:
     from django.core.checks import CheckMessage
@@ -16,6 +19,12 @@ class SteadyQueueConfig(AppConfig):
     name = "steady_queue"
     verbose_name = "Steady Queue"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def __init__(self, app_name: str, app_module: Any) -> None:
+        # Not a system check: with such files no project comes as far as its checks.
+        if is_mixed():
+            raise ImproperlyConfigured(MIXED)
+        super().__init__(app_name, app_module)
 
     def ready(self) -> None:
         # Registers the system checks of the task framework, which call the checks of each backend.

@@ -20,7 +20,7 @@ SteadyQueueError
     ├── StoreConflict          deadlock, serialization failure, lock timeout: retried immediately, a few times
     ├── StoreDataError         these values can never be stored: not retried
     └── StoreBug               any other error: a defect of Steady Queue or of the schema
-        └── StoreNotMigrated   the tables of the queue do not exist: `migrate` has not been run
+        └── StoreNotMigrated   the tables of the queue do not exist, or are not those of this version
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class StoreBug(StoreError):
 
 
 class StoreNotMigrated(StoreBug):
-    """The tables of the queue do not exist: `migrate` has not been run on this database."""
+    """The tables of the queue do not exist in this database, or are not those of this version."""
 
 
 class ProcessExitError(SteadyQueueError, RuntimeError):

@@ -33,6 +33,11 @@ def test_a_python_that_the_user_names_is_used_even_if_others_are_found(path: Pat
     assert chosen(which, path, PYTHON="python3.12") == "python3.12"
 
 
+def test_one_version_is_found_by_its_number(path: Path) -> None:
+    assert chosen("3.11", path) == "python3.11"
+    assert chosen("3.12", path) == "python3"
+
+
 @pytest.mark.parametrize("which", ["newest", "oldest"])
 def test_where_none_is_found_it_is_python3(tmp_path: Path, which: str) -> None:
     assert chosen(which, tmp_path) == "python3"

@@ -22,6 +22,7 @@ from steady_queue.arguments.decoding import MARK, read
 from steady_queue.arguments.encoding import RefusalError, Writer
 from steady_queue.arguments.json_text import encode, is_plain, parse
 from steady_queue.arguments.results import dump_result, load_result
+from steady_queue.distribution import describe_missing_name
 from steady_queue.errors import ArgumentError, DeserializationError
 
 if TYPE_CHECKING:
@@ -36,6 +37,13 @@ MAX_BYTES = 4 * 1024 * 1024
 VERSION = 1
 
 _MARK_TEXT = f'"{MARK}"'
+
+
+def __getattr__(name: str) -> object:
+    # If the other distribution was installed later, its models import this first: the only place left to say so.
+    if name == "Arguments":
+        raise ImportError(describe_missing_name(__name__, name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def dumps(args: Sequence[object], kwargs: Mapping[str, object], *, limit: int = MAX_BYTES) -> str:

@@ -13,6 +13,7 @@ from django.utils.module_loading import autodiscover_modules
 import steady_queue
 from steady_queue.aio.deadline_driver import DeadlineDriver
 from steady_queue.aio.process import startup
+from steady_queue.checks.distribution import check_distribution
 from steady_queue.checks.health import call_with_timeout
 from steady_queue.checks.installation import can_connect, check_installation
 from steady_queue.checks.project import Backends, check_pools, check_queues
@@ -62,6 +63,7 @@ def examine(
     subjects = ["configuration"]
     found = [
         *map(Problem, more),
+        *map(_from_message, check_distribution()),
         *_check_configuration(options, backends, named, in_one_loop),
         *_check_tasks(options),
         *_check_backends(backends),
@@ -81,6 +83,7 @@ def at_start(
     backends = Backends()
     found = [
         *map(Problem, more),
+        *map(_from_message, check_distribution()),
         *_check_configuration(options, backends, named, in_one_loop),
         *_check_backends(backends),
         *map(_from_message, check_installation()),

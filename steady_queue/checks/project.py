@@ -15,9 +15,10 @@ from django.apps import apps
 from django.core.checks import Error, Warning
 from django.db import connections
 
-from steady_queue.aio.process.startup import known_migrations
+from steady_queue.aio.process.startup import describe_problem
 from steady_queue.aio.worker.queues import expand
 from steady_queue.backend import SteadyQueueBackend
+from steady_queue.checks.distribution import check_distribution
 from steady_queue.checks.framework import check_tasks
 from steady_queue.checks.installation import can_connect, check_installation
 from steady_queue.configuration import problems as configuration_problems
@@ -25,8 +26,10 @@ from steady_queue.configuration import read_options
 from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError
 from steady_queue.jobs.compat import task_backends
-from steady_queue.store.operations.charset import describe_problem, find_text_column_problem
-from steady_queue.store.operations.database_server import describe_schema_problem, find_applied_migrations
+from steady_queue.store.operations.charset import describe_problem as describe_text_columns
+from steady_queue.store.operations.charset import find_text_column_problem
+from steady_queue.store.operations.database_server import find_applied_migrations
+from steady_queue.store.operations.table_shapes import describe_foreign_tables, find_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from steady_queue.configuration import Options, Worker
     from steady_queue.store.drivers.django import DjangoDriver
+    from steady_queue.store.operations.table_shapes import Shapes
 
 #: The consequence of a schema that this version cannot use.
 NO_START = "processes do not start on this database"
@@ -46,44 +50,50 @@ def check_project(**kwargs: Any) -> list[CheckMessage]:
     """All problems of the installation and of settings.STEADY_QUEUE. Connects to no database."""
     if not apps.is_installed("steady_queue"):  # the backends report that
         return []
-    return [*check_installation(), *check_tasks(), *_check_configuration()]
+    return [*check_distribution(), *check_installation(), *check_tasks(), *_check_configuration()]
 
 
 def check_schema(databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """Whether the queue's database has the schema of this version, if Django checks that database."""
     alias = queue_alias()
-    # `migrate` runs the checks before it begins, when the warning would be useless.
-    is_migrating = sys.argv[1:2] == ["migrate"]
-    if alias not in (databases or ()) or is_migrating or not can_connect(check_installation()):
+    if alias not in (databases or ()) or not can_connect(check_installation()):
         return []
+    # `migrate` runs the checks before it begins, when warnings about the schema would be useless.
+    is_migrating = sys.argv[1:2] == ["migrate"]
     driver = django_driver(alias)
     try:
-        return list(_check_migrations(driver) or _check_text_columns(driver))
+        shapes = driver.run(find_shapes(driver.sql))
+        if problem := describe_foreign_tables(alias, shapes):
+            return [_message(Error, "E013", *_split(problem))]
+        return [] if is_migrating else [*_check_migrations(driver, shapes)] or _check_text_columns(driver)
     except StoreError as error:
-        return [_warning("W009", f"the schema of the database {alias!r} cannot be read: {error}", NO_START)]
+        if is_migrating:
+            return []
+        return [_message(Warning, "W009", f"the schema of the database {alias!r} cannot be read: {error}", NO_START)]
 
 
-def _check_migrations(driver: DjangoDriver) -> list[CheckMessage]:
-    known = known_migrations()
-    if known is None:
-        return []
-    found = driver.run(find_applied_migrations(driver.sql))
-    problem = describe_schema_problem(driver.alias, found, known)
-    if problem is None:
-        return []
+def _check_migrations(driver: DjangoDriver, shapes: Shapes) -> Iterator[CheckMessage]:
+    migrations = driver.run(find_applied_migrations(driver.sql))
+    if problem := describe_problem(driver.alias, shapes, migrations):
+        yield _message(Warning, "W009", *_split(problem))
+
+
+def _split(problem: str) -> tuple[str, str]:
     text, _, hint = problem.partition("; ")
-    return [_warning("W009", text, hint or NO_START)]
+    return text, hint or NO_START
 
 
 def _check_text_columns(driver: DjangoDriver) -> list[CheckMessage]:
     unfit_columns = driver.run(find_text_column_problem(driver.sql))
-    return [] if unfit_columns is None else [_warning("W013", *describe_problem(driver.alias, unfit_columns))]
+    if unfit_columns is None:
+        return []
+    return [_message(Warning, "W013", *describe_text_columns(driver.alias, unfit_columns))]
 
 
-def _warning(number: str, text: str, hint: str) -> CheckMessage:
-    """A warning, not an error: errors prevent commands that migrate from running."""
+def _message(kind: type[Error | Warning], number: str, text: str, hint: str) -> CheckMessage:
+    """A message; an error prevents commands that migrate from running, a warning does not."""
     text, hint = (f"{part[0].upper()}{part[1:]}" for part in (text, hint))
-    return Warning(f"{text}.", hint=hint, id=f"steady_queue.{number}")
+    return kind(f"{text}.", hint=hint, id=f"steady_queue.{number}")
 
 
 def _check_configuration() -> Iterator[CheckMessage]:

@@ -14,6 +14,7 @@
 Only `steady_queue.store` writes the rows. The models describe the tables to migrations, the admin and the ORM.
 """
 
+from steady_queue.distribution import describe_missing_name
 from steady_queue.models.executions import (
     BlockedExecution,
     ClaimedExecution,
@@ -40,3 +41,9 @@ __all__ = [
     "ScheduledExecution",
     "Semaphore",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "Queue":
+        raise ImportError(describe_missing_name(__name__, name, "steady_queue.queues.Queue"))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.core.checks import Error, Warning, run_checks
 from django.core.management import call_command
+from django.core.management.base import SystemCheckError
 from django.test import override_settings
 
 import steady_queue
@@ -18,6 +19,8 @@ from steady_queue.checks.project import check_project, check_schema, connections
 from steady_queue.configuration import Options, Worker
 from steady_queue.jobs.compat import task_backends
 from tests.support.databases.aliases import extra_database, pointed_at
+from tests.support.databases.foreign_tables import foreign_jobs, foreign_tables
+from tests.support.databases.tables import query
 from tests.support.databases.unmigrated import marked_as_migrated
 
 if TYPE_CHECKING:
@@ -269,6 +272,29 @@ def test_a_command_that_migrates_gets_no_warning_about_missing_migrations(
     monkeypatch.setattr("sys.argv", ["manage.py", "migrate"])
     with pointed_at(unmigrated):
         assert check_schema(databases=[unmigrated]) == []
+
+
+def test_the_tables_of_another_implementation_are_an_error_that_prevents_migrations(
+    unmigrated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pointed_at(unmigrated), foreign_tables(unmigrated):
+        (message,) = with_id("E013", check_schema(databases=[unmigrated]))
+        monkeypatch.setattr("sys.argv", ["manage.py", "migrate"])
+        for target in ([], ["steady_queue", "zero"]):
+            with pytest.raises(SystemCheckError, match=r"steady_queue\.E013"):
+                call_command("migrate", *target, database=unmigrated, skip_checks=False, verbosity=0)
+        assert foreign_jobs(unmigrated) == [(1, "shop.tasks.add")]
+    assert isinstance(message, Error)
+    assert "the distribution steady-queue" in message.msg
+    assert "migrate steady_queue zero" in str(message.hint)
+
+
+def test_a_table_that_lacks_a_column_is_reported_although_its_migration_is_applied(unmigrated: str) -> None:
+    query(unmigrated, "CREATE TABLE steady_queue_job (id integer, queue_name integer)")
+    with pointed_at(unmigrated), marked_as_migrated(unmigrated, "0001_initial"):
+        (message,) = with_id("W009", check_schema(databases=[unmigrated]))
+    assert "steady_queue_blockedexecution" in message.msg
+    assert "migrate steady_queue zero" in str(message.hint)
 
 
 def test_a_database_that_cannot_be_used_at_all_is_left_to_the_other_checks() -> None:

@@ -8,6 +8,7 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import django
 from django.utils.module_loading import import_string
 
 from steady_queue import concurrency
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: `from django_tasks import task` there; `from django.tasks import task` where Django has it.
 task: Any = import_string(f"{FRAMEWORK}.task")
+#: The decorator of Django 6.0 takes no options of backends; that of this package does.
+task_with_options: Any = import_string("steady_queue.task") if django.VERSION[:2] == (6, 0) else task
 limits_concurrency: Any = concurrency.limits_concurrency
 
 
@@ -112,6 +115,6 @@ def bundle_action(bundle: Bundle) -> str:
 
 
 # Sets the default enqueueing behavior for all task instances
-@task(enqueue_on_commit=False)
+@task_with_options(enqueue_on_commit=False)
 def my_committed_task() -> None:
     pass

@@ -20,6 +20,7 @@ from steady_queue.concurrency import limits_concurrency
 from steady_queue.configuration import Dispatcher, Options, RecurringTask, Worker
 from steady_queue.management.options import BOOLEANS, NUMBERS, PREFIX, STRINGS
 from steady_queue.recurring_task import recurring
+from tests.contract.test_public_interface import NAMES
 from tests.docs.pages import ROOT, first_names, names, page, tables
 
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ def test_every_error_is_listed() -> None:
 def test_every_system_check_is_listed() -> None:
     sources = [file.read_text() for file in (ROOT / "steady_queue").rglob("*.py")]
     known = {
-        number for source in sources for number in re.findall(r'(?:steady_queue\.|_warning\(")([EW]\d{3})"', source)
+        number
+        for source in sources
+        for number in re.findall(r'(?:steady_queue\.|_message\((?:Error|Warning), ")([EW]\d{3})"', source)
     }
 
     listed = [name.removeprefix("steady_queue.") for name in first_names(page("docs/reference/checks.md").text, "id")]
@@ -151,3 +154,10 @@ def test_every_action_of_the_command_is_shown() -> None:
 
     for action in set(actions or ()) - {"run"}:
         assert f"\npython manage.py steady_queue {action} " in COMMAND.text
+
+
+def test_every_public_name_is_on_the_page_about_stability() -> None:
+    rows = tables(page("docs/stability.md").section("What is public"), "module")
+
+    listed = {names(module)[0]: " ".join(names(cell)) for module, cell in rows}
+    assert listed == NAMES

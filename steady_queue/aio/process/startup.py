@@ -10,6 +10,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 from anyio import create_task_group
+from django.apps import apps
 from django.conf import settings
 
 from steady_queue.errors import ConfigurationError, StoreBug, StoreError
@@ -18,27 +19,42 @@ from steady_queue.store.operations.database_server import (
     find_applied_migrations,
     find_version_problem,
 )
+from steady_queue.store.operations.table_shapes import (
+    describe_foreign_tables,
+    describe_missing_columns,
+    find_shapes,
+)
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from steady_queue.aio.outage import Outage
     from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.operations.table_shapes import Shapes
 
 
 async def find_start_problem(driver: AsyncDriver, alias: str) -> str | None:
     """Why no process may work on this database (the server is too old, the schema does not fit), or None."""
     if problem := await driver.run(find_version_problem(driver.sql)):
         return problem
+    try:
+        shapes = await driver.run(find_shapes(driver.sql))
+        found = await driver.run(find_applied_migrations(driver.sql))
+    except StoreBug as error:
+        return f"the schema of the database {alias!r} cannot be read: {error}"
+    return describe_problem(alias, shapes, found)
+
+
+def describe_problem(alias: str, shapes: Shapes, migrations: Collection[str]) -> str | None:
+    """The error message for a database with these tables and migrations of this app; None if they fit."""
+    # First, because the migrations of the other implementation have the same names or are unknown.
+    if problem := describe_foreign_tables(alias, shapes):
+        return problem
     known = known_migrations()
     if known is None:
         return None
-    try:
-        found = await driver.run(find_applied_migrations(driver.sql))
-    except StoreBug as error:
-        return f"the migrations of the database {alias!r} cannot be read: {error}"
-    return describe_schema_problem(alias, found, known)
+    return describe_schema_problem(alias, migrations, known) or describe_missing_columns(alias, shapes, known_shapes())
 
 
 def known_migrations() -> list[str] | None:
@@ -51,6 +67,15 @@ def known_migrations() -> list[str] | None:
     # Read from their directory, because importing them would import the models.
     modules = iter_modules(import_module(home).__path__)
     return sorted(module.name for module in modules if not module.ispkg and module.name[0] not in "_~")
+
+
+def known_shapes() -> Shapes:
+    """The tables of this package's models, with their columns."""
+    # From the registry, which has loaded them: the runtime does not import the models.
+    models = apps.get_app_config("steady_queue").get_models()
+    return {
+        model._meta.db_table: {str(field.column) for field in model._meta.local_concrete_fields} for model in models
+    }
 
 
 async def run_unless_stopped(stopped: asyncio.Event, step: Callable[[], Awaitable[None]]) -> None:

@@ -35,6 +35,8 @@ _LOCK_TIMEOUT = {"55P03", "1205"}
 
 #: A table that does not exist, of PostgreSQL and of MySQL or MariaDB.
 _TABLE_MISSING = {"42P01", "1146"}
+#: A column that does not exist, of PostgreSQL and of MySQL or MariaDB.
+_COLUMN_MISSING = {"42703", "1054"}
 #: SQLite's code for most errors of a statement, a missing table among them.
 _SQLITE_GENERIC = "1"
 
@@ -80,6 +82,11 @@ def is_lock_timeout(error: StoreError) -> bool:
 def is_table_missing(error: StoreError) -> bool | None:
     """Whether the statement names a table that does not exist; None if the code leaves that open."""
     return None if error.code == _SQLITE_GENERIC else error.code in _TABLE_MISSING
+
+
+def is_column_missing(error: StoreError) -> bool:
+    """Whether the statement names a column that does not exist, by a code; SQLite has none."""
+    return error.code in _COLUMN_MISSING
 
 
 def sqlite_error(code: int | None) -> type[StoreError]:

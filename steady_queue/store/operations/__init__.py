@@ -27,5 +27,6 @@ Recurring tasks, server and schema:
     recurring.py     the entries of recurring tasks
     ticks.py         a tick and its job, enqueued once
     database_server.py        version of the server, applied migrations
+    table_shapes.py  whether the tables and columns of this version are there
     charset.py       character sets on MySQL and MariaDB
 """

@@ -51,13 +51,6 @@ def _parse_version(name: str, version: str) -> tuple[str, str]:
 
 
 @operation(transaction=False)
-def has_tables(sql: Dialect) -> Flow[bool]:
-    """Whether the database has the tables of the queue."""
-    rows = yield sql.statement(sql.has_table, "steady_queue_job", returns=".")
-    return bool(rows[0][0])
-
-
-@operation(transaction=False)
 def find_applied_migrations(sql: Dialect) -> Flow[list[str]]:
     """The names of the migrations that the database has; none where no migration was ever run."""
     # The catalogue is read first: not every server has a separate error code for a table that does not exist.

@@ -104,6 +104,11 @@ class Dialect:
     server_version = "SELECT version()"
     #: Selects whether the database has the table of a bound name.
     has_table = "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = ?"
+    #: Selects table and name of each column of the queue's tables.
+    table_columns = (
+        "SELECT table_name, column_name FROM information_schema.columns"
+        " WHERE table_schema = database() AND LEFT(table_name, 13) = 'steady_queue_'"
+    )
     #: Selects table, name, character set and collation of the queue's text columns, where they may differ.
     text_columns = ""
     #: Selects a number that changes with the writes of other connections, where there is one.

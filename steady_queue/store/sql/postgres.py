@@ -67,6 +67,11 @@ class Postgres(Dialect):
     can_notify = True
     now = "statement_timestamp()"
     has_table = "SELECT to_regclass(?::text) IS NOT NULL"
+    table_columns = (
+        "SELECT c.relname::text, a.attname::text FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
+        " WHERE left(c.relname::text, 13) = 'steady_queue_' AND c.relkind IN ('r', 'p') AND a.attnum > 0"
+        " AND NOT a.attisdropped AND pg_table_is_visible(c.oid)"
+    )
     appended_error = "COALESCE(errors || chr(10), '') || ?::text"
 
     single_statements = PostgresStatements()

@@ -22,6 +22,10 @@ class SQLite(Dialect):
     server_version = "SELECT sqlite_version()"
     now = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
     has_table = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
+    table_columns = (
+        "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
+        " WHERE m.type = 'table' AND substr(m.name, 1, 13) = 'steady_queue_'"
+    )
     appended_error = "COALESCE(errors || char(10), '') || ?"
     least = "MIN"
     for_update = ""

@@ -14,6 +14,7 @@ from steady_queue.aio.process.startup import find_start_problem
 from steady_queue.db.aliases import open_async
 from steady_queue.errors import ConfigurationError
 from tests.shop.tasks import add
+from tests.support.databases.foreign_tables import foreign_jobs, foreign_tables
 from tests.support.databases.tables import count, query
 from tests.support.databases.unmigrated import marked_as_migrated
 from tests.support.processes.scripts import run_script
@@ -30,6 +31,21 @@ def newer(database: str) -> Iterator[str]:
     """A database that a later version of the package has migrated."""
     with marked_as_migrated(database, "9999_later"):
         yield database
+
+
+@pytest.fixture
+def foreign(unmigrated: str) -> Iterator[str]:
+    """A database with the tables of another implementation."""
+    with foreign_tables(unmigrated):
+        yield unmigrated
+
+
+@pytest.fixture
+def older(unmigrated: str) -> Iterator[str]:
+    """A database in which another version of the first migration was applied."""
+    query(unmigrated, "CREATE TABLE steady_queue_job (id integer, queue_name integer)")
+    with marked_as_migrated(unmigrated, "0001_initial"):
+        yield unmigrated
 
 
 async def refused(alias: str) -> str:
@@ -66,9 +82,21 @@ async def test_a_supervisor_gets_the_same_refusals(newer: str, unmigrated: str) 
     assert "lacks migrations" in await refused(unmigrated)
 
 
+async def test_a_process_refuses_the_tables_of_another_implementation_and_leaves_them(foreign: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"belong to another implementation, .* steady-queue: .*; to keep"):
+        async with running(worker(), alias=foreign):
+            raise AssertionError("it works")
+    assert await in_thread(foreign_jobs, foreign) == [(1, "shop.tasks.add")]
+    assert await in_thread(count, foreign, "process") == 0
+
+
+async def test_a_process_refuses_tables_of_an_older_first_migration(older: str) -> None:
+    assert "lacks tables or columns of steady_queue although" in await refused(older)
+
+
 async def test_a_table_of_migrations_that_cannot_be_read_is_a_refusal_and_not_an_outage(unmigrated: str) -> None:
     await in_thread(query, unmigrated, "CREATE TABLE django_migrations (nothing_of_use integer)")
-    assert f"the migrations of the database '{unmigrated}' cannot be read" in await refused(unmigrated)
+    assert f"the schema of the database '{unmigrated}' cannot be read" in await refused(unmigrated)
 
 
 async def test_a_project_that_creates_its_tables_without_migrations_needs_none(newer: str) -> None:

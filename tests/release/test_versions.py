@@ -1,0 +1,40 @@
+"""The classifiers, the table of tested versions in the documentation, and the legs of `make test-versions`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import steady_queue
+from tests.docs.pages import ROOT, page, tables
+from tests.release.versions import SHOWN, all_legs, classified
+
+INSTALLATION = page("docs/installation.md")
+
+
+def test_the_documentation_lists_every_combination_of_the_classifiers_with_its_result() -> None:
+    section = INSTALLATION.section("Tested versions")
+    rows = tables(section, "Python")
+
+    listed = [(row[0].split()[0], ".".join(row[1].split(".")[:2])) for row in rows]
+    assert listed == [(leg.python, leg.django) for leg in all_legs()]
+    assert all(len(row) == 2 + len(SHOWN) + 2 for row in rows)
+    assert all(re.fullmatch(r"\d+ passed|not run", row[-2]) for row in rows)
+    assert re.search(r"on \d+ [A-Z][a-z]+ 20\d\d", section), "the section has no date"
+
+
+def test_the_oldest_versions_are_those_that_the_package_requires() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    assert project["requires-python"] == f">={classified('Programming Language :: Python')[0]}"
+    assert f"Django>={classified('Framework :: Django')[0]}" in project["dependencies"]
+    assert project["name"] == "steady-queue-aio"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", steady_queue.__version__)
+
+
+def test_each_python_works_with_a_django() -> None:
+    legs = all_legs()
+
+    assert {leg.python for leg in legs} == set(classified("Programming Language :: Python"))
+    assert {leg.django for leg in legs} == set(classified("Framework :: Django"))
+    assert not [leg for leg in legs if leg.python == "3.11" and leg.django.startswith("6")]

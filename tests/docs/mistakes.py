@@ -360,7 +360,7 @@ def write_page() -> None:
             for number, mistake in enumerate(MISTAKES)
         ]
     before, _, after = PAGE.text.partition(HEADER)
-    rest = after[re.match(r"(\|.*\n)*", after).end() :]
+    rest = re.sub(r"\A(\|.*\n)*", "", after)
     PAGE.file.write_text(f"{before}{HEADER}{''.join(rows)}{rest}")
 
 

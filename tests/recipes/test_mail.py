@@ -20,11 +20,8 @@ OLDER_SETTINGS = """
 EMAIL_BACKEND = "shop.mail.QueueBackend"
 EMAIL_HOST, EMAIL_PORT, EMAIL_TIMEOUT = os.environ["SMTP_HOST"], int(os.environ["SMTP_PORT"]), 30
 """
-OLDER_TASK = (
-    "message.send(using=using)",
-    "from django.core.mail import get_connection\n"
-    '    get_connection("django.core.mail.backends.smtp.EmailBackend").send_messages([message])',
-)
+OLDER_SENDING = """from django.core.mail import get_connection
+    get_connection("django.core.mail.backends.smtp.EmailBackend").send_messages([message])"""
 SEND = """
 from django.core.mail import EmailMessage, EmailMultiAlternatives, send_mail
 from django.db import transaction
@@ -57,7 +54,7 @@ def project(tmp_path: Path) -> Project:
     if django.VERSION < (6, 1):
         project.append("project/settings.py", OLDER_SETTINGS)
         file = tmp_path / "shop" / "mail.py"
-        file.write_text(file.read_text().replace(*OLDER_TASK))
+        file.write_text(file.read_text().replace("message.send(using=using)", OLDER_SENDING))
     return project
 
 

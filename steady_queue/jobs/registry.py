@@ -40,14 +40,13 @@ class Registry:
 
     def _find(self, path: str) -> Task[..., Any]:
         module_name, _, name = path.rpartition(".")
-        module = sys.modules.get(module_name)
-        if module is None:
-            if not belongs_to_installed_app(module_name):
-                raise UnknownTaskError(f"{path!r} is not a task of an installed app")
-            try:
-                module = import_module(module_name)
-            except ImportError as error:
-                raise UnknownTaskError(f"{path!r} cannot be imported: {error}") from error
+        if not may_belong_to_project(path):
+            raise UnknownTaskError(f"{path!r} is not a task of an installed app")
+        try:
+            # Not `sys.modules`: it has a module that another thread is importing, and that has not all its names yet.
+            module = import_module(module_name)
+        except ImportError as error:
+            raise UnknownTaskError(f"{path!r} cannot be imported: {error}") from error
         task = getattr(module, name, None)
         if not isinstance(task, Task):
             raise UnknownTaskError(f"{path!r} is not a task")

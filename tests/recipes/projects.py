@@ -10,6 +10,7 @@ from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import django
+from django.core.management import call_command
 
 from tests.docs.helpers import environment
 from tests.docs.pages import page
@@ -45,7 +46,7 @@ class Project:
 
     def create(self) -> Project:
         """Make an empty project with an app, and add what all recipes have in common."""
-        self.run("-m", "django", "startproject", "project", ".")
+        call_command("startproject", "project", str(self.directory))
         (self.directory / "shop").mkdir()
         (self.directory / "shop" / "__init__.py").touch()
         self.add_recipe("")

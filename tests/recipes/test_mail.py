@@ -63,8 +63,9 @@ def test_a_mail_is_stored_with_its_transaction_and_sent_by_the_worker(project: P
         project.manage("migrate", "steady_queue", **server.environment)
         project.run_script(SEND, **server.environment)
         assert server.received == []
-        project.drain(**server.environment)
+        worker = project.drain(**server.environment)
 
+    assert len(server.received) == 2, worker.stderr
     receipt, page = sorted(server.received, key=lambda message: message["Subject"], reverse=True)
     assert (receipt["Subject"], receipt["Cc"], receipt["Reply-To"]) == (
         "Receipt",

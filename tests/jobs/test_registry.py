@@ -7,13 +7,13 @@ import threading
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-import pytest
-
 from steady_queue.jobs.registry import Registry
 from tests.support.threads import WAIT_TIMEOUT_SECONDS, while_in_thread
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 importing, may_continue = threading.Event(), threading.Event()
 MODULE = f"""

@@ -18,14 +18,20 @@ from tests.docs.pages import page
 if TYPE_CHECKING:
     from pathlib import Path
 
-RECIPES = page("docs/guides/recipes.md")
+#: The first page has what all recipes start from.
+PAGES = [page(f"docs/recipes/{name}.md") for name in ("overview", "packages", "deployments", "databases")]
 _BLOCK = re.compile(r"^```(?:python|ini|yaml|dockerfile)\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def section_of(title: str) -> str:
-    """The text of a recipe, with its examples; an empty title is the text before the first recipe."""
-    sections = re.split(r"^## (.+)\n", RECIPES.text, flags=re.MULTILINE)
-    return sections[0] if not title else dict(zip(sections[1::2], sections[2::2], strict=True))[title]
+    """The text of a recipe, with its examples; an empty title is the project that all recipes start from."""
+    if not title:
+        return PAGES[0].text
+    sections: dict[str, str] = {}
+    for one in PAGES[1:]:
+        parts = re.split(r"^## (.+)\n", one.text, flags=re.MULTILINE)
+        sections |= zip(parts[1::2], parts[2::2], strict=True)
+    return sections[title]
 
 
 def files_of(title: str) -> dict[str, str]:
@@ -43,6 +49,7 @@ class Project:
 
     directory: Path
     python: str = sys.executable
+    timeout_seconds: float = 100
 
     def create(self) -> Project:
         """Make an empty project with an app, and add what all recipes have in common."""
@@ -72,13 +79,14 @@ class Project:
         return ran.stdout
 
     def attempt(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run Python in the directory, whether it succeeds or not."""
         return subprocess.run(
             [self.python, *arguments],
             cwd=self.directory,
             env=environment(self.directory, **env),
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=self.timeout_seconds,
         )
 
     def manage(self, *arguments: str, **env: str) -> str:

@@ -23,10 +23,12 @@ class FileTransport(Transport):
 sentry_sdk.get_client().transport = FileTransport()
 """
 TASKS = """
+import sentry_sdk
 from steady_queue import hooks, task
 
 @task
 def fails(order):
+    sentry_sdk.set_tag("order", order)
     raise ValueError("in a thread")
 
 @task
@@ -59,6 +61,7 @@ def test_failures_of_tasks_and_of_the_runtime_are_events(project: Project) -> No
         ("RuntimeError", "in a hook", "broken", None, None, "the worker.on_start hook broken"),
     }
     assert len(events) == 3
+    assert [event["tags"]["task"] for event in events if "order" in event.get("tags", {})] == ["shop.tasks.fails"]
 
 
 def summary(event: dict[str, Any]) -> tuple[Any, ...]:

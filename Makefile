@@ -144,7 +144,7 @@ packages:
 .venv-recipes/.recipes: pyproject.toml
 	@python=$$(.ci/python newest) && $(call venv,$$python,.venv-recipes)
 	@echo "Installing the package and the packages of the recipes into .venv-recipes"
-	@.venv-recipes/bin/python $(PIP) -e '.[recipes]' Django
+	@.venv-recipes/bin/python $(PIP) -e '.[recipes,postgres]' Django
 	@touch $@
 
 .venv-oldest/.tests: pyproject.toml | packages

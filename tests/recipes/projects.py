@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from tests.docs.pages import page
 if TYPE_CHECKING:
     from pathlib import Path
 
+#: The Python of the environment with the packages of the recipes; `make test-recipes` sets it.
+PYTHON_WITH_PACKAGES = os.environ.get("STEADY_QUEUE_RECIPES_PYTHON", "")
 #: The first page has what all recipes start from.
 PAGES = [page(f"docs/recipes/{name}.md") for name in ("overview", "packages", "deployments", "databases")]
 _BLOCK = re.compile(r"^```(?:python|ini|yaml|dockerfile)\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

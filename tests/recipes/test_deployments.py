@@ -29,6 +29,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path).create()
 
 
+@pytest.mark.timeout(180)  # on a busy machine each of the interpreters needs seconds to start
 def test_a_pod_is_checked_started_probed_and_stopped(project: Project) -> None:
     check, work, probe, same_probe = commands_of("Kubernetes", "worker.yaml")
     migrate, _, compose_work = commands_of("Compose", "compose.yaml")

@@ -13,7 +13,8 @@ from tests.recipes.projects import Project
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.smoke
+# On a busy machine each of the interpreters needs seconds to start.
+pytestmark = [pytest.mark.smoke, pytest.mark.timeout(180)]
 
 #: The differences of Django before 6.1 that the recipe names.
 OLDER_SETTINGS = """

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.recipes.conftest import PYTHON
-from tests.recipes.projects import Project
+from tests.recipes.projects import PYTHON_WITH_PACKAGES, Project
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +36,7 @@ print(json.dumps([[page.title for page in found], Job.objects.filter(finished_at
 
 @pytest.mark.timeout(900)  # 200 migrations
 def test_a_page_is_found_when_the_worker_has_run(tmp_path: Path) -> None:
-    project = Project(tmp_path, PYTHON, timeout_seconds=600)
+    project = Project(tmp_path, PYTHON_WITH_PACKAGES, timeout_seconds=600)
     start = "import sys; from wagtail.bin.wagtail import main; sys.argv[1:] = ['start', 'mysite', '.']; main()"
     project.run("-c", start)
     project.add_recipe("Wagtail")

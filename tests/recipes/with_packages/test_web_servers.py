@@ -79,7 +79,6 @@ def answers(address: str) -> bool:
 
 
 @pytest.mark.parametrize("server", ["gunicorn", "uvicorn"])
-@pytest.mark.timeout(180)
 def test_tasks_of_a_web_server_run_in_the_worker(project: Project, server: str) -> None:
     lines = section_of("gunicorn and uvicorn").splitlines()
     (command,) = [line.split() for line in lines if line.startswith(f"{server} ")]

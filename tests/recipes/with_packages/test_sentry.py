@@ -55,13 +55,18 @@ def test_failures_of_tasks_and_of_the_runtime_are_events(project: Project) -> No
     project.drain(**dsn)
 
     events = [json.loads(line) for line in (project.directory / "envelopes").read_text().splitlines()]
-    assert {summary(event) for event in events} == {
+    lines = [
+        event for event in events if "exception" not in event
+    ]  # on a busy machine: that the event loop was blocked
+    assert not {event["extra"]["event"] for event in lines} & {"RuntimeFault", "DatabaseLost"}
+    errors = [event for event in events if "exception" in event]
+    assert {summary(event) for event in errors} == {
         ("ValueError", "in a thread", "fails", "shop.tasks.fails", sync_id, None),
         ("ValueError", "in the event loop", "fails_async", "shop.tasks.fails_async", async_id, None),
         ("RuntimeError", "in a hook", "broken", None, None, "the worker.on_start hook broken"),
     }
-    assert len(events) == 3
-    assert [event["tags"]["task"] for event in events if "order" in event.get("tags", {})] == ["shop.tasks.fails"]
+    assert len(errors) == 3
+    assert [event["tags"]["task"] for event in errors if "order" in event.get("tags", {})] == ["shop.tasks.fails"]
 
 
 def summary(event: dict[str, Any]) -> tuple[Any, ...]:

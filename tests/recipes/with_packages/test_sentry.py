@@ -55,10 +55,8 @@ def test_failures_of_tasks_and_of_the_runtime_are_events(project: Project) -> No
     project.drain(**dsn)
 
     events = [json.loads(line) for line in (project.directory / "envelopes").read_text().splitlines()]
-    lines = [
-        event for event in events if "exception" not in event
-    ]  # on a busy machine: that the event loop was blocked
-    assert not {event["extra"]["event"] for event in lines} & {"RuntimeFault", "DatabaseLost"}
+    # A busy machine may block the event loop, which is also logged at ERROR.
+    assert {event["extra"]["event"] for event in events if "exception" not in event} <= {"LoopBlocked"}
     errors = [event for event in events if "exception" in event]
     assert {summary(event) for event in errors} == {
         ("ValueError", "in a thread", "fails", "shop.tasks.fails", sync_id, None),

@@ -1,8 +1,9 @@
-# Two virtual environments: .venv has the newest Python of the machine and the newest Django that it can run, as most
-# users have; .venv-oldest has the oldest supported versions. Stamp files in each environment record what is installed:
+# Virtual environments: .venv has the newest Python of the machine and the newest Django that it can run, as most
+# users have; .venv-oldest has the oldest supported versions; .venv-recipes has the packages of the recipes, which the
+# package itself never needs. Stamp files in each environment record what is installed:
 # .runtime for the package, .tests for the package and the tools of the tests, .bench for these and the other queues that
 # the benchmarks compare with, .examples for the web server of the ASGI example, .docs for the documentation tools, .dist
-# for the tools that build a release.
+# for the tools that build a release, .recipes for the packages of the recipes.
 
 # PYTHON, if set, is the Python of both environments; otherwise .ci/python finds one.
 ARGS ?=
@@ -26,7 +27,7 @@ TEST_COUNTS := .test-counts/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TEST_COUNTS=$(TEST_COUNTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-oldest test-newest test-versions test-everywhere test-servers dist storm storm-limits stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
+.PHONY: help check test test-oldest test-newest test-versions test-everywhere test-servers test-recipes dist storm storm-limits stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -60,6 +61,9 @@ test-everywhere: .venv/.tests ## Run all tests on all databases, including tests
 
 test-servers: .venv/.tests ## Install the wheel with six ASGI servers into an empty environment, and stop each under load
 	STEADY_QUEUE_SERVERS_FROM_WHEEL=1 .venv/bin/python -m pytest --databases postgres,sqlite tests/servers $(ARGS)
+
+test-recipes: .venv/.tests .venv-recipes/.recipes ## Run the recipes of the documentation that need Wagtail, Sentry and other packages
+	STEADY_QUEUE_RECIPES_PYTHON=$(CURDIR)/.venv-recipes/bin/python .venv/bin/python -m pytest -n 2 --databases sqlite tests/recipes $(ARGS)
 
 check: .venv/.tests lint ## The inner loop: lint, types, layers, unit tests, and the tests that SQLite can run in a minute
 	.venv/bin/python -m pytest -q -n $(TEST_PROCESSES) --dist loadgroup --databases sqlite $(CHECK_TESTS)
@@ -116,7 +120,7 @@ bench-semantics: .venv/.tests ## Measure claims, limits and recurring tasks with
 	.venv/bin/python -m benchmarks.scale $(ARGS)
 
 clean: ## Remove environments, caches, counts of tests, the built documentation and the databases of the examples
-	rm -rf .venv .venv-oldest .versions .test-counts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist docs/_build
+	rm -rf .venv .venv-oldest .venv-recipes .versions .test-counts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist docs/_build
 	rm -f examples/*/*.sqlite3 examples/*/*.sqlite3-*
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -153,6 +157,12 @@ packages:
 .venv/.bench: .venv/.tests
 	@echo "Installing the queues that the benchmarks compare with into .venv"
 	@.venv/bin/python $(PIP) -e '.[bench]'
+	@touch $@
+
+.venv-recipes/.recipes: pyproject.toml
+	@python=$$(.ci/python newest) && $(call venv,$$python,.venv-recipes)
+	@echo "Installing the package and the packages of the recipes into .venv-recipes"
+	@.venv-recipes/bin/python $(PIP) -e '.[recipes,postgres]' Django
 	@touch $@
 
 .venv-oldest/.tests: pyproject.toml | packages

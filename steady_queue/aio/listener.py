@@ -17,11 +17,10 @@ from steady_queue.store.names import NOTIFY_CHANNEL
 from steady_queue.store.operations.notify import notify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
+    from collections.abc import Callable
 
     from steady_queue.aio.context import Context
-    from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.drivers.pool import AsyncDriver, ConnectionParameters
 
 #: The time between two probes, and how long one may take.
 PROBE_INTERVAL_SECONDS, PROBE_TIMEOUT_SECONDS = 10.0, 5.0
@@ -35,7 +34,7 @@ class Listener:
     def __init__(
         self,
         *,
-        parameters: Mapping[str, Any],
+        parameters: ConnectionParameters,
         driver: AsyncDriver,
         wake: Callable[[], None],
         context: Context,

@@ -2,10 +2,14 @@
 
 The parameters are those with which Django itself connects, so service files, custom backends and the names of test
 databases work. A system check reports a parameter that an async driver does not support; none is ignored silently.
+
+They are computed for each new connection, as Django computes them for its own: the password of a managed database may
+be a token that expires long before the process does.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.utils.connection import ConnectionDoesNotExist
 
 import steady_queue
-from steady_queue.errors import ConfigurationError
+from steady_queue.errors import ConfigurationError, StoreUnavailable
 from steady_queue.store.drivers.django import DjangoDriver, dialect_of
 from steady_queue.store.operations.charset import CHARSET
 
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
 
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-    from steady_queue.store.drivers.pool import Pool
+    from steady_queue.store.drivers.pool import ConnectionParameters, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +88,22 @@ def open_async(alias: str, *, size: int = 4) -> Pool[Any]:
     require_app()
     # Each driver is imported when it is needed: all three would cost memory and start-up time.
     connection = connections[alias]
-    values = parameters(alias).values
+    dialect_of(connection)
     if connection.vendor == "postgresql":
         from steady_queue.store.drivers import postgres
 
         # Django's own setting for connections that go through a pooler in transaction mode.
         pooled = bool(connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"))
-        return postgres.open_pool(values, size=size, pooled_by_server=pooled)
+        return postgres.open_pool(connection_parameters(alias), size=size, pooled_by_server=pooled)
     if connection.vendor == "mysql":
         from steady_queue.store.drivers import mysql
 
-        return mysql.open_pool(values, size=size)
+        return mysql.open_pool(connection_parameters(alias), size=size)
     if is_in_memory(alias):
         raise ConfigurationError(f"the database {alias!r} is in memory: only Django's own connection can reach it")
     from steady_queue.store.drivers import sqlite
 
-    return sqlite.open_pool(values)
+    return sqlite.open_pool(parameters(alias).values)
 
 
 def parameters(alias: str) -> Parameters:
@@ -106,6 +111,23 @@ def parameters(alias: str) -> Parameters:
     connection = connections[alias]
     dialect_of(connection)
     return _MAPPERS[connection.vendor](connection)
+
+
+def connection_parameters(alias: str) -> ConnectionParameters:
+    """Return the function with which an async driver computes the parameters of each new connection."""
+    # The project's own database backend may ask another service for a password: not in the event loop.
+    may_block = not type(connections[alias]).get_connection_params.__module__.startswith("django.db.backends.")
+
+    async def compute() -> Mapping[str, Any]:
+        try:
+            return (await asyncio.to_thread(parameters, alias) if may_block else parameters(alias)).values
+        except (ImproperlyConfigured, ConfigurationError):
+            raise
+        except Exception as error:
+            cause = f"{type(error).__name__}: {error}"
+            raise StoreUnavailable(f"no parameters for a connection to the database {alias!r}: {cause}") from error
+
+    return compute
 
 
 #: For psycopg only; asyncpg needs none of them.

@@ -40,17 +40,16 @@ class Registry:
 
     def _find(self, path: str) -> Task[..., Any]:
         module_name, _, name = path.rpartition(".")
-        module = sys.modules.get(module_name)
-        if module is None:
-            if not belongs_to_installed_app(module_name):
-                raise UnknownTaskError(
-                    f"{path!r} is not a task of an installed app: define it in the module tasks of an app in "
-                    "INSTALLED_APPS; a worker does not import other modules"
-                )
-            try:
-                module = import_module(module_name)
-            except ImportError as error:
-                raise UnknownTaskError(f"{path!r} cannot be imported: {error}") from error
+        if not may_belong_to_project(path):
+            raise UnknownTaskError(
+                f"{path!r} is not a task of an installed app: define it in the module tasks of an app in "
+                "INSTALLED_APPS; a worker does not import other modules"
+            )
+        try:
+            # Not `sys.modules`: it has a module that another thread is importing, and that has not all its names yet.
+            module = import_module(module_name)
+        except ImportError as error:
+            raise UnknownTaskError(f"{path!r} cannot be imported: {error}") from error
         task = getattr(module, name, None)
         if not isinstance(task, Task):
             raise UnknownTaskError(f"{path!r} is not a task: {_explain_missing(module_name, name)}")

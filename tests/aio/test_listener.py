@@ -12,7 +12,7 @@ import steady_queue
 from steady_queue import aenqueue_all
 from steady_queue.aio import running
 from steady_queue.db import notify as wake
-from steady_queue.db.aliases import parameters
+from steady_queue.db.aliases import connection_parameters
 from steady_queue.events import DatabaseRecovered, ListenerLost
 from steady_queue.store.drivers import postgres
 from steady_queue.store.names import NOTIFY_CHANNEL
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.only_on("postgres")]
 async def listening(alias: str) -> AsyncIterator[list[str]]:
     """The payloads that a listener receives."""
     payloads: list[str] = []
-    link = await postgres.listen(parameters(alias).values, NOTIFY_CHANNEL, payloads.append, lambda: None)
+    link = await postgres.listen(connection_parameters(alias), NOTIFY_CHANNEL, payloads.append, lambda: None)
     try:
         yield payloads
     finally:

@@ -29,7 +29,7 @@ from steady_queue.aio.worker.queues import QueuePlan
 from steady_queue.aio.worker.settler import Settler, Settlers
 from steady_queue.aio.worker.worker import Worker
 from steady_queue.configuration import alive_threshold
-from steady_queue.db.aliases import parameters
+from steady_queue.db.aliases import connection_parameters
 from steady_queue.jobs.registry import registry
 from steady_queue.recurring.definitions import collect_recurrences
 
@@ -116,7 +116,7 @@ class Services:
         if not (self.hot.sql.can_notify and steady_queue.notify):
             return None
         return Listener(
-            parameters=parameters(self.alias).values,
+            parameters=connection_parameters(self.alias),
             driver=self.settling,
             wake=self.wake_ups.wake,
             context=self.context,

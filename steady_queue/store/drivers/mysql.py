@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiomysql
 import pymysql
@@ -16,9 +16,8 @@ from steady_queue.store.operations.charset import CHARSET
 from steady_queue.store.sql.mysql import IDLE_TRANSACTION_SECONDS, MySQL, check_size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from steady_queue.errors import StoreError
+    from steady_queue.store.drivers.pool import ConnectionParameters
     from steady_queue.store.statement import Row, Statement
 
 #: A statement waits this long for a lock of another transaction; then the operation is restarted.
@@ -88,15 +87,16 @@ def _classify_error(error: BaseException, *, lost_means_unknown: bool) -> StoreE
     return build_error(kind, error, code, applied="unknown" if unknown else "no")
 
 
-def open_pool(parameters: Mapping[str, Any], *, size: int) -> Pool[MySQLLink]:
+def open_pool(parameters: ConnectionParameters, *, size: int) -> Pool[MySQLLink]:
     """Connections to one MySQL or MariaDB database."""
     sql = MySQL()
 
     async def connect() -> MySQLLink:
+        options = await parameters()
         connection: aiomysql.Connection | None = None
         try:
-            connection = await aiomysql.connect(**{**parameters, "autocommit": True})
-            if connection.charset != CHARSET or "init_command" in parameters:
+            connection = await aiomysql.connect(**{**options, "autocommit": True})
+            if connection.charset != CHARSET or "init_command" in options:
                 # An option file, or the project's own command, has set another character set.
                 await connection.set_charset(CHARSET)
             await connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")

@@ -9,16 +9,20 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from steady_queue.errors import StoreConflict, StoreError
 from steady_queue.store.drivers.error_codes import is_lock_timeout
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Operation
+
+    #: Returns the parameters of one new connection. It is called for each of them, because a password may be a token
+    #: that is valid for some minutes only.
+    ConnectionParameters = Callable[[], Awaitable[Mapping[str, Any]]]
 
 T = TypeVar("T")
 C = TypeVar("C", bound="Link")

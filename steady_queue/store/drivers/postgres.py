@@ -15,9 +15,10 @@ from steady_queue.store.drivers.tls_upgrade import retrieve_upgrade_errors
 from steady_queue.store.sql.postgres import BEGIN, BEGIN_BEHIND_POOLER, SETTINGS, Postgres
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from steady_queue.errors import StoreError
+    from steady_queue.store.drivers.pool import ConnectionParameters
     from steady_queue.store.statement import Row, Statement
 
 retrieve_upgrade_errors()
@@ -84,19 +85,19 @@ def _classify_error(error: BaseException, *, lost_means_unknown: bool) -> StoreE
     return build_error(StoreUnavailable, error, None, applied="unknown" if lost_means_unknown else "no")
 
 
-def open_pool(parameters: Mapping[str, Any], *, size: int, pooled_by_server: bool = False) -> Pool[PostgresLink]:
+def open_pool(parameters: ConnectionParameters, *, size: int, pooled_by_server: bool = False) -> Pool[PostgresLink]:
     """Connections to one PostgreSQL database.
 
     `pooled_by_server`: behind a pooler in transaction mode a statement prepared on one server connection does not exist
     on the next, and session settings would apply to other clients: neither is used.
     """
-    options: dict[str, Any] = dict(parameters)
-    if pooled_by_server:
-        options["statement_cache_size"] = 0
-    else:
-        options["server_settings"] = {**SETTINGS, **options.get("server_settings", {})}
 
     async def connect() -> PostgresLink:
+        options: dict[str, Any] = dict(await parameters())
+        if pooled_by_server:
+            options["statement_cache_size"] = 0
+        else:
+            options["server_settings"] = {**SETTINGS, **options.get("server_settings", {})}
         try:
             connection = await asyncpg.connect(**options)
         except _ERRORS as error:
@@ -111,15 +112,16 @@ def open_pool(parameters: Mapping[str, Any], *, size: int, pooled_by_server: boo
 
 
 async def listen(
-    parameters: Mapping[str, Any], channel: str, notified: Callable[[str], None], lost: Callable[[], None]
+    parameters: ConnectionParameters, channel: str, notified: Callable[[str], None], lost: Callable[[], None]
 ) -> PostgresLink:
     """A separate connection that calls `notified` for each notification, and `lost` when it is closed."""
 
     def receive(_connection: object, _pid: int, _channel: str, payload: object) -> None:
         notified(str(payload))
 
+    options = await parameters()
     try:
-        connection = await asyncpg.connect(**parameters)
+        connection = await asyncpg.connect(**options)
     except _ERRORS as error:
         raise _classify_error(error, lost_means_unknown=False) from error
     try:

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import socket
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvloop
@@ -16,8 +16,20 @@ from steady_queue.store.drivers.postgres import listen, open_pool
 from steady_queue.store.names import NOTIFY_CHANNEL
 from steady_queue.store.operations.notify import notify
 
+if TYPE_CHECKING:
+    from steady_queue.store.drivers.pool import ConnectionParameters
+
 #: More steps of the event loop than a connect takes until it waits for the server's answer.
 STEPS = 30
+
+
+def fixed(parameters: dict[str, Any]) -> ConnectionParameters:
+    """The same parameters for every connection."""
+
+    async def compute() -> dict[str, Any]:
+        return parameters
+
+    return compute
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -28,9 +40,9 @@ def test_a_connect_that_is_cancelled_leaves_no_error(new_loop: Any, listens: boo
 
     async def connect(parameters: dict[str, Any]) -> None:
         if listens:
-            await listen(parameters, NOTIFY_CHANNEL, print, print)
+            await listen(fixed(parameters), NOTIFY_CHANNEL, print, print)
         else:
-            pool = open_pool(parameters, size=1)
+            pool = open_pool(fixed(parameters), size=1)
             await pool.run(notify(pool.sql))
 
     async def cancel_at_each_step() -> None:
@@ -60,7 +72,7 @@ def test_a_server_that_closes_instead_of_an_answer_is_unavailable() -> None:
         server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
         async with server:
             host, port = server.sockets[0].getsockname()
-            pool = open_pool({"host": host, "port": port, "user": "nobody", "database": "none"}, size=1)
+            pool = open_pool(fixed({"host": host, "port": port, "user": "nobody", "database": "none"}), size=1)
             with pytest.raises(StoreUnavailable, match="connection"):
                 await pool.run(notify(pool.sql))
 

@@ -1,0 +1,1 @@
+"""Recipes that need packages of `.venv-recipes`."""

@@ -80,7 +80,10 @@ def test_settings() -> None:
             configuration.Options,
             "workers dispatchers recurring_tasks only_work skip_recurring max_tasks max_rss log_format",
         ),
-        (configuration.Worker, "queues coroutines threads subprocesses processes polling_interval orm_lanes"),
+        (
+            configuration.Worker,
+            "queues exclude_queues coroutines threads subprocesses processes polling_interval orm_lanes",
+        ),
         (
             configuration.Dispatcher,
             "polling_interval batch_size concurrency_maintenance concurrency_maintenance_interval",
@@ -101,7 +104,7 @@ def test_options_in_settings(kind: type, names: str) -> None:
         (
             "steady_queue",
             (
-                "--async --coroutines --drain --log-format --max-age --max-rss --max-tasks --no-async "
+                "--async --coroutines --drain --exclude-queues --log-format --max-age --max-rss --max-tasks --no-async "
                 "--no-drain --no-only-work --no-skip-recurring --only-work --processes --queues --reload "
                 "--skip-recurring --threads"
             ),
@@ -121,7 +124,7 @@ def test_environment_variables() -> None:
     assert names == {
         *("STEADY_QUEUE_ASYNC", "STEADY_QUEUE_COROUTINES", "STEADY_QUEUE_DRAIN", "STEADY_QUEUE_LOG_FORMAT"),
         *("STEADY_QUEUE_MAX_RSS", "STEADY_QUEUE_MAX_TASKS", "STEADY_QUEUE_ONLY_WORK", "STEADY_QUEUE_PROCESSES"),
-        *("STEADY_QUEUE_QUEUES", "STEADY_QUEUE_SKIP_RECURRING", "STEADY_QUEUE_THREADS"),
+        *("STEADY_QUEUE_EXCLUDE_QUEUES", "STEADY_QUEUE_QUEUES", "STEADY_QUEUE_SKIP_RECURRING", "STEADY_QUEUE_THREADS"),
     }
 
 

@@ -265,8 +265,8 @@ MISTAKES = [
     ),
     Mistake(
         "a concurrency key that does not fit the arguments of the task",
-        cause="key",
-        next_step="order",
+        cause="concurrency key",
+        next_step="gets the arguments of the task",
         tasks="@limits_concurrency(key=lambda order, account: account, to=2)\n@task\ndef sync(order): pass",
         code="sync.enqueue(1)",
     ),

@@ -33,6 +33,7 @@ Internal modules:
     db/                  connections to the queue's database, and the caller's transaction
     store/               all SQL: operations, dialects, drivers
     aio/                 the runtime: processes, workers, dispatchers, schedulers, supervisor
+    option_checks.py     checks of the values of options
     distribution.py      the names of the distribution, and the mixture with another one
     checks/              system checks, checks before a start, health
     management/          the commands

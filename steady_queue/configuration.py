@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import steady_queue
 from steady_queue.errors import ConfigurationError
-from steady_queue.store.names import LONGEST_TIMEDELTA, NAME_LENGTH, explain_unstorable
+from steady_queue.option_checks import (
+    check_bool,
+    check_count,
+    check_duration,
+    check_interval,
+    check_queues,
+    find_non_string_keys,
+)
 from steady_queue.store.queue_selection import QueueSelection
 
 if TYPE_CHECKING:
@@ -59,7 +66,7 @@ class Worker:
         return QueueSelection.of(self.queues, self.exclude_queues)
 
     def problems(self) -> Iterator[str]:
-        found = [*_check_queues("queues", self.queues), *_check_queues("exclude_queues", self.exclude_queues)]
+        found = [*check_queues("queues", self.queues), *check_queues("exclude_queues", self.exclude_queues)]
         yield from found
         if not found and not self.queues:
             yield f"queues must be a list of queue names, not {self.queues!r}"
@@ -68,15 +75,15 @@ class Worker:
                 f"exclude_queues ({', '.join(self.selection.excluded)}) excludes every queue of the worker"
                 f" ({', '.join(self.selection.patterns)}): it could not run any task; exclude fewer queues"
             )
-        yield from _check_count("coroutines", self.coroutines, 0)
-        yield from _check_count("threads", self.threads, 0, MAX_COUNT)
-        yield from _check_count("processes", self.processes, 1, MAX_COUNT)
-        yield from _check_count("orm_lanes", self.orm_lanes, 1, MAX_COUNT)
+        yield from check_count("coroutines", self.coroutines, 0)
+        yield from check_count("threads", self.threads, 0, MAX_COUNT)
+        yield from check_count("processes", self.processes, 1, MAX_COUNT)
+        yield from check_count("orm_lanes", self.orm_lanes, 1, MAX_COUNT)
         if self.coroutines == 0 and self.threads == 0:
             yield "coroutines and threads are both 0: the worker could not run any task"
         if self.subprocesses != 0:
             yield "subprocesses must be 0: they are not supported yet"
-        yield from _check_interval("polling_interval", self.polling_interval)
+        yield from check_interval("polling_interval", self.polling_interval)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +96,10 @@ class Dispatcher:
     concurrency_maintenance_interval: timedelta = timedelta(seconds=600)
 
     def problems(self) -> Iterator[str]:
-        yield from _check_bool("concurrency_maintenance", self.concurrency_maintenance)
-        yield from _check_count("batch_size", self.batch_size, 1, 100_000)
-        yield from _check_interval("polling_interval", self.polling_interval)
-        yield from _check_interval("concurrency_maintenance_interval", self.concurrency_maintenance_interval)
+        yield from check_bool("concurrency_maintenance", self.concurrency_maintenance)
+        yield from check_count("batch_size", self.batch_size, 1, 100_000)
+        yield from check_interval("polling_interval", self.polling_interval)
+        yield from check_interval("concurrency_maintenance_interval", self.concurrency_maintenance_interval)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +148,7 @@ class RecurringTask:
             except (TypeError, ValueError, RecursionError) as error:
                 yield f"arguments must be plain JSON in settings.py ({error}); use @recurring for other values"
             else:
-                for key in _non_string_keys(given):
+                for key in find_non_string_keys(given):
                     yield (
                         f"arguments has a dictionary with the key {key!r}, but keys of plain JSON are strings;"
                         " use @recurring for other values"
@@ -192,10 +199,10 @@ class Options:
             for number, part in enumerate(getattr(self, what) or ()):
                 yield from (f"{what}[{number}]: {problem}" for problem in part.problems())
         for what in ("only_work", "skip_recurring"):
-            yield from _check_bool(what, getattr(self, what))
+            yield from check_bool(what, getattr(self, what))
         for what in ("max_tasks", "max_rss"):
             if getattr(self, what) is not None:
-                yield from _check_count(what, getattr(self, what), 1)
+                yield from check_count(what, getattr(self, what), 1)
         if self.log_format not in ("text", "json"):
             yield f"log_format must be 'text' or 'json', not {self.log_format!r}"
 
@@ -276,67 +283,24 @@ def problems(options: Options) -> Iterator[str]:
     yield from options.problems()
     interval, alive = steady_queue.process_heartbeat_interval, steady_queue.process_alive_threshold
     invalid = [
-        *_check_interval("process_heartbeat_interval", interval),
-        *_check_interval("process_alive_threshold", alive),
+        *check_interval("process_heartbeat_interval", interval),
+        *check_interval("process_alive_threshold", alive),
     ]
     yield from invalid
-    yield from _check_interval("default_concurrency_control_period", steady_queue.default_concurrency_control_period)
-    yield from _check_duration("shutdown_timeout", steady_queue.shutdown_timeout)
-    yield from _check_interval("orm_thread_timeout", steady_queue.orm_thread_timeout)
+    yield from check_interval("default_concurrency_control_period", steady_queue.default_concurrency_control_period)
+    yield from check_duration("shutdown_timeout", steady_queue.shutdown_timeout)
+    yield from check_interval("orm_thread_timeout", steady_queue.orm_thread_timeout)
     for what in ("clear_finished_jobs_after", "clear_failed_jobs_after"):
         if (duration := getattr(steady_queue, what)) is not None:
-            yield from _check_duration(what, duration, " or None")
-    yield from _check_bool("preserve_finished_jobs", steady_queue.preserve_finished_jobs)
-    yield from _check_bool("notify", steady_queue.notify)
-    yield from _check_bool("check_arguments", steady_queue.check_arguments)
+            yield from check_duration(what, duration, " or None")
+    yield from check_bool("preserve_finished_jobs", steady_queue.preserve_finished_jobs)
+    yield from check_bool("notify", steady_queue.notify)
+    yield from check_bool("check_arguments", steady_queue.check_arguments)
     pidfile: object = steady_queue.supervisor_pidfile
     if not isinstance(pidfile, (str, PathLike, NoneType)):
         yield f"supervisor_pidfile must be a path or None, not {pidfile!r}"
     if not invalid and alive_threshold() < 2 * interval:
         yield f"process_alive_threshold ({alive}) must be at least twice process_heartbeat_interval ({interval})"
-
-
-def _check_queues(what: str, names: object) -> Iterator[str]:
-    if not isinstance(names, (list, tuple)):
-        yield f"{what} must be a list of queue names, not {names!r}"
-        return
-    for name in names:
-        if not isinstance(name, str) or not name.strip() or explain_unstorable(name, NAME_LENGTH):
-            yield f"{what} contains an invalid queue name: {name!r}"
-
-
-def _check_count(what: str, value: object, least: int, most: int | None = None) -> Iterator[str]:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        yield f"{what} must be an integer of at least {least}, not {value!r}"
-    elif most is not None and value > most:
-        yield f"{what} must be at most {most:,}, not {value:,}"
-
-
-def _check_bool(what: str, value: object) -> Iterator[str]:
-    if not isinstance(value, bool):
-        yield f"{what} must be True or False, not {value!r}"
-
-
-def _check_interval(what: str, value: object) -> Iterator[str]:
-    if not isinstance(value, timedelta) or value <= timedelta(0):
-        yield f"{what} must be a timedelta greater than zero, not {value!r}"
-    elif value > LONGEST_TIMEDELTA:
-        yield f"{what} must be a timedelta of at most {LONGEST_TIMEDELTA.days:,} days, not {value!r}"
-
-
-def _check_duration(what: str, value: object, otherwise: str = "") -> Iterator[str]:
-    if not isinstance(value, timedelta) or value < timedelta(0):
-        yield f"{what} must be a timedelta of at least zero{otherwise}, not {value!r}"
-    elif value > LONGEST_TIMEDELTA:
-        yield f"{what} must be a timedelta of at most {LONGEST_TIMEDELTA.days:,} days{otherwise}, not {value!r}"
-
-
-def _non_string_keys(value: object) -> Iterator[object]:
-    """The keys of nested dictionaries that JSON would convert to strings."""
-    if isinstance(value, Mapping):
-        yield from (key for key in value if not isinstance(key, str))
-    for part in value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ():
-        yield from _non_string_keys(part)
 
 
 def _build(kind: type[_Actor], values: Mapping[str, Any]) -> _Actor:

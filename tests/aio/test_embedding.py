@@ -50,7 +50,7 @@ def test_a_program_logs_the_start_and_the_stop_at_info(database: str) -> None:
     text = "import logging, sys\nlogging.basicConfig(level='INFO', stream=sys.stdout, format='%(message)s')\n"
     printed = run_script(text + PROGRAM.format(body="pass"), alias=database)
     started, version, *_, stopped, over = printed.splitlines()
-    assert "started on SQLite (sqlite): queues *" in started
+    assert "started on SQLite (sqlite): worker (*; 100 coroutines, 3 threads)" in started
     assert version == f"Steady Queue {steady_queue.__version__} runs tasks in this process"
     assert "stopped: " in stopped
     assert over == "over"

@@ -21,7 +21,7 @@ def test_the_documentation_lists_every_combination_of_the_classifiers_with_its_r
     listed = [(row[0].split()[0], ".".join(row[1].split(".")[:2])) for row in rows]
     assert listed == [(leg.python, leg.django) for leg in all_legs()]
     assert all(len(row) == 2 + len(SHOWN) + 2 for row in rows)
-    assert all(re.fullmatch(r"\d+ passed|not run", row[-2]) for row in rows)
+    assert all(re.fullmatch(r"\d+ passed", row[-2]) for row in rows)
     assert re.search(r"on \d+ [A-Z][a-z]+ 20\d\d", section), "the section has no date"
 
 

@@ -18,7 +18,8 @@ from benchmarks.support.processes import BenchmarkError
 from benchmarks.support.rounds import percentile
 from tests.support.databases.invariants import violations
 from tests.support.databases.tables import counts, empty_tables, query
-from tests.support.processes.web_servers import HOST, serving
+from tests.support.processes.printing_process import HOST
+from tests.support.processes.web_servers import serving
 from tests.support.wait import in_thread, until
 
 if TYPE_CHECKING:

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from steady_queue.checks.project import check_project
 from steady_queue.jobs.compat import NATIVE
-from tests.support.processes.scripts import REPOSITORY
+from tests.support.processes.manage import manage, write_manage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.contract
 
-MANAGE = """
-import os, sys
-os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
-from django.core.management import execute_from_command_line
-execute_from_command_line(sys.argv)
-"""
 SETTINGS = """
 SECRET_KEY = "not a secret"
 USE_TZ = True
@@ -57,17 +48,10 @@ class Project:
         for name, text in (("__init__", ""), ("tasks", TASKS), ("models", models)):
             (app / f"{name}.py").write_text(text)
         (directory / "settings.py").write_text("".join([SETTINGS, *settings]))
-        (directory / "manage.py").write_text(MANAGE)
+        write_manage(directory)
 
     def manage(self, *words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "manage.py", *words],
-            cwd=self.directory,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-            capture_output=True,
-            text=True,
-            timeout=50,
-        )
+        done = manage(self.directory, *words)
         return done.stdout + done.stderr
 
 

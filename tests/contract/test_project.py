@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.db import connections
 
 from tests.support.databases.tables import counts, query
-from tests.support.processes.scripts import REPOSITORY
+from tests.support.processes.manage import manage, write_manage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-MANAGE = """
-import os, sys
-os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
-from django.core.management import execute_from_command_line
-execute_from_command_line(sys.argv)
-"""
 SETTINGS = """
 from datetime import timedelta
 import steady_queue
@@ -109,18 +100,11 @@ class Project:
         (app / "__init__.py").touch()
         (app / "tasks.py").write_text(TASKS)
         (directory / "settings.py").write_text(SETTINGS.format(database=database))
-        (directory / "manage.py").write_text(MANAGE)
+        write_manage(directory)
 
     def manage(self, *words: str) -> str:
         """What the command printed; it must succeed."""
-        done = subprocess.run(
-            [sys.executable, "manage.py", *words],
-            cwd=self.directory,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-            capture_output=True,
-            text=True,
-            timeout=50,
-        )
+        done = manage(self.directory, *words)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -11,15 +11,15 @@ from django.core.management import BaseCommand, load_command_class
 from django.dispatch import Signal
 
 import steady_queue
-from steady_queue import configuration, signals
+from steady_queue import configuration, errors, signals
 from steady_queue.aio.process.watchdog import EXIT_FORCED
 from steady_queue.management.options import BOOLEANS, NUMBERS, PREFIX, STRINGS
 
 NAMES = {
     "steady_queue": (
-        "SteadyQueueTask adisable_recurring_task aenable_recurring_task aenqueue_all aschedule_recurring_task "
-        "aunschedule_recurring_task disable_recurring_task enable_recurring_task enqueue_all schedule_recurring_task "
-        "task unschedule_recurring_task"
+        "SteadyQueueTask __version__ adisable_recurring_task aenable_recurring_task aenqueue_all "
+        "aschedule_recurring_task aunschedule_recurring_task disable_recurring_task enable_recurring_task enqueue_all "
+        "schedule_recurring_task task unschedule_recurring_task"
     ),
     "steady_queue.actions": (
         "aclear_queue adiscard adiscard_many adiscard_where apause aresume aretry aretry_many aretry_where arun_now "
@@ -36,8 +36,8 @@ NAMES = {
     "steady_queue.errors": (
         "ArgumentError ConcurrencyKeyError ConfigurationError DeserializationError EnqueueError JobIsRunning "
         "OrmThreadTimeout ProcessExitError ProcessMissingError ProcessPrunedError SteadyQueueError StoreBug "
-        "StoreConflict StoreDataError StoreError StoreUnavailable TransactionLeftOpen UnknownRecurringTask "
-        "UnknownTaskError"
+        "StoreConflict StoreDataError StoreError StoreNotMigrated StoreUnavailable TransactionLeftOpen "
+        "UnknownRecurringTask UnknownTaskError"
     ),
     "steady_queue.events": "Event Events Fault Subscription emit log subscribe unsubscribe",
     "steady_queue.hooks": "Actor dispatcher on_error remove scheduler supervisor worker",
@@ -48,7 +48,9 @@ NAMES = {
     "steady_queue.processes": "ProcessExitError ProcessMissingError ProcessPrunedError",
     "steady_queue.queues": "Queue",
     "steady_queue.recurring_task": "recurring",
-    "steady_queue.signals": "ProcessLifecycle QueueLifecycle",
+    "steady_queue.signals": (
+        "ProcessLifecycle QueueLifecycle process_restarted process_started process_stopped queue_paused queue_resumed"
+    ),
     "steady_queue.testing": "arun_pending assert_enqueued assert_not_enqueued enqueued run_pending",
 }
 
@@ -57,6 +59,11 @@ NAMES = {
 def test_every_public_name_can_be_imported(module: str) -> None:
     found = import_module(module)
     assert [name for name in NAMES[module].split() if not hasattr(found, name)] == []
+
+
+def test_every_error_is_public() -> None:
+    classes = {name for name, value in vars(errors).items() if isinstance(value, type) and not name.startswith("_")}
+    assert classes == set(NAMES["steady_queue.errors"].split())
 
 
 def test_settings() -> None:
@@ -130,7 +137,7 @@ def test_environment_variables() -> None:
 
 def test_signals() -> None:
     known = {name for name, value in vars(signals).items() if isinstance(value, Signal)}
-    assert known == {"process_restarted", "process_started", "process_stopped", "queue_paused", "queue_resumed"}
+    assert known == {name for name in NAMES["steady_queue.signals"].split() if name.islower()}
 
 
 def test_tables() -> None:

@@ -10,7 +10,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 import urllib.parse
 import urllib.request
@@ -19,35 +18,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.docs.helpers import EXAMPLES, environment
+from tests.support.processes.printing_process import HOST, PrintingProcess
 from tests.support.servers.host import claim_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-HOST = "127.0.0.1"
 #: Seconds: longer than any wait takes, also on a busy machine.
 WAIT_TIMEOUT_SECONDS = 60.0
 #: How many ports are tried.
 PORTS_TRIED = 5
 
 
-class Project:
+class Project(PrintingProcess):
     """A project that runs: what it prints, its pages and its database."""
 
     def __init__(self, process: subprocess.Popen[str], port: int, database: Path) -> None:
-        self.process = process
+        super().__init__(process)
         self.port = port
         self.database = database
-        self.printed = ""
         cookies = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), cookies)
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.printed += line
 
     @property
     def address(self) -> str:
@@ -103,9 +94,7 @@ class Project:
 
     def ended(self) -> int:
         """Its exit status, when it has ended and all that it printed was read."""
-        status = self.process.wait(WAIT_TIMEOUT_SECONDS)
-        self._reader.join(WAIT_TIMEOUT_SECONDS)
-        return status
+        return self.wait(WAIT_TIMEOUT_SECONDS)
 
     def running(self) -> dict[int, str]:
         """Its processes with their command lines: all that belong to its session and have not ended."""

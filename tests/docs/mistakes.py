@@ -1,93 +1,14 @@
-"""Typical mistakes of the first hour, each made in a real project, and the message that answers it.
+"""Typical mistakes of the first hour, each with the cause and the next step that its message must name.
 
-`python -m tests.docs.mistakes` makes all of them and writes the table of docs/troubleshooting.md.
+`python -m tests.docs.mistake_projects` makes all of them and writes the table of docs/troubleshooting.md.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
-from textwrap import indent
 
-from tests.docs.helpers import python
-from tests.docs.pages import page
-
-PAGE = page("docs/troubleshooting.md")
-HEADER = "| mistake | message |\n|---|---|\n"
-#: A vertical bar inside a table.
-BAR = "\\|"
-
-MANAGE = """
-import os, sys
-os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
-from django.core.management import execute_from_command_line
-execute_from_command_line(sys.argv)
-"""
-SETTINGS = """
-from datetime import timedelta
-import django
-import steady_queue
-from steady_queue.configuration import Configuration
-
-SECRET_KEY = "not a secret"
-ROOT_URLCONF = "shop.urls"
-ALLOWED_HOSTS = ["*"]
-DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-DATABASES = {
-    "default": {
-        "ENGINE": "django.db.backends.sqlite3",
-        "NAME": "shop.sqlite3",
-        "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20},
-    }
-}
-INSTALLED_APPS = ["django.contrib.contenttypes", "steady_queue", "shop"]
-if django.VERSION < (6,):
-    INSTALLED_APPS.append("django_tasks")
-TASKS = {"default": {"BACKEND": "steady_queue.backend.SteadyQueueBackend", "QUEUES": ["default", "mail"]}}
-"""
-MODELS = """
-from django.db import models
-
-class Order(models.Model):
-    number = models.IntegerField()
-"""
-TASKS = """
-from steady_queue import task
-from steady_queue.concurrency import limits_concurrency
-from steady_queue.recurring_task import recurring
-from shop.models import Order
-
-@task
-def send_receipt(order, *, copy=False):
-    pass
-
-@task
-async def ask(question):
-    return question
-"""
-#: Executes the code after it and prints the exception as Python would, without the traceback.
-SCRIPT = """
-import asyncio, datetime, io, os, sys
-os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
-import django
-try:
-    django.setup()
-    from shop.models import Order
-    from shop import tasks
-    from shop.tasks import *
-{code}
-except Exception as error:
-    print(f"{{type(error).__name__}}: {{error}}")
-"""
-#: What the commands print around their messages.
-_FRAME = re.compile(
-    r"^(System check identified .*|SystemCheckError: .*|ERRORS:|WARNINGS:|Traceback .*|  .*|\s*)$|"
-    r"^(?:\d{4}-\d\d-\d\d |)\d\d:\d\d:\d\d\S* +"
-)
-_ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+DRAIN = ("steady_queue", "--drain", "--async", "-v", "0")
 
 
 @dataclass(frozen=True)
@@ -164,13 +85,13 @@ MISTAKES = [
     Mistake(
         "an argument cannot be stored",
         cause="TextIOWrapper",
-        next_step="store",
+        next_step="pass its name or its content",
         code="send_receipt.enqueue(sys.stdout)",
     ),
     Mistake(
         "a model instance that is not saved is an argument",
         cause="Order",
-        next_step="save",
+        next_step="save it first",
         code="send_receipt.enqueue(Order(number=1))",
     ),
     Mistake(
@@ -200,13 +121,13 @@ MISTAKES = [
     Mistake(
         "`@task` on a nested function",
         cause="nested",
-        next_step="module",
+        next_step="define the function at the top level of a module",
         code="def view():\n    @task\n    def nested(): pass\nview()",
     ),
     Mistake(
         "a task is called like a function",
         cause="send_receipt",
-        next_step="enqueue",
+        next_step="send_receipt.enqueue(",
         code="send_receipt(1)",
     ),
     Mistake(
@@ -225,8 +146,8 @@ MISTAKES = [
     Mistake(
         "`--queues` has a queue that `TASKS` does not have",
         cause="'mial'",
-        next_step="QUEUES",
-        command=("steady_queue", "--drain", "--async", "-v", "0", "--queues", "mial"),
+        next_step="Did you mean 'mail'",
+        command=(*DRAIN, "--queues", "mial"),
     ),
     Mistake(
         "SQLite with the default transaction mode (`manage.py check`)",
@@ -238,7 +159,7 @@ MISTAKES = [
     Mistake(
         "`steady_queue.database` names no database (`manage.py check`)",
         cause="'quue'",
-        next_step="DATABASES",
+        next_step="The aliases are 'default'",
         settings="steady_queue.database = 'quue'",
         command=("check",),
     ),
@@ -276,15 +197,15 @@ MISTAKES = [
         next_step="restore the old name and retry",
         before="ask.enqueue('why?')",
         later="del ask",
-        command=("steady_queue", "--drain", "--async", "-v", "0"),
+        command=DRAIN,
     ),
     Mistake(
         "`time.sleep()` in an async task",
         cause="shop.tasks.slow",
         next_step="asyncio.to_thread",
-        tasks="@task\nasync def slow():\n    import time\n    time.sleep(2)",
+        tasks="@task\nasync def slow():\n    import time\n    time.sleep(5)",
         before="slow.enqueue()",
-        command=("steady_queue", "--drain", "--async", "-v", "0"),
+        command=DRAIN,
     ),
     Mistake(
         "the sync ORM in an async task",
@@ -292,77 +213,6 @@ MISTAKES = [
         next_step="async methods of the ORM",
         tasks="@task\nasync def count():\n    return Order.objects.count()",
         before="count.enqueue()",
-        command=("steady_queue", "--drain", "--async", "-v", "0"),
+        command=DRAIN,
     ),
 ]
-
-
-class Project:
-    """A project in an empty directory, in which one mistake is made."""
-
-    def __init__(self, directory: Path, mistake: Mistake, database: Path | None = None) -> None:
-        self.directory = directory
-        self._mistake = mistake
-        (directory / "shop").mkdir(parents=True)
-        files = {"__init__.py": "", "urls.py": "urlpatterns = []", "models.py": MODELS, "tasks.py": TASKS}
-        for name, text in files.items():
-            (directory / "shop" / name).write_text(text)
-        (directory / "manage.py").write_text(MANAGE)
-        (directory / "settings.py").write_text(SETTINGS)
-        if database is not None and mistake.is_migrated:
-            shutil.copy(database, directory / "shop.sqlite3")
-
-    def answer(self) -> str:
-        """Make the mistake and return the message in one line, without what differs between two runs."""
-        mistake = self._mistake
-        self._append("shop/tasks.py", mistake.tasks)
-        if mistake.before:
-            assert self._execute(mistake.before) == ""
-        self._append("shop/tasks.py", mistake.later)
-        self._append("settings.py", mistake.settings)
-        output = self._execute(mistake.code) if mistake.code else self.manage(*mistake.command)
-        lines = [_FRAME.sub("", line).strip() for line in output.splitlines()]
-        message = " ".join(line for line in lines if line)
-        return _ID.sub("ID", message.replace(f"{self.directory}/", ""))
-
-    def manage(self, *command: str) -> str:
-        """Run a command of the project."""
-        ran = python("manage.py", *command, directory=self.directory)
-        return ran.stdout + ran.stderr
-
-    def _execute(self, code: str) -> str:
-        ran = python("-c", SCRIPT.format(code=indent(code, "    ")), directory=self.directory)
-        return ran.stdout + ran.stderr
-
-    def _append(self, name: str, text: str) -> None:
-        with (self.directory / name).open("a") as file:
-            file.write(f"\n{text}\n")
-
-
-def make_database(directory: Path) -> Path:
-    """Return an SQLite file with the tables of the project."""
-    project = Project(directory / "migrated", MISTAKES[0])
-    assert project.manage("migrate", "--run-syncdb", "-v", "0") == ""
-    return project.directory / "shop.sqlite3"
-
-
-def row(mistake: Mistake, message: str) -> str:
-    """Return the row of the table for a mistake."""
-    return f"| {mistake.title} | `{message.replace('|', BAR)}` |\n"
-
-
-def write_page() -> None:
-    """Make all mistakes and replace the table of the page."""
-    with tempfile.TemporaryDirectory() as name:
-        database = make_database(Path(name))
-        rows = [
-            row(mistake, Project(Path(name) / str(number), mistake, database).answer())
-            for number, mistake in enumerate(MISTAKES)
-        ]
-    before, _, after = PAGE.text.partition(HEADER)
-    rest = re.sub(r"\A(\|.*\n)*", "", after)
-    PAGE.file.write_text(f"{before}{HEADER}{''.join(rows)}{rest}")
-
-
-if __name__ == "__main__":
-    write_page()

@@ -14,8 +14,9 @@ from urllib.error import HTTPError
 import pytest
 
 from tests.docs import example_projects
-from tests.docs.example_projects import HOST, Project, started
+from tests.docs.example_projects import Project, started
 from tests.docs.helpers import EXAMPLES, ROOT, python
+from tests.support.processes.printing_process import HOST
 from tests.support.servers.host import claim_port
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue.jobs.compat import NATIVE
-from tests.docs.mistakes import HEADER, MISTAKES, PAGE, Mistake, Project, make_database, row
+from tests.docs.mistake_projects import HEADER, PAGE, Project, make_database, row
+from tests.docs.mistakes import MISTAKES, Mistake
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,12 +26,12 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_mistake_is_answered_with_its_cause_and_the_next_step(
     mistake: Mistake, migrated: Path, tmp_path: Path
 ) -> None:
-    message = Project(tmp_path / "project", mistake, migrated).answer()
+    message = Project(tmp_path / "project", migrated).answer(mistake)
 
     assert mistake.cause in message
     assert mistake.next_step in message
     if NATIVE:  # django_tasks words some of them differently
-        # To write the table again: python -m tests.docs.mistakes
+        # To write the table again: python -m tests.docs.mistake_projects
         assert row(mistake, message) in PAGE.text
 
 

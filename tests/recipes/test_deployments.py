@@ -18,6 +18,9 @@ from tests.support.servers import wait_until
 if TYPE_CHECKING:
     from pathlib import Path
 
+#: Longer than a worker needs to start or to stop, also on a busy machine.
+WAIT_SECONDS = 100.0
+
 
 def commands_of(recipe: str, file: str) -> list[list[str]]:
     found = re.findall(r"command: (\[.*?\])", files_of(recipe)[file])
@@ -29,7 +32,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path).create()
 
 
-@pytest.mark.timeout(180)  # on a busy machine each of the interpreters needs seconds to start
+@pytest.mark.timeout(400)  # on a busy machine each of the interpreters needs seconds to start
 def test_a_pod_is_checked_started_probed_and_stopped(project: Project) -> None:
     check, work, probe, same_probe = commands_of("Kubernetes", "worker.yaml")
     migrate, _, compose_work = commands_of("Compose", "compose.yaml")
@@ -47,9 +50,9 @@ def test_a_pod_is_checked_started_probed_and_stopped(project: Project) -> None:
         text=True,
     ) as worker:
         try:
-            wait_until(lambda: project.attempt(*probe[1:]).returncode == 0, "the probe succeeds", 50)
+            wait_until(lambda: project.attempt(*probe[1:]).returncode == 0, "the probe succeeds", WAIT_SECONDS)
             worker.send_signal(signal.SIGTERM)
-            _, log = worker.communicate(timeout=50)
+            _, log = worker.communicate(timeout=WAIT_SECONDS)
         finally:
             worker.kill()
 

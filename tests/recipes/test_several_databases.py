@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tests.recipes.projects import Project, files_of
+from tests.recipes.projects import Project
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,6 @@ print(json.dumps({
 def test_a_task_is_stored_in_the_queues_database_after_the_commit(tmp_path: Path) -> None:
     project = Project(tmp_path).create()
     project.add_recipe("Several databases")
-    project.append("shop/tasks.py", files_of("pytest-django")["shop/tasks.py"])
     project.manage("migrate", "contenttypes")
     project.manage("migrate", "--database=queue")
 

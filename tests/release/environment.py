@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: Seconds: longer than an installation or a command takes, also on a busy machine.
-TIMEOUT_SECONDS = 200.0
+TIMEOUT_SECONDS = 600.0
 
 
 def find_wheel() -> Path:

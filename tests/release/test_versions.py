@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 
 import steady_queue
 from tests.docs.pages import ROOT, page, tables
-from tests.release.versions import SHOWN, all_legs, classified
+from tests.release.versions import SHOWN, all_legs, classified, reason_not_to_write
 
 INSTALLATION = page("docs/installation.md")
 
@@ -19,7 +21,7 @@ def test_the_documentation_lists_every_combination_of_the_classifiers_with_its_r
     listed = [(row[0].split()[0], ".".join(row[1].split(".")[:2])) for row in rows]
     assert listed == [(leg.python, leg.django) for leg in all_legs()]
     assert all(len(row) == 2 + len(SHOWN) + 2 for row in rows)
-    assert all(re.fullmatch(r"\d+ passed|not run", row[-2]) for row in rows)
+    assert all(re.fullmatch(r"\d+ passed", row[-2]) for row in rows)
     assert re.search(r"on \d+ [A-Z][a-z]+ 20\d\d", section), "the section has no date"
 
 
@@ -38,3 +40,19 @@ def test_each_python_works_with_a_django() -> None:
     assert {leg.python for leg in legs} == set(classified("Programming Language :: Python"))
     assert {leg.django for leg in legs} == set(classified("Framework :: Django"))
     assert not [leg for leg in legs if leg.python == "3.11" and leg.django.startswith("6")]
+
+
+def test_a_part_of_the_table_is_not_written() -> None:
+    assert reason_not_to_write(None, [], set()) is None
+    assert reason_not_to_write(["3.12-6.0"], [], set()) == "--write needs every combination: leave out --only"
+    assert reason_not_to_write(None, ["tests/store"], set()) == "--write needs the usual tests: leave out tests/store"
+    assert reason_not_to_write(None, [], {"3.12", "3.9"}) == "--write needs every Python: install 3.9, 3.12"
+
+
+def test_the_command_refuses_to_write_a_part_of_the_table() -> None:
+    before = INSTALLATION.file.read_text()
+    command = [sys.executable, "-m", "tests.release.versions", "--write", "--only", "3.12-6.0"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50)
+
+    assert (ran.returncode, "leave out --only" in ran.stderr) == (2, True), ran.stdout + ran.stderr
+    assert INSTALLATION.file.read_text() == before

@@ -1,7 +1,8 @@
 """`make test-versions`: the contract and the first steps on every supported Python and Django, and a table of results.
 
 Other tests can be named: `make test-versions ARGS="--only 3.12-6.0 tests/store"`. A Python that is not installed is
-listed as such. Environments are kept in `.versions`. `ARGS=--write` puts the table into docs/installation.md.
+listed as such. Environments are kept in `.versions`. `ARGS=--write` puts the table into docs/installation.md, if every
+combination has passed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ import time
 import tomllib
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The first Python that a series of Django supports.
@@ -103,30 +107,46 @@ def write_table(table: str) -> None:
     page.write_text(re.sub(r"on \d+ [A-Z][a-z]+ 20\d\d", f"on {today}", text))
 
 
+def reason_not_to_write(only: list[str] | None, arguments: list[str], missing: Collection[str]) -> str | None:
+    """Why the table would not be one of every combination and all its tests, and the remedy; None if it would."""
+    if only:
+        return "--write needs every combination: leave out --only"
+    if arguments:
+        return f"--write needs the usual tests: leave out {' '.join(arguments)}"
+    if missing:
+        return f"--write needs every Python: install {', '.join(sorted(missing, key=_number))}"
+    return None
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make test-versions")
     parser.add_argument("--processes", default="4")
     parser.add_argument("--only", action="append", help="a Python and a Django, such as 3.12-6.0")
     parser.add_argument("--write", action="store_true", help="put the table into docs/installation.md")
     options, arguments = parser.parse_known_args()
-    rows, missing = [], []
-    for leg in all_legs():
-        if options.only and f"{leg.python}-{leg.django}" not in options.only:
-            continue
-        python = find_python(leg.python)
+    legs = [leg for leg in all_legs() if not options.only or f"{leg.python}-{leg.django}" in options.only]
+    pythons = {version: find_python(version) for version in {leg.python for leg in legs}}
+    missing = {version for version, program in pythons.items() if program is None}
+    if options.write and (reason := reason_not_to_write(options.only, arguments, missing)):
+        parser.error(reason)
+    rows = []
+    for leg in legs:
+        python = pythons[leg.python]
         if python is None:
-            missing.append(leg.python)
             continue
         sys.stdout.write(f"Python {leg.python}, Django {leg.django}\n")
         sys.stdout.flush()
         rows.append(run_leg(leg, python, options.processes, arguments))
         sys.stdout.write(f"    {rows[-1][-2]} in {rows[-1][-1]}\n")
     sys.stdout.write(table_of(rows))
+    for version in sorted(missing, key=_number):
+        sys.stdout.write(f"Python {version} is not installed, so it was not tested.\n")
+    has_failed = not rows or any("FAILED" in row[-2] for row in rows)
+    if options.write and has_failed:
+        parser.error("a combination has failed, so docs/installation.md is unchanged: correct it, then run this again")
     if options.write:
         write_table(table_of(rows))
-    for version in sorted(set(missing)):
-        sys.stdout.write(f"Python {version} is not installed, so it was not tested.\n")
-    return int(not rows or any("FAILED" in row[-2] for row in rows))
+    return int(has_failed)
 
 
 if __name__ == "__main__":

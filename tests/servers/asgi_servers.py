@@ -6,10 +6,10 @@ import asyncio
 import os
 import signal
 import subprocess
-import threading
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.support.processes.printing_process import HOST, PrintingProcess, fetch
 from tests.support.servers.host import claim_port
 from tests.support.wait import until
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from tests.servers.fresh_project import FreshProject
 
-HOST = "127.0.0.1"
 #: Starts and stops of servers: several interpreters are started at once, on a machine that runs other tests.
 SERVER_TIMEOUT_SECONDS = 60.0
 APPLICATION = "site_of_mine.asgi:application"
@@ -57,50 +56,28 @@ SERVERS = (
 )
 
 
-class Running:
+class Running(PrintingProcess):
     """A server that runs: what it prints, and requests to it."""
 
     def __init__(self, process: subprocess.Popen[str], port: int) -> None:
-        self.process = process
+        super().__init__(process)
         self.port = port
-        self.printed = ""
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.printed += line
 
     async def get(self, path: str) -> str | None:
         """The body of a response with status 200; None if there was no such response."""
         try:
-            reader, writer = await asyncio.open_connection(HOST, self.port)
+            status, body = await fetch(self.port, path, version="1.1", timeout_seconds=SERVER_TIMEOUT_SECONDS)
         except OSError:
             return None
-        try:
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())
-            head, _, body = (await asyncio.wait_for(reader.read(), SERVER_TIMEOUT_SECONDS)).partition(b"\r\n\r\n")
-        except OSError:
-            return None
-        finally:
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
-        return body.decode() if head.startswith(b"HTTP/1.1 200") else None
+        return body if status == 200 else None
 
     async def is_serving(self) -> bool:
         assert self.process.poll() is None, f"it ended by itself: {self.printed}"
         return await self.get("/hello") is not None
 
-    def terminate(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-
     async def ended(self) -> int:
         """Wait until it has ended and its output was read; return its exit status."""
-        status = await asyncio.to_thread(self.process.wait, SERVER_TIMEOUT_SECONDS)
-        await asyncio.to_thread(self._reader.join, SERVER_TIMEOUT_SECONDS)
-        return status
+        return await asyncio.to_thread(self.wait, SERVER_TIMEOUT_SECONDS)
 
 
 @asynccontextmanager
@@ -111,7 +88,7 @@ async def serving(
     with claim_port() as claim:
         program, *words = server.words(claim.port, workers)
         with subprocess.Popen(  # noqa: ASYNC220, it takes a moment
-            [project.environment.programs / program, *words],
+            [project.installation.programs / program, *words],
             cwd=project.directory,
             env={**project.variables, **environment},
             stdin=subprocess.DEVNULL,

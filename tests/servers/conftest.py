@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.servers.environments import FROM_WHEEL, environment_from_wheel, environment_of_tests
+from tests.servers.environments import FROM_WHEEL, installation_from_wheel, installation_of_tests
 from tests.servers.fresh_project import FreshProject
 from tests.support.servers import Postgres
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.servers.environments import Environment
+    from tests.servers.environments import Installation
     from tests.support.servers import MariaDB
 
 
 @pytest.fixture(scope="session")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Made once: all tests of this package run in one test process."""
     if FROM_WHEEL in os.environ:
-        return environment_from_wheel(tmp_path_factory.mktemp("environment"))
-    return environment_of_tests()
+        return installation_from_wheel(tmp_path_factory.mktemp("environment"))
+    return installation_of_tests()
 
 
 @pytest.fixture(scope="session")
-def template(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> FreshProject:
-    return FreshProject.create(tmp_path_factory.mktemp("template"), environment)
+def template(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> FreshProject:
+    return FreshProject.create(tmp_path_factory.mktemp("template"), installation)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import psycopg
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.servers.environments import Environment
+    from tests.servers.environments import Installation
     from tests.support.servers import Postgres
 
 #: A migration of a new project took 25 s on a machine that ran other tests.
@@ -90,14 +90,14 @@ DONE = "SELECT id, attempts, finished_at IS NOT NULL FROM steady_queue_job"
 class FreshProject:
     """The project on its own database, which `database` describes as in DATABASES."""
 
-    def __init__(self, directory: Path, environment: Environment) -> None:
+    def __init__(self, directory: Path, installation: Installation) -> None:
         self.directory = directory
-        self.environment = environment
+        self.installation = installation
         self.database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(directory / "db.sqlite3")}
 
     @classmethod
-    def create(cls, directory: Path, environment: Environment) -> FreshProject:
-        project = cls(directory, environment)
+    def create(cls, directory: Path, installation: Installation) -> FreshProject:
+        project = cls(directory, installation)
         project.run("django-admin", "startproject", "site_of_mine", ".")
         project.run("python", "manage.py", "startapp", "work")
         for path, text in (("settings.py", SETTINGS), ("asgi.py", WRAPPER), ("urls.py", URLS)):
@@ -111,7 +111,7 @@ class FreshProject:
     def copy(self, directory: Path) -> FreshProject:
         """A project like this one, in another directory and with a copy of its database."""
         shutil.copytree(self.directory, directory, dirs_exist_ok=True)
-        return FreshProject(directory, self.environment)
+        return FreshProject(directory, self.installation)
 
     def move_to(self, server: Postgres, name: str) -> None:
         """Use a new database of the server."""
@@ -126,12 +126,12 @@ class FreshProject:
         own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DJANGO"))}
         variables = {"DATABASE": json.dumps(self.database), "PYTHONUNBUFFERED": "1"}
         # gunicorn makes a socket in the home directory.
-        return {**own, **self.environment.variables, **variables, "HOME": str(self.directory)}
+        return {**own, **self.installation.variables, **variables, "HOME": str(self.directory)}
 
     def run(self, program: str, *words: str) -> str:
         """Run a program of the environment in the directory of the project; return what it prints."""
         done = subprocess.run(
-            [self.environment.programs / program, *words],
+            [self.installation.programs / program, *words],
             cwd=self.directory,
             env=self.variables,
             capture_output=True,

@@ -46,7 +46,7 @@ async def test_a_drain_ends_with_the_totals(database: str, arguments: list[str])
 async def test_the_totals_include_replaced_processes_and_tasks_that_a_killed_one_left(database: str) -> None:
     with command(database, "--only-work", "--log-format", "json") as process:
         await values(*[await add.aenqueue(number) for number in range(5)])
-        # A report of the child is on its way within five seconds: what it did after the last one is not counted.
+        # The child reports at least every five seconds: what it did after its last report is not counted.
         first = await wait_for_worker(database)
         os.kill(first, signal.SIGTERM)
         await wait_for_output(process, "replaces process")

@@ -10,6 +10,7 @@ import pytest
 from steady_queue import actions
 from steady_queue.models import Job, RecurringTask
 from tests.support.processes.commands import read_output, stop_command
+from tests.support.processes.manage import write_manage
 from tests.support.processes.projects import program
 from tests.support.wait import in_thread, until
 
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-MANAGE = """
-import os, sys
-os.environ["DJANGO_SETTINGS_MODULE"] = "{name}.settings"
-from django.core.management import execute_from_command_line
-execute_from_command_line(sys.argv)
-"""
 SETTINGS = """
 from datetime import timedelta
 from tests.settings import *
@@ -86,7 +81,7 @@ class Project:
         (app / "__init__.py").touch()
         (app / "settings.py").write_text(SETTINGS.format(name=name, alias=alias, options=options))
         (app / "tasks.py").write_text(TASKS.format(name=name, more=more.format(name=name)))
-        (self.directory / "manage.py").write_text(MANAGE.format(name=name))
+        write_manage(self.directory, f"{name}.settings")
         (self.directory / "enqueue.py").write_text(ENQUEUE.format(name=name, count=COUNT))
 
     def command(self, *arguments: str) -> AbstractContextManager[Command]:

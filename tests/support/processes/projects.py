@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from steady_queue.arguments import dumps
 from tests.support.processes.commands import python
+from tests.support.processes.manage import write_manage
 from tests.support.processes.scripts import REPOSITORY
 from tests.support.store.jobs import job
 from tests.support.store.stores import SyncStore
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
 
     from tests.support.processes.commands import Command
 
-MANAGE = """
-import os, sys
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "garage.settings")
-from django.core.management import execute_from_command_line
-execute_from_command_line({argv})
-"""
 SETTINGS = """
 from datetime import timedelta
 from tests.settings import *
@@ -58,7 +53,7 @@ class Project:
         self.app.mkdir()
         (self.app / "__init__.py").touch()
         (self.app / "settings.py").write_text(SETTINGS.format(alias=alias))
-        (directory / "manage.py").write_text(MANAGE.format(argv=argv))
+        write_manage(directory, "garage.settings", argv)
         self.write("version 1")
         self._alias = alias
 

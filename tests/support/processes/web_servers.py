@@ -8,35 +8,23 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
+from tests.support.processes.printing_process import HOST, PrintingProcess, fetch
 from tests.support.processes.scripts import REPOSITORY
 from tests.support.wait import WAIT_TIMEOUT_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-HOST = "127.0.0.1"
 #: What uvicorn prints when the lifespan's startup is complete, and where it listens.
 STARTED = "Application startup complete."
 LISTENS = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
 
 
-class Server:
+class Server(PrintingProcess):
     """A server of one or several processes: all that they print, and where they listen."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.printed = ""
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.printed += line
 
     @property
     def port(self) -> int:
@@ -48,33 +36,20 @@ class Server:
         """Wait until it has printed this text so often."""
 
         def has_printed() -> bool:
-            assert self.process.poll() is None or self._reader.is_alive() or self.printed.count(text) >= times, (
-                f"it ended by itself: {self.printed}"
-            )
-            return self.printed.count(text) >= times
+            has_ended = self.has_ended
+            is_printed = self.printed.count(text) >= times
+            assert is_printed or not has_ended, f"it ended by itself: {self.printed}"
+            return is_printed
 
         await until(has_printed, f"{text!r} was not printed", timeout_seconds)
 
     async def get(self, path: str) -> tuple[int, str]:
         """The status and the body of a response; every request has its own connection."""
-        reader, writer = await asyncio.open_connection(HOST, self.port)
-        try:
-            writer.write(f"GET {path} HTTP/1.0\r\nHost: {HOST}\r\n\r\n".encode())
-            head, _, body = (await asyncio.wait_for(reader.read(), WAIT_TIMEOUT_SECONDS)).partition(b"\r\n\r\n")
-        finally:
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
-        return int(head.split()[1]), body.decode()
-
-    def terminate(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
+        return await fetch(self.port, path, version="1.0", timeout_seconds=WAIT_TIMEOUT_SECONDS)
 
     async def ended(self) -> int:
         """Wait until it has ended and its output was read; return its exit status."""
-        status = await asyncio.to_thread(self.process.wait, WAIT_TIMEOUT_SECONDS)
-        await asyncio.to_thread(self._reader.join, WAIT_TIMEOUT_SECONDS)
-        return status
+        return await asyncio.to_thread(self.wait, WAIT_TIMEOUT_SECONDS)
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ class SteadyQueueConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def __init__(self, app_name: str, app_module: Any) -> None:
-        # Not a system check: with such files no project comes as far as its checks.
+        # Not a system check: with such files, Django fails before it runs system checks.
         if is_mixed():
             raise ImproperlyConfigured(MIXED)
         super().__init__(app_name, app_module)

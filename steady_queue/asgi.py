@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from anyio import CancelScope, create_task_group, move_on_after
 
-from steady_queue.aio.embedding import log_start, prepare
+from steady_queue.aio.embedding import describe_start, log_version, prepare, wait_for_start
 from steady_queue.aio.process.lifecycle import unwrap
 from steady_queue.aio.process.watchdog import EXIT_FORCED
 from steady_queue.db import loop_connections
@@ -129,8 +129,8 @@ class SteadyQueue:
         # The asgi worker of gunicorn does not close the async generators of its loop, and so not these connections.
         await loop_connections.close()
         runtime.end_server()
-        # The last thing, and outside of the group: Hypercorn cancels a lifespan that has answered and goes on, and logs
-        # its CancelledError with a traceback. If the answer is a failure, Hypercorn raises its own error here.
+        # The answer is sent last, outside of the group: Hypercorn cancels a lifespan that has answered and goes on, and
+        # logs its CancelledError with a traceback. If the answer is a failure, Hypercorn raises its own error here.
         await send(_answer(phase, problem))
 
 
@@ -189,9 +189,10 @@ class _Runtime:
         return None if self._error is None else f"Steady Queue: {type(self._error).__name__}: {self._error}"
 
     async def _report_start(self, process: Process) -> None:
-        if line := await log_start(process):
+        if await wait_for_start(process):
+            log_version()
             self._has_reported = True
-            _print_unless_logged(line)
+            _print_unless_logged(describe_start(process))
 
     async def _run(self, process: Process) -> None:
         # Shielded: a lifespan that is cancelled cancels its group, and running tasks must be shut down all the same.

@@ -9,7 +9,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 from steady_queue import arguments
 from steady_queue.db.transactions import arun_one, refused_in_async_code, run_one
 from steady_queue.jobs import results
-from steady_queue.jobs.compat import DEFAULT_TASK_QUEUE_NAME, BaseTaskBackend, InvalidTask, TaskResultDoesNotExist
+from steady_queue.jobs.compat import DEFAULT_TASK_QUEUE_NAME, BaseTaskBackend, InvalidTask
 from steady_queue.jobs.enqueue import aenqueue_calls, enqueue_calls
 from steady_queue.jobs.options import check_options, explain_function, is_importable
 from steady_queue.jobs.task import SteadyQueueTask, TaskCall
@@ -18,6 +18,7 @@ from steady_queue.store.operations.results import find_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from uuid import UUID
 
     from django.core.checks import CheckMessage
 
@@ -91,12 +92,12 @@ class SteadyQueueBackend(BaseTaskBackend):
 
     def get_result(self, result_id: str) -> TaskResult[Any]:
         job_id = results.parse_id(result_id)
-        return _result_of(result_id, run_one(lambda sql: find_jobs(sql, [job_id]), _ASYNC_RESULT))
+        return _result_of(job_id, run_one(lambda sql: find_jobs(sql, [job_id]), _ASYNC_RESULT))
 
     async def aget_result(self, result_id: str) -> TaskResult[Any]:
         job_id = results.parse_id(result_id)
         found = await arun_one(lambda sql: find_jobs(sql, [job_id]), self.async_connection)
-        return _result_of(result_id, found)
+        return _result_of(job_id, found)
 
     def check(self, **kwargs: Any) -> Iterable[CheckMessage]:
         from steady_queue.checks import installation
@@ -104,7 +105,7 @@ class SteadyQueueBackend(BaseTaskBackend):
         return installation.check_backend(self)
 
 
-def _result_of(result_id: str, found: list[JobRecord]) -> TaskResult[Any]:
+def _result_of(job_id: UUID, found: list[JobRecord]) -> TaskResult[Any]:
     if not found:
-        raise TaskResultDoesNotExist(result_id)
+        raise results.no_result(job_id)
     return results.of_record(found[0])

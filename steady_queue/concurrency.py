@@ -43,7 +43,8 @@ class Limit:
         except ConcurrencyKeyError as error:
             raise ConcurrencyKeyError(f"the concurrency key of {path} {error}") from None
         except Exception as error:
-            what = f"{type(error).__name__}: {error}; the function of the key gets the arguments of the task"
+            takes = "must take" if isinstance(error, TypeError) else "gets"
+            what = f"{type(error).__name__}: {error}; the function of the key {takes} the arguments of the task"
             raise ConcurrencyKeyError(f"the concurrency key of {path} could not be computed: {what}") from error
         key = f"{path if self.group is None else _escape(self.group)}/{text}"
         if reason := explain_unstorable(key, KEY_LENGTH):

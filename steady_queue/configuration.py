@@ -264,7 +264,10 @@ def read_options() -> Options:
     if options is None:
         return Options()
     if not isinstance(options, Options):
-        raise ConfigurationError(f"STEADY_QUEUE must be Configuration.Options(...), not {options!r:.100}")
+        raise ConfigurationError(
+            f"STEADY_QUEUE must be Configuration.Options(...), not {options!r:.100}: "
+            "from steady_queue.configuration import Configuration"
+        )
     return options
 
 

@@ -146,7 +146,8 @@ class Actor(NamedTuple):
         """How the row of its process describes it: maintenance and health checks of other processes read that."""
         if self.kind == "worker":
             lanes = {"async": self.metadata["coroutines"], "thread": self.metadata["threads"]}
-            without = {name: self.metadata[name] for name in ("exclude_queues",) if name in self.metadata}
+            excluded = self.metadata.get("exclude_queues")
+            without = {"exclude_queues": excluded} if excluded else {}
             return {"kind": self.kind, "queues": list(self.queues), **without, **lanes}
         return {"kind": self.kind, **({"processes": self.metadata["processes"]} if self.kind == "supervisor" else {})}
 

@@ -24,7 +24,6 @@ import steady_queue
 from steady_queue import arguments
 from steady_queue.aio.process_identity import hostname
 from steady_queue.aio.worker.executor import Executor
-from steady_queue.aio.worker.queues import expand
 from steady_queue.backend import SteadyQueueBackend
 from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.db.transactions import defers_to
@@ -43,6 +42,7 @@ from steady_queue.store.operations.queues import find_queue_names
 from steady_queue.store.operations.results import find_jobs
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Failed, Finished, report_of
+from steady_queue.store.queue_selection import QueueSelection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -143,7 +143,9 @@ class Drain:
 
     def __init__(self, queues: Queues, including_scheduled: bool | timedelta, raising: bool, at_most: int) -> None:
         self.results: list[TaskResult[Any]] = []
-        self._patterns = ["*"] if queues is None else [queues] if isinstance(queues, str) else list(queues)
+        self._queues = QueueSelection(
+            ["*"] if queues is None else [queues] if isinstance(queues, str) else list(queues)
+        )
         self._including_scheduled, self._raising, self._at_most = including_scheduled, raising, at_most
         driver = django_driver(queue_alias())
         self._alias, self._sql, self._run = driver.alias, driver.sql, driver.run
@@ -243,18 +245,16 @@ class Drain:
         paused = Pause.objects.using(self._alias).values("pk")
         ready = ReadyExecution.objects.using(self._alias).exclude(queue_name__in=paused).order_by("-priority", "pk")
         rows = ready.values_list("queue_name", "lane")
-        if "*" in self._patterns:
+        if self._queues.takes_all:
             return rows.first()
         names = self._run(find_queue_names(self._sql))
-        return next(
-            (row for name in expand(self._patterns, names) if (row := rows.filter(queue_name=name).first())), None
-        )
+        return next((row for name in self._queues.expand(names) if (row := rows.filter(queue_name=name).first())), None)
 
     def _bring_forward(self) -> bool:
         """Make the earliest scheduled jobs due, if they may run; the jobs themselves keep their `scheduled_at`."""
         scheduled = ScheduledExecution.objects.using(self._alias)
         rows = scheduled.order_by("scheduled_at").values_list("pk", "scheduled_at", "job__queue_name")
-        waiting = [(pk, at) for pk, at, name in rows if name in expand(self._patterns, [name])]
+        waiting = [(pk, at) for pk, at, name in rows if self._queues.serves(name)]
         earliest = [pk for pk, at in waiting if at == waiting[0][1]]
         if earliest and isinstance(self._including_scheduled, timedelta):
             due_at = self._run(find_jobs(self._sql, earliest[:1]))[0].scheduled_at

@@ -11,9 +11,8 @@ from steady_queue.actions.filters import DISCARDABLE
 from steady_queue.db.transactions import AfterCommit
 from steady_queue.errors import JobIsRunning
 from steady_queue.events import JobsDiscarded, JobsRetried, JobsRunNow, QueuePaused, QueueResumed
-from steady_queue.jobs.compat import TaskResultDoesNotExist
 from steady_queue.jobs.registry import limits_in_force
-from steady_queue.jobs.results import parse_id
+from steady_queue.jobs.results import no_result, parse_id
 from steady_queue.store.job import Status
 from steady_queue.store.operations import actions, bulk_actions, queues
 from steady_queue.store.operations.results import find_jobs
@@ -59,7 +58,7 @@ def change_one(change: Change, task: TaskOrId) -> Action[bool]:
                 return True
             found = yield find_jobs(scope.sql, [job_id])
             if not found:
-                raise TaskResultDoesNotExist(str(job_id))
+                raise no_result(job_id)
             status = found[0].status
             if status is Status.CLAIMED:
                 raise JobIsRunning(f"the task {job_id} is running")

@@ -12,6 +12,7 @@ from anyio import CancelScope, create_task_group
 from django.utils.module_loading import autodiscover_modules
 
 import steady_queue
+from steady_queue.aio.process.lifecycle import describe_actors
 from steady_queue.aio.process.process import Process
 from steady_queue.configuration import problems, read_options
 from steady_queue.errors import ConfigurationError
@@ -46,22 +47,22 @@ def _import_tasks() -> None:
         raise ConfigurationError(f"the tasks cannot be imported: {type(error).__name__}: {error} ({where})") from error
 
 
-async def log_start(process: Process) -> str | None:
-    """Log the version when the process works; returns the whole line, or None if the process does not start to work.
-
-    The event ProcessStarted has logged the rest of that line just before.
-    """
+async def wait_for_start(process: Process) -> bool:
+    """Wait until the process has started; returns False if it cannot start, or was asked to stop before."""
     await process.ready.wait()
-    if process.start_problem is not None or process.deadlines.requested.is_set():
-        return None
-    version = steady_queue.__version__
-    logger.info("Steady Queue %s runs tasks in this process", version)
-    workers = process.options.workers
-    queues = ", ".join(dict.fromkeys(name for worker in workers for name in worker.queues))
-    coroutines, threads = sum(worker.coroutines for worker in workers), sum(worker.threads for worker in workers)
+    return process.start_problem is None and not process.deadlines.requested.is_set()
+
+
+def log_version() -> None:
+    """Log the version of a process that has started; the event ProcessStarted has logged what it runs."""
+    logger.info("Steady Queue %s runs tasks in this process", steady_queue.__version__)
+
+
+def describe_start(process: Process) -> str:
+    """The version, the database and the actors of a process in one line, for a server that logs no events."""
     return (
-        f"Steady Queue {version} runs tasks in process {os.getpid()} on {process.services.hot.sql.name}"
-        f" ({process.alias}): queues {queues or 'none'}, {coroutines} coroutines, {threads} threads"
+        f"Steady Queue {steady_queue.__version__} runs tasks in process {os.getpid()} on "
+        f"{process.services.hot.sql.name} ({process.alias}): {describe_actors(process.options)}"
     )
 
 
@@ -76,7 +77,8 @@ async def running(options: Options | None = None, **parts: Any) -> AsyncIterator
     async with create_task_group() as group:
         group.start_soon(_until_stopped, process)
         try:
-            await log_start(process)
+            if await wait_for_start(process):
+                log_version()
             if process.start_problem is None:
                 yield process
         except Exception as error:

@@ -40,7 +40,7 @@ _MARK_TEXT = f'"{MARK}"'
 
 
 def __getattr__(name: str) -> object:
-    # If the other distribution was installed later, its models import this first: the only place left to say so.
+    # The models of the other distribution import this name before the app can be refused.
     if name == "Arguments":
         raise ImportError(describe_missing_name(__name__, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,7 +20,7 @@ from django.db import connections
 import steady_queue
 from steady_queue.aio.process_identity import hostname, is_gone, is_here
 from steady_queue.configuration import Options, alive_threshold
-from steady_queue.db.missing_tables import find_missing_tables
+from steady_queue.db.missing_tables import explain_store_error
 from steady_queue.errors import StoreError, StoreUnavailable
 from steady_queue.store.drivers.django import DjangoDriver
 from steady_queue.store.operations.processes import find_process_health
@@ -93,7 +93,7 @@ def _local_processes(alias: str) -> list[ProcessHealth]:
         driver = DjangoDriver(alias)
         found = driver.run(find_process_health(driver.sql, hostname()))
     except StoreError as error:
-        if missing := find_missing_tables(driver, error):
+        if missing := explain_store_error(driver, error):
             raise missing from error
         raise
     finally:

@@ -185,7 +185,7 @@ def _check_server(alias: str, subjects: list[str]) -> Iterator[Problem]:
     if names := startup.known_migrations():
         subjects.append(f"schema {names[-1].partition('_')[0]}")
     if text is not None:
-        yield Problem("; ".join(charset.describe_problem(alias, text)), is_warning=True)
+        yield Problem("; ".join(charset.describe_text_columns(alias, text)), is_warning=True)
     yield from _check_connection(alias)
 
 

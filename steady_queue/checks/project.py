@@ -8,15 +8,13 @@ the pool is smaller, tasks wait for each other, and fail after the timeout of th
 from __future__ import annotations
 
 import sys
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
 from django.core.checks import Error, Warning
 from django.db import connections
 
-from steady_queue.aio.process.startup import describe_problem
-from steady_queue.aio.worker.queues import expand
+from steady_queue.aio.process.startup import describe_schema
 from steady_queue.backend import SteadyQueueBackend
 from steady_queue.checks.distribution import check_distribution
 from steady_queue.checks.framework import check_tasks
@@ -25,11 +23,12 @@ from steady_queue.configuration import problems as configuration_problems
 from steady_queue.configuration import read_options
 from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError
+from steady_queue.events.wording import suggest
 from steady_queue.jobs.compat import task_backends
-from steady_queue.store.operations.charset import describe_problem as describe_text_columns
-from steady_queue.store.operations.charset import find_text_column_problem
+from steady_queue.store.operations.charset import describe_text_columns, find_text_column_problem
 from steady_queue.store.operations.database_server import find_applied_migrations
 from steady_queue.store.operations.table_shapes import describe_foreign_tables, find_shapes
+from steady_queue.store.queue_selection import matches
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -40,8 +39,11 @@ if TYPE_CHECKING:
     from steady_queue.store.drivers.django import DjangoDriver
     from steady_queue.store.operations.table_shapes import Shapes
 
-#: The consequence of a schema that this version cannot use.
-NO_START = "processes do not start on this database"
+#: The hint for a database that does not answer the queries of the check.
+UNREADABLE = (
+    "processes do not start on this database: check that its server is available, and that the user in DATABASES may "
+    "read the tables of the queue and django_migrations"
+)
 #: The default size of psycopg_pool, which is fixed if no `max_size` is set.
 DEFAULT_POOL_SIZE = 4
 
@@ -69,18 +71,18 @@ def check_schema(databases: Collection[str] | None = None, **kwargs: Any) -> lis
     except StoreError as error:
         if is_migrating:
             return []
-        return [_message(Warning, "W009", f"the schema of the database {alias!r} cannot be read: {error}", NO_START)]
+        return [_message(Warning, "W009", f"the schema of the database {alias!r} cannot be read: {error}", UNREADABLE)]
 
 
 def _check_migrations(driver: DjangoDriver, shapes: Shapes) -> Iterator[CheckMessage]:
     migrations = driver.run(find_applied_migrations(driver.sql))
-    if problem := describe_problem(driver.alias, shapes, migrations):
+    if problem := describe_schema(driver.alias, shapes, migrations):
         yield _message(Warning, "W009", *_split(problem))
 
 
 def _split(problem: str) -> tuple[str, str]:
     text, _, hint = problem.partition("; ")
-    return text, hint or NO_START
+    return text, hint
 
 
 def _check_text_columns(driver: DjangoDriver) -> list[CheckMessage]:
@@ -144,9 +146,9 @@ def check_queues(options: Options, known: list[str] | None) -> Iterator[tuple[st
                 text = f"workers[{number}]: {name!r} matches no queue: an asterisk may only be at the end."
                 hint = "Use a name, a prefix such as 'mail*', or '*'."
                 yield name, Warning(text, hint=hint, id="steady_queue.W007")
-            elif known is not None and not (expand([name], known) if name.endswith("*") else name in known):
-                close = get_close_matches(name.rstrip("*"), known, n=3, cutoff=0.5)
-                hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else f"The queues are {known}."
+            elif known is not None and not any(matches(name, queue) for queue in known):
+                suggestion = suggest(name.rstrip("*"), known, most=3)
+                hint = f"{suggestion[0].upper()}{suggestion[1:]}" if suggestion else f"The queues are {known}."
                 text = f"workers[{number}]: no backend in TASKS has a queue {name!r} in its QUEUES."
                 yield name, Warning(text, hint=hint, id="steady_queue.W007")
         if selection.excluded and known is not None and not any(map(selection.serves, known)):

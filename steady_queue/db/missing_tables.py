@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from steady_queue.errors import StoreError, StoreNotMigrated
 from steady_queue.store.drivers.error_codes import is_column_missing, is_table_missing
+from steady_queue.store.names import database_option
 from steady_queue.store.operations.table_shapes import JOBS, describe_foreign_tables, find_shapes
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from steady_queue.store.operations.table_shapes import Shapes
 
 
-def find_missing_tables(driver: DjangoDriver, error: StoreError) -> StoreNotMigrated | None:
+def explain_store_error(driver: DjangoDriver, error: StoreError) -> StoreNotMigrated | None:
     """Return the error to raise instead if tables or columns are missing, which names the command to run; or None."""
     shapes: Shapes = {}
     if is_table_missing(error) is None:
@@ -30,8 +31,8 @@ def find_missing_tables(driver: DjangoDriver, error: StoreError) -> StoreNotMigr
     return _explain(driver.alias, error, shapes)
 
 
-async def afind_missing_tables(alias: str, driver: AsyncDriver, error: StoreError) -> StoreNotMigrated | None:
-    """The async form of `find_missing_tables`."""
+async def aexplain_store_error(alias: str, driver: AsyncDriver, error: StoreError) -> StoreNotMigrated | None:
+    """The async form of `explain_store_error`."""
     shapes: Shapes = {}
     if is_table_missing(error) is None:
         try:
@@ -44,7 +45,6 @@ async def afind_missing_tables(alias: str, driver: AsyncDriver, error: StoreErro
 def _explain(alias: str, error: StoreError, shapes: Shapes) -> StoreNotMigrated | None:
     """Explain the error; `shapes` are the tables of a database whose error codes leave open what is missing."""
     is_missing = is_table_missing(error)
-    where = "" if alias == "default" else f" --database {alias}"
     if foreign := describe_foreign_tables(alias, shapes):
         text = foreign
     elif is_column_missing(error):
@@ -53,7 +53,8 @@ def _explain(alias: str, error: StoreError, shapes: Shapes) -> StoreNotMigrated 
             f"run: python manage.py check --database {alias}, which names the cause"
         )
     elif is_missing or (is_missing is None and JOBS not in shapes):
-        text = f"the database {alias!r} has no tables of Steady Queue; run: python manage.py migrate{where}"
+        command = f"python manage.py migrate{database_option(alias)}"
+        text = f"the database {alias!r} has no tables of Steady Queue; run: {command}"
     else:
         return None
     return StoreNotMigrated(text, code=error.code)

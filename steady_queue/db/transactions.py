@@ -26,7 +26,7 @@ from django.db import connections, transaction
 
 from steady_queue.db import loop_connections, notify
 from steady_queue.db.aliases import django_driver, queue_alias
-from steady_queue.db.missing_tables import afind_missing_tables, find_missing_tables
+from steady_queue.db.missing_tables import aexplain_store_error, explain_store_error
 from steady_queue.errors import StoreError
 from steady_queue.signals import aemit_and_send, emit_and_send
 
@@ -82,7 +82,7 @@ def run_one(build: Build[T], async_form: str = _ASYNC_FORM) -> T:
     try:
         return driver.run(build(driver.sql))
     except StoreError as error:
-        if missing := find_missing_tables(driver, error):
+        if missing := explain_store_error(driver, error):
             raise missing from error
         raise
     except SynchronousOnlyOperation:
@@ -98,7 +98,7 @@ async def arun_one(build: Build[T], connection: str | None = None) -> T:
     try:
         return await driver.run(build(driver.sql))
     except StoreError as error:
-        if missing := await afind_missing_tables(alias, driver, error):
+        if missing := await aexplain_store_error(alias, driver, error):
             raise missing from error
         raise
 
@@ -131,7 +131,7 @@ def run_steps(driver: DjangoDriver, steps: Steps[T]) -> T:
             try:
                 received = _take(driver, step)
             except StoreError as error:
-                step = steps.throw(find_missing_tables(driver, error) or error)
+                step = steps.throw(explain_store_error(driver, error) or error)
             else:
                 step = steps.send(received)
     except StopIteration as done:
@@ -147,7 +147,7 @@ async def arun_steps(alias: str, driver: AsyncDriver, steps: Steps[T]) -> T:
             try:
                 received = await _atake(alias, driver, step)
             except StoreError as error:
-                step = steps.throw(await afind_missing_tables(alias, driver, error) or error)
+                step = steps.throw(await aexplain_store_error(alias, driver, error) or error)
             else:
                 step = steps.send(received)
     except StopIteration as done:

@@ -12,6 +12,7 @@ __all__ = ["POLLING", "Event", "Fault"]
 POLLING = 5
 
 
+#: A number, then a noun with its plural in brackets; no other number may stand between them.
 _PLURAL = re.compile(r"(%\((?P<field>\w+)\)[,.\d]*[df](?:[^%\[]|%\(\w+\)s)*)\[(?P<plural>\w+)\]")
 
 
@@ -24,14 +25,18 @@ class Event:
     """
 
     level: ClassVar[int] = logging.DEBUG
-    #: The log line, with `%(field)s` for a field. `%(count)d task[s]` leaves the letters in brackets out if count is 1.
+    #: The format of `message`: `%(field)s` is a field, `%(count)d task[s]` drops the letters in brackets if count is 1.
     text: ClassVar[str] = ""
 
     def __init__(self, **fields: Any) -> None:
         self.__dict__.update(fields)
 
-    def line(self) -> str:
-        """The text in the singular or plural of its numbers; its fields are still to be filled in."""
+    def message(self) -> str:
+        """The message of the log line: the text with its fields, and the singular or plural of its numbers."""
+        return self.format_text() % vars(self)
+
+    def format_text(self) -> str:
+        """The format of the message, for `logging`: the fields are not filled in, the plurals are chosen."""
         return _PLURAL.sub(self._choose_number, self.text) if "[" in self.text else self.text
 
     def _choose_number(self, found: re.Match[str]) -> str:

@@ -107,7 +107,8 @@ class OutcomesNotWritten(Event):
 
     level: ClassVar[int] = logging.ERROR
     text: ClassVar[str] = (
-        "the outcomes of %(count)d task[s] could not be written before the process ended: they will be marked as failed"
+        "the outcomes of %(count)d task[s] could not be written before the process ended:"
+        " the tasks are marked as failed later"
     )
     count: int
 

@@ -178,7 +178,10 @@ class JobsCleared(Event):
 
 class QueueNotServed(Event):
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "ready tasks wait in %(where)s, which no live process serves; start a worker for them"
+    text: ClassVar[str] = (
+        "ready tasks wait in %(where)s, which no live process serves; start a worker for them:"
+        " python manage.py steady_queue --queues NAME"
+    )
     where: str
 
 

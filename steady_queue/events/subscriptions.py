@@ -126,7 +126,7 @@ class Events:
 def log(event: Event) -> None:
     """The subscriber that writes log lines."""
     if logger.isEnabledFor(event.level):
-        logger.log(event.level, event.line(), vars(event), extra={"event": type(event).__name__})
+        logger.log(event.level, event.format_text(), vars(event), extra={"event": type(event).__name__})
 
 
 def emit(event: Event) -> None:

@@ -1,6 +1,11 @@
-"""How counts, durations and rates are written in log lines and on a terminal."""
+"""How counts, durations, rates and suggestions are written in log lines, in messages and on a terminal."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
@@ -25,3 +30,11 @@ def rounded_rate(count: int, seconds: float) -> float:
     """Per second: whole numbers from 10 on, because more digits of a rate mean nothing."""
     rate = count / seconds if seconds > 0 else 0.0
     return float(round(rate)) if rate >= 10 else round(rate, 1)
+
+
+def suggest(name: str, known: Iterable[str], *, most: int = 1) -> str | None:
+    """`did you mean 'mail'?`, with at most so many of the known names; None if none of them is similar."""
+    from difflib import get_close_matches  # only mistakes need it
+
+    close = get_close_matches(name, list(known), n=most)
+    return f"did you mean {' or '.join(map(repr, close))}?" if close else None

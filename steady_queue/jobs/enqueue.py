@@ -33,7 +33,7 @@ import steady_queue
 from steady_queue import events
 from steady_queue.db import loop_connections, notify
 from steady_queue.db.aliases import django_driver, queue_alias
-from steady_queue.db.missing_tables import afind_missing_tables, find_missing_tables
+from steady_queue.db.missing_tables import aexplain_store_error, explain_store_error
 from steady_queue.db.transactions import (
     Pause,
     after_commit,
@@ -169,7 +169,7 @@ def write_jobs(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Res
             )
         )
     except StoreError as failure:
-        error = find_missing_tables(driver, failure) or failure
+        error = explain_store_error(driver, failure) or failure
         stored = run_steps(driver, _recover(sql, jobs, error, owns_transaction=owns_transaction))
     has_work = stored.blocked or stored.discarded
     if has_work or notify.has_listeners(alias, sql) or is_observed(task_enqueued, sender):
@@ -207,7 +207,7 @@ async def aenqueue_calls(backend: SteadyQueueBackend, calls: Sequence[TaskCall])
             enqueue(sql, jobs, limits=limits_in_force, wait_seconds=KEY_WAIT_SECONDS, notifies=notifies)
         )
     except StoreError as failure:
-        error = await afind_missing_tables(alias, driver, failure) or failure
+        error = await aexplain_store_error(alias, driver, failure) or failure
         stored = await arun_steps(alias, driver, _recover(sql, jobs, error, owns_transaction=True))
     if stored.discarded:
         _record_discarded(results, stored.discarded)

@@ -11,6 +11,7 @@ from django.utils import timezone, translation
 
 import steady_queue
 from steady_queue import arguments
+from steady_queue.errors import ArgumentError
 from steady_queue.jobs.compat import InvalidTask
 from steady_queue.jobs.signatures import check_call, fitting_shapes
 from steady_queue.jobs.task import lane_of
@@ -41,7 +42,10 @@ def build_jobs(calls: Sequence[TaskCall], *, max_bytes: int = arguments.MAX_BYTE
         queue_name, path, priority, lane, backend, run_after, concurrency, fitting = known
         if checks_arguments and (len(args), *kwargs) not in fitting:
             check_call(task, args, kwargs)
-        text = arguments.dumps(args, kwargs, limit=max_bytes)
+        try:
+            text = arguments.dumps(args, kwargs, limit=max_bytes)
+        except ArgumentError as error:
+            raise ArgumentError(f"{path}(): {error}") from error.__cause__
         if run_after is None and concurrency is None and headers is None:
             jobs.append(NewJob(id_, queue_name, path, text, priority, lane, backend, now))
         elif concurrency is None:

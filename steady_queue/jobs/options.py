@@ -1,18 +1,18 @@
 """Refuse options of a task, with a message that names the option, the value and what is allowed.
 
-The rules are those of the framework. Its own messages name neither the value nor the task, and a value of a wrong type
-raises whatever the comparison of it raises.
+The rules are those of the framework. Its own messages name neither the value nor the task, and the error for a value
+of a wrong type is that of a comparison.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.utils import timezone
 
+from steady_queue.events.wording import suggest
 from steady_queue.jobs.compat import DEFAULT_TASK_PRIORITY, InvalidTask, InvalidTaskBackend, task_backends
 from steady_queue.store.names import NAME_LENGTH, explain_bad_queue_name, explain_unstorable
 
@@ -41,10 +41,10 @@ def _check_queue_name(backend: BaseTaskBackend, name: object) -> None:
         raise InvalidTask(f"queue_name: the queue {_shown(name)} {reason}")
     if backend.queues and name not in backend.queues:
         known = sorted(backend.queues)
-        close = get_close_matches(name, known, n=1)
+        suggestion = suggest(name, known)
         raise InvalidTask(
             f"queue_name: the queue {name!r} is not valid for backend {backend.alias!r}"
-            f"{f'; did you mean {close[0]!r}?' if close else '.'} Its queues are {', '.join(map(repr, known))}; "
+            f"{f'; {suggestion}' if suggestion else '.'} Its queues are {', '.join(map(repr, known))}; "
             f"to add one, add it to TASKS[{backend.alias!r}]['QUEUES']"
         )
 
@@ -101,8 +101,9 @@ def find_backend(alias: str) -> BaseTaskBackend:
         return task_backends[alias]
     except (InvalidTaskBackend, TypeError) as error:
         if isinstance(alias, str) and alias in task_backends.settings:
-            if "steady_queue" not in str(error):
-                raise  # the BACKEND of another package cannot be imported
+            path = str(task_backends.settings[alias].get("BACKEND"))
+            if path == BACKEND_PATH or not path.startswith("steady_queue."):
+                raise
             raise InvalidTaskBackend(f"{error}. The backend of Steady Queue is {BACKEND_PATH!r}") from None
         known = ", ".join(map(repr, task_backends.settings)) or "none"
         raise InvalidTaskBackend(

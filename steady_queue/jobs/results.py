@@ -58,7 +58,14 @@ def parse_id(result_id: object) -> UUID:
     try:
         return UUID(str(result_id))
     except ValueError:
-        raise TaskResultDoesNotExist(result_id) from None
+        raise TaskResultDoesNotExist(f"no task has the id {str(result_id)!r:.100}: it is not a UUID") from None
+
+
+def no_result(job_id: UUID) -> TaskResultDoesNotExist:
+    """The error for the id of a job that does not exist."""
+    return TaskResultDoesNotExist(
+        f"no task has the id '{job_id}'; finished tasks are deleted after clear_finished_jobs_after"
+    )
 
 
 def of_new(task: Task[..., Any], job: NewJob) -> TaskResult[Any]:

@@ -10,11 +10,11 @@ function which it wraps: the decorator may pass further arguments. `__signature_
 from __future__ import annotations
 
 import sys
-from difflib import get_close_matches
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.errors import ArgumentError
+from steady_queue.events.wording import counted, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,7 +88,8 @@ def _explain(accepted: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
     if Parameter.VAR_KEYWORD not in kinds:
         yield from (_explain_unknown(name, by_position, by_name) for name in kwargs if name not in by_name)
     if len(args) > len(by_position) and Parameter.VAR_POSITIONAL not in kinds:
-        yield f"takes {_count(len(by_position))}, but {len(args)} {'was' if len(args) == 1 else 'were'} passed."
+        accepts = counted(len(by_position), "positional argument") if by_position else "no positional argument"
+        yield f"takes {accepts}, but {len(args)} {'was' if len(args) == 1 else 'were'} passed."
     passed = by_position[: len(args)]
     for name in passed:
         if name in kwargs and name in by_name:
@@ -101,14 +102,8 @@ def _explain(accepted: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
 def _explain_unknown(name: str, by_position: Sequence[str], by_name: Sequence[str]) -> str:
     if name in by_position:
         return f"takes the argument {name!r} only by position, not by name."
-    close = get_close_matches(name, by_name, n=1)
-    return f"has no argument {name!r}; did you mean {close[0]!r}?" if close else f"has no argument {name!r}."
-
-
-def _count(number: int) -> str:
-    if number == 0:
-        return "no positional argument"
-    return f"{number} positional argument{'' if number == 1 else 's'}"
+    suggestion = suggest(name, by_name)
+    return f"has no argument {name!r}{f'; {suggestion}' if suggestion else '.'}"
 
 
 def _describe(accepted: Signature) -> str:

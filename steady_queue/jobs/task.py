@@ -33,8 +33,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 #: What other packages call `enqueue`.
-OTHER_NAMES = frozenset({"apply_async", "defer", "delay", "delay_on_commit", "enqueue_async", "schedule", "send"})
-OPTIONS = "priority, queue_name, backend, takes_context and enqueue_on_commit"
+OTHER_ENQUEUE_NAMES = frozenset(
+    {"apply_async", "defer", "delay", "delay_on_commit", "enqueue_async", "schedule", "send"}
+)
+TASK_OPTIONS = "priority, queue_name, backend, takes_context and enqueue_on_commit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +85,11 @@ class SteadyQueueTask(GenericTask[P, T]):
             )
 
         def __getattr__(self, name):
-            hint = ": enqueue it with .enqueue(...) or await .aenqueue(...)" if name in OTHER_NAMES else ""
-            raise AttributeError(f"a task has no attribute {name!r}{hint}", name=name, obj=self)
+            hint = ": enqueue it with .enqueue(...) or await .aenqueue(...)" if name in OTHER_ENQUEUE_NAMES else ""
+            # Not self.module_path: without a function, in an object that is not complete, that would end up here again.
+            function = object.__getattribute__(self, "func")
+            path = f"{function.__module__}.{function.__qualname__}"
+            raise AttributeError(f"the task {path} has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By path, not by function: the path names this task, and a concurrency key may be a lambda.
@@ -167,7 +172,9 @@ def task(
     """
     if unknown := options.keys() - {"enqueue_on_commit"}:
         hint = (
-            "set it for a call, with .using(run_after=...)" if "run_after" in unknown else f"the options are {OPTIONS}"
+            "set it for a call, with .using(run_after=...)"
+            if "run_after" in unknown
+            else f"the options are {TASK_OPTIONS}"
         )
         raise TypeError(f"task() got an unexpected keyword argument {min(unknown)!r}: {hint}")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from steady_queue.configuration import Options
     from steady_queue.management.options import ResolvedOptions
 
-#: Django would query the server to tell MySQL from MariaDB, and the server may be unavailable.
+#: Django would query the server to distinguish MySQL from MariaDB, and the server may be unavailable.
 NAMES = {"postgresql": "PostgreSQL", "mysql": "MySQL or MariaDB", "sqlite": "SQLite"}
 ROLE_WIDTH = 11
 

@@ -25,8 +25,8 @@ LEVELS = {0: logging.WARNING, 1: logging.INFO}
 PLAIN_FORMATTERS = (type(None), logging.Formatter, ServerFormatter)
 
 
-def open_terminal(options: Mapping[str, Any], log_format: str, style: Style) -> Terminal | None:
-    """The terminal of stderr, if it is to show a status line; None if there is none, or no wish for it."""
+def find_status_terminal(options: Mapping[str, Any], log_format: str, style: Style) -> Terminal | None:
+    """The terminal that shows the status line; None if stderr is no terminal, with `-v 0`, and if logs are JSON."""
     is_wanted = log_format == "text" and options["verbosity"] >= 1
     if not is_wanted or not can_redraw(sys.stderr, os.environ):
         return None
@@ -126,7 +126,7 @@ class TerminalLines(logging.Formatter):
 
 
 def _format_all_as_json() -> None:
-    """Let no other line come between: of other loggers, of warnings, and of exceptions that nothing catches."""
+    """Write JSON as well for what other loggers log, for warnings, and for exceptions that nothing catches."""
     for handler in _console_handlers():
         if type(handler.formatter) in PLAIN_FORMATTERS:
             handler.setFormatter(JsonLines())

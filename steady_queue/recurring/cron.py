@@ -33,7 +33,10 @@ class Crontab:
     def __init__(self, expression: str, text: str) -> None:
         fields = expression.split()
         if len(fields) not in (5, 6):
-            raise ConfigurationError(f"the schedule {text!r} has {len(fields)} fields; it takes 5, or 6 with seconds")
+            raise ConfigurationError(
+                f"the schedule {text!r} has {len(fields)} fields; it takes 5, or 6 with seconds; for an interval, pass "
+                "every=timedelta(...); for a crontab expression, write for example '*/5 * * * *'"
+            )
         for name, field in zip(_FIELDS, fields, strict=False):
             if _NOT_FIXED.search(field):
                 raise ConfigurationError(f"the schedule {text!r} has a random {name}: {field!r}")

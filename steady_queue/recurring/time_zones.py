@@ -12,12 +12,12 @@ The rule for days on which the clocks change:
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, available_timezones
 
 from steady_queue.errors import ConfigurationError
+from steady_queue.events.wording import suggest
 
 if TYPE_CHECKING:
     from steady_queue.recurring.cron import Crontab
@@ -38,8 +38,8 @@ def find_zone(name: str) -> tzinfo:
 
 
 def _suggest_zone(name: str) -> str:
-    close = get_close_matches(str(name), available_timezones(), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ", which is a name such as 'Europe/Berlin'"
+    suggestion = suggest(str(name), available_timezones())
+    return f"; {suggestion}" if suggestion else ", which is a name such as 'Europe/Berlin'"
 
 
 class FixedHours:

@@ -19,6 +19,11 @@ NOTIFY_CHANNEL = "steady_queue"
 LOCK_ID_COUNT = 1024
 
 
+def database_option(alias: str) -> str:
+    """The option of `manage.py migrate` for a database, with a space before it; empty for the default database."""
+    return "" if alias == "default" else f" --database={alias}"
+
+
 def explain_unstorable(text: str, length: int) -> str | None:
     """Why a name cannot be stored, or None."""
     if len(text) > length:

@@ -16,7 +16,7 @@ class QueueSelection(NamedTuple):
 
     @classmethod
     def of(cls, patterns: Iterable[str], excluded: Iterable[str] = ()) -> QueueSelection:
-        """The selection without the whitespace that people write after commas."""
+        """The selection of these patterns, without the whitespace around them."""
         return cls(tuple(one.strip() for one in patterns), tuple(one.strip() for one in excluded))
 
     @property
@@ -33,6 +33,17 @@ class QueueSelection(NamedTuple):
 
     def serves(self, name: str) -> bool:
         return any(matches(pattern, name) for pattern in self.patterns) and not self.excludes(name)
+
+    def expand(self, names: Sequence[str]) -> list[str]:
+        """The plain names of the patterns, and those of `names` that the prefixes match, in the order of the patterns.
+
+        A plain name is among them even if `names` does not have it: its queue may get tasks later.
+        """
+        found: dict[str, None] = {}
+        for pattern in self.patterns:
+            matched = [name for name in names if matches(pattern, name)] if "*" in pattern else [pattern]
+            found.update(dict.fromkeys(matched))
+        return [name for name in found if not self.excludes(name)] if self.excluded else list(found)
 
     def __str__(self) -> str:
         without = f" except {', '.join(self.excluded)}" if self.excluded else ""

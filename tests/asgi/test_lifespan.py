@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 from typing import Any
 
@@ -20,7 +21,7 @@ from steady_queue.errors import ConfigurationError
 from tests.asgi.helpers import COMPLETE, STOPPED, Application, lifespan_of, must_not_be_called, started
 from tests.shop.tasks import add
 from tests.support.databases.tables import count
-from tests.support.processes.scripts import run_script
+from tests.support.processes.scripts import REPOSITORY, run_script
 from tests.support.runtime import WAIT_TIMEOUT_SECONDS, EmittedEvents, in_thread, until, values, worker
 from tests.support.tasks import recording
 from tests.support.tasks.recording import task_record
@@ -119,12 +120,25 @@ async def test_a_server_without_logging_prints_the_start_and_the_stop(
     database: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_logging(monkeypatch)
-    async with started(SteadyQueue(get_asgi_application(), worker(coroutines=5, threads=2))) as lifespan:
+    options = worker(coroutines=5, threads=1, exclude_queues=["slow*"])
+    async with started(SteadyQueue(get_asgi_application(), options)) as lifespan:
         await lifespan.shutdown()
-    assert capsys.readouterr().err.splitlines() == [
-        f"{START}queues *, 5 coroutines, 2 threads",
+    assert re.sub(r"\d+ recurring", "NUMBER recurring", capsys.readouterr().err).splitlines() == [
+        f"{START}worker (* except slow*; 5 coroutines, 1 thread), dispatcher, scheduler (NUMBER recurring tasks)",
         f"Steady Queue has stopped in process {os.getpid()}",
     ]
+
+
+@pytest.mark.only_on("sqlite")
+async def test_the_guide_shows_what_a_server_prints(
+    database: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_logging(monkeypatch)
+    async with started(SteadyQueue(get_asgi_application(), Options())) as lifespan:
+        await lifespan.shutdown()
+    printed = capsys.readouterr().err.replace(f"process {os.getpid()}", "process 4711")
+    printed = re.sub(r"\d+ recurring", "2 recurring", printed.replace("SQLite (sqlite)", "PostgreSQL (default)"))
+    assert printed in (REPOSITORY / "docs/guides/running.md").read_text()
 
 
 @pytest.mark.only_on("sqlite")

@@ -150,7 +150,7 @@ def test_a_database_that_does_not_answer_is_a_reason_in_bounded_time(database: s
 def test_a_database_without_the_tables_is_a_reason(unmigrated: str) -> None:
     found = check_health(alias=unmigrated)
     assert not found.healthy
-    assert f"run: python manage.py migrate --database {unmigrated}" in found.lines[0]
+    assert f"run: python manage.py migrate --database={unmigrated}" in found.lines[0]
 
 
 def test_a_database_that_is_not_configured_is_a_reason() -> None:

@@ -96,7 +96,10 @@ def test_warnings_are_reported_and_do_not_fail(database: str) -> None:
 def test_options_of_the_wrong_kind_are_one_problem_among_others(database: str) -> None:
     with override_settings(STEADY_QUEUE={"workers": []}), marked_as_migrated(database, "9999_later"):
         first, second = examine().errors
-    assert first == "STEADY_QUEUE must be Configuration.Options(...), not {'workers': []}"
+    assert first == (
+        "STEADY_QUEUE must be Configuration.Options(...), not {'workers': []}: "
+        "from steady_queue.configuration import Configuration"
+    )
     assert "9999_later" in second
 
 

@@ -133,7 +133,7 @@ MISTAKES = [
     Mistake(
         "`STEADY_QUEUE` is a dictionary",
         cause="STEADY_QUEUE",
-        next_step="Configuration.Options",
+        next_step="from steady_queue.configuration import Configuration",
         settings="STEADY_QUEUE = {'workers': [{'threads': 3}]}",
         command=("steady_queue",),
     ),
@@ -173,7 +173,7 @@ MISTAKES = [
     Mistake(
         "a schedule that is no crontab expression (`manage.py steady_queue check`)",
         cause="'every 5 minutes'",
-        next_step="fields",
+        next_step="every=timedelta",
         tasks="@recurring(schedule='every 5 minutes', key='report')\n@task\ndef report(): pass",
         command=("steady_queue", "check"),
     ),
@@ -187,7 +187,7 @@ MISTAKES = [
     Mistake(
         "a concurrency key that does not fit the arguments of the task",
         cause="concurrency key",
-        next_step="gets the arguments of the task",
+        next_step="must take the arguments of the task",
         tasks="@limits_concurrency(key=lambda order, account: account, to=2)\n@task\ndef sync(order): pass",
         code="sync.enqueue(1)",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steady_queue import events
-from steady_queue.events.wording import counted, duration_text, rounded_rate
+from steady_queue.events.wording import counted, duration_text, rounded_rate, suggest
 
 
 @pytest.mark.parametrize(
@@ -29,14 +29,14 @@ from steady_queue.events.wording import counted, duration_text, rounded_rate
     ids=repr,
 )
 def test_a_line_has_the_singular_and_the_plural(event: events.Event, line: str) -> None:
-    assert event.line() % vars(event) == line
+    assert event.message() == line
 
 
 def test_no_text_of_an_event_keeps_a_bracket() -> None:
     for kind in vars(events).values():
         if isinstance(kind, type) and issubclass(kind, events.Event) and "[" in kind.text:
             fields = dict.fromkeys(("count", "jobs", "running", "released", "processes", "promoted"), 1)
-            line = kind(**fields, done=1, failed=1, discarded=0, threads=1).line()
+            line = kind(**fields, done=1, failed=1, discarded=0, threads=1).format_text()
             assert "[" not in line, line
 
 
@@ -64,3 +64,9 @@ def test_counts_and_rates() -> None:
     assert counted(2, "process", "processes") == "2 processes"
     assert [rounded_rate(count, 3) for count in (0, 1, 29, 31, 1000)] == [0, 0.3, 9.7, 10, 333]
     assert rounded_rate(5, 0) == 0
+
+
+def test_similar_names_are_suggested() -> None:
+    assert suggest("mial", ["mail", "default"]) == "did you mean 'mail'?"
+    assert suggest("mial", ["mail", "mails", "default"], most=3) == "did you mean 'mail' or 'mails'?"
+    assert suggest("reports", {"mail"}) is None

@@ -52,7 +52,7 @@ async def test_a_failure_that_the_framework_does_not_log_is_logged_by_us(databas
     assert set(reported) == {fail.module_path, misbehaving.misbehaves.module_path}
     event = reported[fail.module_path]
     assert event.level == logging.ERROR
-    line = event.text % vars(event)
+    line = event.message()
     assert line.startswith(f"{fail.module_path} {event.job_id} failed: builtins.ValueError: boom\nTraceback")
     assert line.endswith("ValueError: boom\n")
 

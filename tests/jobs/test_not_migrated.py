@@ -35,7 +35,7 @@ def queue(unmigrated: str) -> Iterator[str]:
 
 
 def command(alias: str) -> str:
-    return f"the database '{alias}' has no tables of Steady Queue; run: python manage.py migrate --database {alias}"
+    return f"the database '{alias}' has no tables of Steady Queue; run: python manage.py migrate --database={alias}"
 
 
 @TASKS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -14,6 +15,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.test import override_settings
 
+from steady_queue import actions
 from steady_queue.errors import UnknownTaskError
 from steady_queue.jobs.compat import (
     InvalidTask,
@@ -266,6 +268,16 @@ def test_an_id_that_belongs_to_no_result_does_not_exist(database: str) -> None:
         for source in (task_backends["default"], tasks.add):
             with pytest.raises(TaskResultDoesNotExist):
                 source.get_result(bad)
+
+
+def test_the_error_for_an_id_explains_why_there_is_no_task(database: str) -> None:
+    unknown = str(uuid4())
+    text = f"no task has the id '{unknown}'; finished tasks are deleted after clear_finished_jobs_after"
+    for ask in (task_backends["default"].get_result, actions.retry):
+        with pytest.raises(TaskResultDoesNotExist, match=f"^{re.escape(text)}$"):
+            ask(unknown)
+        with pytest.raises(TaskResultDoesNotExist, match=r"^no task has the id 'five': it is not a UUID$"):
+            ask("five")
 
 
 def test_an_id_that_belongs_to_no_result_does_not_exist_for_async_code_either(database: str) -> None:

@@ -270,14 +270,17 @@ def test_a_task_that_is_called_names_enqueue_and_call() -> None:
 
 @pytest.mark.parametrize("name", ["delay", "apply_async", "send"])
 def test_the_names_of_other_packages_lead_to_enqueue(name: str) -> None:
-    with pytest.raises(AttributeError, match=rf"a task has no attribute '{name}': enqueue it with \.enqueue"):
+    text = rf"the task tests\.shop\.tasks\.add has no attribute '{name}': enqueue it with \.enqueue"
+    with pytest.raises(AttributeError, match=text):
         getattr(tasks.add, name)
 
 
 def test_an_attribute_that_a_task_lacks_is_missing_as_usual() -> None:
-    with pytest.raises(AttributeError, match=r"a task has no attribute 'enque'$") as caught:
+    with pytest.raises(AttributeError, match=r"the task tests\.shop\.tasks\.add has no attribute 'enque'$") as caught:
         _ = tasks.add.enque  # type: ignore[attr-defined]
     assert (caught.value.name, caught.value.obj) == ("enque", tasks.add)
+    with pytest.raises(AttributeError, match="func"):  # an object that is not complete has no path either
+        _ = object.__new__(type(tasks.add)).enque  # type: ignore[attr-defined]
     assert not hasattr(tasks.add, "anything_else")
     assert copy.deepcopy(tasks.add) == pickle.loads(pickle.dumps(tasks.add)) == tasks.add
 

@@ -133,8 +133,13 @@ def test_a_backend_that_is_not_in_the_settings_is_refused_with_those_that_are(na
 def test_a_backend_that_cannot_be_imported_keeps_its_message() -> None:
     entry = {"BACKEND": "steady_queue.bakend.SteadyQueueBackend"}
     says = r"Could not find backend 'steady_queue\.bakend"
-    with override_settings(TASKS={"default": entry}), pytest.raises(InvalidTaskBackend, match=says):
+    with override_settings(TASKS={"default": entry}), pytest.raises(InvalidTaskBackend, match=says) as caught:
         task(plain)
+    assert str(caught.value).endswith("The backend of Steady Queue is 'steady_queue.backend.SteadyQueueBackend'")
+    with override_settings(TASKS={"default": {"BACKEND": "shop.steady_queue.Backend"}}):
+        with pytest.raises(InvalidTaskBackend) as caught:
+            task(plain)
+        assert "The backend of Steady Queue" not in str(caught.value)
 
 
 def test_a_nested_function_is_named_with_what_to_do() -> None:

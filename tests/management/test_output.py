@@ -133,5 +133,8 @@ def test_the_help_describes_every_action_the_shutdown_and_the_environment() -> N
         "settings.py",
         "--max-rss MIB",
         "--no-drain",
+        "-v 0 shows only warnings and errors",
+        "NO_COLOR",
+        "status line",
     ):
         assert words in text, words

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from steady_queue.aio.process.host import EmbeddedHost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from steady_queue.aio.orm_threads.default_executor import DefaultExecutor
@@ -23,18 +23,18 @@ class CommandHost(EmbeddedHost):
     """The program ends with its process.
 
     It exits without waiting if tasks, hooks or calls of the default executor still run: the interpreter would wait for
-    them, and everything is written. `before_exit` is called before that.
+    them, and everything is written. The steps of `before_exit` are called before that; more may be added until then.
     """
 
-    def __init__(self, executor: DefaultExecutor | None = None, before_exit: Callable[[], None] | None = None) -> None:
+    def __init__(self, executor: DefaultExecutor | None = None, before_exit: Sequence[Callable[[], None]] = ()) -> None:
         super().__init__()
         self._executor = executor
         self._before_exit = before_exit
 
     def finish(self, *, is_busy: bool) -> None:
         if is_busy or (self._executor is not None and self._executor.calls):
-            if self._before_exit is not None:
-                self._before_exit()
+            for step in self._before_exit:
+                step()
             logging.shutdown()
             os._exit(0)
 

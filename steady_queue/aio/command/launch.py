@@ -106,13 +106,8 @@ async def _run_in_one_loop(
 
     options = resolved.options
     counter, executor = TaskCounter(options.max_tasks), _set_default_executor()
-
-    def finish() -> None:
-        totals.emit_total()
-        if before_exit is not None:
-            before_exit()
-
-    host = EmbeddedHost() if before_exit is None else CommandHost(executor, finish)
+    exit_steps = [] if before_exit is None else [before_exit]
+    host = EmbeddedHost() if before_exit is None else CommandHost(executor, exit_steps)
     positions = options.additional_processes()
     # The program ends with the supervisor, if there is one, and not with the process in its event loop.
     process = prepare(options, events=_counted_events(counter), host=EmbeddedHost() if positions else host)
@@ -120,6 +115,7 @@ async def _run_in_one_loop(
     main = supervisor or process
     figures = partial(_figures, _add_exit_counter(main), supervisor, process, counter)
     totals = Totals(figures=figures, events=main.events, clock=SystemClock())
+    exit_steps.insert(0, totals.emit_total)
     companions: list[Companion] = [totals.run]
     if resolved.drain:  # which ends when the queues are empty, and not before
         companions.append(_build_drain(resolved, main, process.services.upkeep).run)
@@ -135,14 +131,12 @@ async def _run_in_one_loop(
 async def _run_supervisor(
     resolved: ResolvedOptions, terminal: Terminal | None, before_exit: Callable[[], None]
 ) -> None:
-    def finish() -> None:
-        totals.emit_total()
-        before_exit()
-
-    host = CommandHost(before_exit=finish)
+    exit_steps = [before_exit]
+    host = CommandHost(before_exit=exit_steps)
     supervisor = _build_supervisor(resolved.options.per_process(), terminal, host)
     figures = partial(_figures, _add_exit_counter(supervisor), supervisor)
     totals = Totals(figures=figures, events=supervisor.events, clock=SystemClock())
+    exit_steps.insert(0, totals.emit_total)
     companions: list[Companion] = [totals.run]
     if resolved.drain:
         companions.append(_build_drain(resolved, supervisor, supervisor.driver).run)

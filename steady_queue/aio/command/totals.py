@@ -57,16 +57,16 @@ class Totals:
         while True:
             await asyncio.sleep(SUM_SECONDS)
             now, at = self._figures(), self._clock.monotonic()
-            done, failed, released = (max(0, now[i] - before[i]) for i in (2, 3, 4))
-            if done or failed or released:
+            new = now.minus(before)
+            if new.done or new.failed or new.released:
                 self._events.emit(
                     events.TasksCounted(
-                        done=done,
-                        failed=failed,
-                        released=released,
+                        done=new.done,
+                        failed=new.failed,
+                        released=new.released,
                         running=now.running,
                         seconds=at - since,
-                        per_second=rounded_rate(done + failed, at - since),
+                        per_second=rounded_rate(new.done + new.failed, at - since),
                     )
                 )
             before, since = now, at

@@ -1,7 +1,7 @@
 """Waiting tasks: how many ready tasks the queues of the workers have, for the status line.
 
-One statement every few seconds, which stops counting at a limit. It runs only while a terminal shows the number, and
-its errors concern nothing else: the services of the process report an outage.
+A few statements every few seconds, which stop counting at a limit. They run only while a terminal shows the number, and
+their errors concern nothing else: the services of the process report an outage.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from anyio import move_on_after
 
+from steady_queue.errors import StoreUnavailable
 from steady_queue.store.operations.queues import count_waiting
 
 if TYPE_CHECKING:
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
     from steady_queue.store.queue_selection import QueueSelection
 
 #: The count stops here: more would cost more, and mean the same to a reader.
-MOST = 10_000
+MAX_COUNTED_TASKS = 10_000
 #: How long a number is shown: at least so many seconds, and so many times as long as its query took.
 REFRESH_SECONDS, COST_FACTOR = 3.0, 100
-#: A query that takes longer is cancelled: it uses a connection of the services.
+#: A count that takes longer is cancelled: it uses a connection of the services.
 QUERY_SECONDS = 2.0
 
 
 class WaitingTasks:
-    """Knows the last number, and whether the last query failed."""
+    """Knows the last number, and whether the database was unavailable at the last count."""
 
     def __init__(self, selections: Sequence[QueueSelection], *, driver: AsyncDriver, clock: Clock) -> None:
         self.count: int | None = None
@@ -46,12 +47,16 @@ class WaitingTasks:
 
     async def _query(self) -> int | None:
         count: int | None = None
+        is_unavailable = False
+        counting = count_waiting(self._driver.sql, self._selections, at_most=MAX_COUNTED_TASKS + 1)
         try:
             with move_on_after(QUERY_SECONDS):
-                count = await self._driver.run(count_waiting(self._driver.sql, self._selections, at_most=MOST + 1))
-        except Exception:  # of the driver, of the network: only this number is missing
-            count = None
-        self.is_unavailable = count is None
+                count = await self._driver.run(counting)
+        except StoreUnavailable:
+            is_unavailable = True
+        except Exception:  # noqa: S110, only this number is missing
+            pass
+        self.is_unavailable = is_unavailable
         return count
 
     @property
@@ -59,4 +64,4 @@ class WaitingTasks:
         """`5 waiting`, `10,000+ waiting`; None if the number is not known."""
         if self.count is None:
             return None
-        return f"{MOST:,}+ waiting" if self.count > MOST else f"{self.count:,} waiting"
+        return f"{MAX_COUNTED_TASKS:,}+ waiting" if self.count > MAX_COUNTED_TASKS else f"{self.count:,} waiting"

@@ -197,6 +197,7 @@ def actors_of(options: Options, process: NewProcess) -> Iterator[Actor]:
             "worker",
             tuple(worker.queues),
             queues=",".join(worker.queues),
+            # Absent if empty: without this option, rows and signals are the same as before there was the option.
             **({"exclude_queues": list(worker.selection.excluded)} if worker.exclude_queues else {}),
             polling_interval=worker.polling_interval.total_seconds(),
             coroutines=worker.coroutines,

@@ -43,10 +43,10 @@ async def find_start_problem(driver: AsyncDriver, alias: str) -> str | None:
         found = await driver.run(find_applied_migrations(driver.sql))
     except StoreBug as error:
         return f"the schema of the database {alias!r} cannot be read: {error}"
-    return describe_problem(alias, shapes, found)
+    return describe_schema(alias, shapes, found)
 
 
-def describe_problem(alias: str, shapes: Shapes, migrations: Collection[str]) -> str | None:
+def describe_schema(alias: str, shapes: Shapes, migrations: Collection[str]) -> str | None:
     """The error message for a database with these tables and migrations of this app; None if they fit."""
     # First, because the migrations of the other implementation have the same names or are unknown.
     if problem := describe_foreign_tables(alias, shapes):

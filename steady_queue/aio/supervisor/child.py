@@ -43,6 +43,10 @@ class ProcessFigures(NamedTuple):
     def plus(self, other: ProcessFigures) -> ProcessFigures:
         return ProcessFigures(*map(sum, zip(self, other, strict=True)))
 
+    def minus(self, other: ProcessFigures) -> ProcessFigures:
+        """The difference, without negative numbers: a process that was killed is missing in the later figures."""
+        return ProcessFigures(*(max(0, mine - its) for mine, its in zip(self, other, strict=True)))
+
 
 class ChildOrders(NamedTuple):
     """What a supervisor passes to a child."""

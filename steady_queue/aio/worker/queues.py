@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -112,7 +111,7 @@ class QueuePlan:
         self.selection = selection
         self.takes_all = selection.takes_all
         has_prefixes = any(pattern.endswith("*") for pattern in selection.patterns)
-        in_order = InListedOrder(partial(_expand_selection, selection), max_names=MAX_QUEUES if has_prefixes else None)
+        in_order = InListedOrder(selection.expand, max_names=MAX_QUEUES if has_prefixes else None)
         self._order: RoundRobin | InListedOrder = RoundRobin() if self.takes_all else in_order
         #: Whether claims must name queues that the patterns do not.
         self._needs_names = bool(selection.excluded) if self.takes_all else has_prefixes
@@ -166,18 +165,3 @@ class QueuePlan:
     def may_miss(self) -> bool:
         """Whether the last claim used names of an earlier query: there may be a queue that is not among them."""
         return self._needs_names and not self._is_fresh
-
-
-def _expand_selection(selection: QueueSelection, names: Sequence[str]) -> list[str]:
-    return [name for name in expand(selection.patterns, names) if not selection.excludes(name)]
-
-
-def expand(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the names that match the patterns, each at the position of the first pattern that it matches."""
-    found: dict[str, None] = {}
-    for pattern in patterns:
-        if "*" not in pattern:
-            found.setdefault(pattern)
-        elif pattern.index("*") == len(pattern) - 1:
-            found.update(dict.fromkeys(name for name in names if name.startswith(pattern[:-1]) and name not in found))
-    return list(found)

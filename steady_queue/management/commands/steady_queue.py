@@ -45,6 +45,9 @@ STEADY_QUEUE = Configuration.Options(...). The command line overrides the enviro
 Stopping: TERM, or Ctrl-C, gives running tasks steady_queue.shutdown_timeout to finish. Async tasks that take longer
 are cancelled and run again later. Sync tasks that still run are released by the supervisor after their process has
 exited; with --async they fail with ProcessExitError. QUIT, or Ctrl-C twice, is immediate.
+
+Output: -v 0 shows only warnings and errors, -v 2 also the start and the end of each task. A terminal has colours (not
+with NO_COLOR=1) and a status line (not with -v 0, TERM=dumb or --log-format json).
 """
 
 
@@ -79,7 +82,10 @@ class Command(BaseCommand):
             help="run one worker for these queues, in this order, instead of the configured workers",
         )
         what.add_argument(
-            "--exclude-queues", metavar="A,B*", help="queues that no worker of this command serves, for example slow*"
+            "--exclude-queues",
+            metavar="A,B*",
+            help="queues that no worker of this command serves, for example slow*; replaces exclude_queues of the "
+            "settings",
         )
         what.add_argument(
             "--coroutines", metavar="N", help="number of async tasks that each worker runs at the same time"
@@ -103,7 +109,9 @@ class Command(BaseCommand):
         stops.add_argument("--reload", action="store_true", help="restart when the code changes; for development")
         output = parser.add_argument_group("output")
         output.add_argument(
-            "--log-format", metavar="text|json", help="format of log lines, unless LOGGING configures 'steady_queue'"
+            "--log-format",
+            metavar="text|json",
+            help="format of all output: text or json; unless LOGGING configures 'steady_queue'",
         )
         health = parser.add_argument_group("health")
         health.add_argument("--max-age", metavar="S", help="maximum age of the last successful poll, in seconds")
@@ -159,7 +167,7 @@ class Command(BaseCommand):
 
     def _prepare_output(self, options: dict[str, Any]) -> Terminal | None:
         """Configure logging; returns the terminal that is to show the status line, if there is one."""
-        terminal = log_output.open_terminal(options, self.log_format, self.terminal_style)
+        terminal = log_output.find_status_terminal(options, self.log_format, self.terminal_style)
         if terminal is not None and self.is_main:
             log_output.clear_before_output()
         log_output.configure_logging(options["verbosity"], self.log_format, self.terminal_style)
@@ -180,7 +188,7 @@ class Command(BaseCommand):
             )
         elif verbosity >= 1:
             for line in banner.banner(resolved, self.terminal_style):
-                self.stderr.write(line, _as_it_is)
+                self.stderr.write(line, unstyled)
 
     def check_all(self, options: dict[str, Any]) -> None:
         """Report all problems at once, and start nothing."""
@@ -198,7 +206,7 @@ class Command(BaseCommand):
             self.stdout.write(line)
         for line in problems:
             paint = self.terminal_style.yellow if line.startswith("warning: ") else self.terminal_style.red
-            self.stderr.write(paint(line), _as_it_is)
+            self.stderr.write(paint(line), unstyled)
         if status:
             sys.exit(status)
 
@@ -235,7 +243,7 @@ class Command(BaseCommand):
             if self.log_format == "json":
                 events.emit(events.CheckWarning(problem=warning))
             else:
-                self.stderr.write(self.terminal_style.yellow(f"warning: {warning}"), _as_it_is)
+                self.stderr.write(self.terminal_style.yellow(f"warning: {warning}"), unstyled)
         return resolved
 
 
@@ -247,6 +255,6 @@ def find_log_format(options: Mapping[str, Any], environ: Mapping[str, str]) -> s
         return options["log_format"] or environ.get("STEADY_QUEUE_LOG_FORMAT") or "text"
 
 
-def _as_it_is(text: str) -> str:
+def unstyled(text: str) -> str:
     """Instead of Django's style of stderr, which is red."""
     return text

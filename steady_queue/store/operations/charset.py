@@ -71,7 +71,7 @@ def check_columns(columns: Iterable[TextColumn], bytewise: str) -> TextColumnPro
     return TextColumnProblem(wrong, [f"ALTER TABLE {table} {convert}" for table in sorted(tables)])
 
 
-def describe_problem(alias: str, problem: TextColumnProblem) -> tuple[str, str]:
+def describe_text_columns(alias: str, problem: TextColumnProblem) -> tuple[str, str]:
     """The error message for such columns, and the hint with the statements that convert them."""
     shown = [f"{one.table}.{one.column} ({one.collation})" for one in problem.columns[:MAX_COLUMNS_SHOWN]]
     if len(problem.columns) > MAX_COLUMNS_SHOWN:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from steady_queue.distribution import NAME
+from steady_queue.store.names import database_option
 from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
@@ -65,14 +67,13 @@ def find_applied_migrations(sql: Dialect) -> Flow[list[str]]:
 def describe_schema_problem(alias: str, found: Collection[str], known: Collection[str]) -> str | None:
     """The error message if the migrations found in the database are not those that the package knows; or None."""
     if missing := sorted(set(known) - set(found)):
-        where = "" if alias == "default" else f" --database={alias}"
         return (
             f"the database {alias!r} lacks migrations of steady_queue: {', '.join(missing)}; "
-            f"run: python manage.py migrate steady_queue{where}"
+            f"run: python manage.py migrate steady_queue{database_option(alias)}"
         )
     if unknown := sorted(set(found) - set(known)):
         return (
-            f"the database {alias!r} is newer than this version of steady_queue (it has {', '.join(unknown)}): "
-            "update the package"
+            f"the database {alias!r} is newer than this version of steady_queue (it has {', '.join(unknown)}); "
+            f"update the package: pip install --upgrade {NAME}"
         )
     return None

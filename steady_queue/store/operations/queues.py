@@ -175,7 +175,7 @@ def has_remaining_jobs(
 
 @operation(transaction=False)
 def find_unserved_queues(sql: Dialect, selections: Sequence[QueueSelection]) -> Flow[list[tuple[str, int]]]:
-    """Those of these queues with the lanes of ready jobs that no worker of this version runs."""
+    """Each of these queues that has ready jobs in a lane that no worker of this version runs, with that lane."""
     matches, values = _match(selections)
     rows = yield sql.statement(
         "SELECT DISTINCT e.queue_name, e.lane FROM steady_queue_readyexecution e"

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING
 
 from steady_queue.distribution import NAME, OTHER_NAME
+from steady_queue.store.names import database_option
 from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def describe_foreign_tables(alias: str, found: Shapes) -> str | None:
         f"{OTHER_NAME}: {NAME} does not read or change them; to keep that one, run: pip uninstall -y {NAME}, then: "
         f"pip install {OTHER_NAME}. To change to {NAME}, either set steady_queue.database to a database without these "
         f"tables, or let the workers of {OTHER_NAME} finish all tasks, delete its tables while it is installed "
-        f"(manage.py migrate steady_queue zero), then install {NAME} and run manage.py migrate"
+        f"(python manage.py migrate steady_queue zero), then install {NAME} and run: python manage.py migrate"
     )
 
 
@@ -59,9 +60,9 @@ def describe_missing_columns(alias: str, found: Shapes, expected: Shapes) -> str
     shown = ", ".join(missing[:MAX_COLUMNS_SHOWN])
     if len(missing) > MAX_COLUMNS_SHOWN:
         shown += f" and {len(missing) - MAX_COLUMNS_SHOWN} more"
-    where = "" if alias == "default" else f" --database={alias}"
+    option = database_option(alias)
     return (
         f"the database {alias!r} lacks tables or columns of steady_queue although its migrations are applied: {shown}; "
         "an earlier development version created its tables. To delete them with all tasks and to create them again, "
-        f"run: manage.py migrate steady_queue zero{where}, then: manage.py migrate steady_queue{where}"
+        f"run: python manage.py migrate steady_queue zero{option}, then: python manage.py migrate steady_queue{option}"
     )

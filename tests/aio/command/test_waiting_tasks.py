@@ -1,4 +1,4 @@
-"""The number of waiting tasks: counted up to a limit, and missing during an outage."""
+"""The number of waiting tasks: counted up to a limit, and missing during an outage or if the count takes too long."""
 
 from __future__ import annotations
 
@@ -24,23 +24,27 @@ pytestmark = pytest.mark.anyio
 
 
 class Interrupted:
-    """A driver whose database can be made unavailable."""
+    """A driver whose database can be made unavailable, or can be kept from answering."""
 
     def __init__(self, driver: AsyncDriver) -> None:
         self.sql = driver.sql
         self.is_available = True
+        self.is_slow = False
         self._driver = driver
 
     async def run(self, operation: Any) -> Any:
         if not self.is_available:
             raise StoreUnavailable("on purpose")
+        if self.is_slow:
+            await asyncio.Event().wait()
         return await self._driver.run(operation)
 
 
 async def test_it_counts_up_to_the_limit_and_survives_an_outage(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting_tasks, "REFRESH_SECONDS", 0.01)
     monkeypatch.setattr(waiting_tasks, "COST_FACTOR", 0)
-    monkeypatch.setattr(waiting_tasks, "MOST", 2)
+    monkeypatch.setattr(waiting_tasks, "QUERY_SECONDS", 0.3)
+    monkeypatch.setattr(waiting_tasks, "MAX_COUNTED_TASKS", 2)
     driver = open_async(database, size=1)
     interrupted = Interrupted(driver)
     waiting = WaitingTasks([QueueSelection(["*"])], driver=cast("AsyncDriver", interrupted), clock=SystemClock())
@@ -55,7 +59,10 @@ async def test_it_counts_up_to_the_limit_and_survives_an_outage(database: str, m
         await until(lambda: waiting.text == "2+ waiting")
         interrupted.is_available = False
         await until(lambda: waiting.is_unavailable and waiting.text is None)
-        interrupted.is_available = True
+        interrupted.is_available, interrupted.is_slow = True, True
+        await until(lambda: not waiting.is_unavailable)
+        assert waiting.text is None
+        interrupted.is_slow = False
         await until(lambda: not waiting.is_unavailable and waiting.text == "2+ waiting")
     finally:
         running.cancel()

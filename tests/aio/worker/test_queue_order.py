@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from steady_queue.aio.worker.queues import MAX_QUEUES, InListedOrder, RoundRobin, expand
+from steady_queue.aio.worker.queues import MAX_QUEUES, InListedOrder, RoundRobin
+from steady_queue.store.queue_selection import QueueSelection
 
 LANE, OTHER = 0, 1
 
@@ -79,7 +78,7 @@ def test_without_names_no_queue_is_queried() -> None:
 
 
 def test_in_listed_order_the_first_queues_are_always_queried_first() -> None:
-    line = InListedOrder(partial(expand, ["mail", "queue *", "last"]), max_names=MAX_QUEUES)
+    line = InListedOrder(QueueSelection(["mail", "queue *", "last"]).expand, max_names=MAX_QUEUES)
     assert line.next(LANE) == ["mail", "last"]
     line.set_names({LANE: names(MAX_QUEUES)})
     first = line.next(LANE)
@@ -94,6 +93,6 @@ def test_in_listed_order_the_first_queues_are_always_queried_first() -> None:
 
 def test_listed_names_are_queried_in_one_statement() -> None:
     every = names(10 * MAX_QUEUES)
-    line = InListedOrder(partial(expand, every), max_names=None)
+    line = InListedOrder(QueueSelection(every).expand, max_names=None)
     assert line.next(LANE) == every
     assert line.record(LANE, every, (), is_filled=False) is False

@@ -110,7 +110,10 @@ def test_an_unavailable_server_is_not_mistaken_for_one_without_the_table(databas
 
 LACKS = "the database '{}' lacks migrations of steady_queue: {}; run: python manage.py migrate steady_queue{}"
 
-NEWER = "the database '{}' is newer than this version of steady_queue (it has {}): update the package"
+NEWER = (
+    "the database '{}' is newer than this version of steady_queue (it has {}); "
+    "update the package: pip install --upgrade steady-queue-aio"
+)
 
 
 @pytest.mark.parametrize(

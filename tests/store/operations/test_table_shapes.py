@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.aio.process.startup import describe_problem, known_shapes
+from steady_queue.aio.process.startup import describe_schema, known_shapes
 from steady_queue.store.operations.table_shapes import (
     describe_foreign_tables,
     describe_missing_columns,
@@ -28,21 +28,21 @@ def test_a_migrated_database_has_every_table_and_column(store: Store) -> None:
 
     assert shapes == known_shapes()
     assert len(shapes) == 12
-    assert describe_problem(store.alias, shapes, ["0001_initial"]) is None
+    assert describe_schema(store.alias, shapes, ["0001_initial"]) is None
 
 
 def test_a_database_without_tables_has_no_shapes(unmigrated: str, portal: BlockingPortal) -> None:
     with async_store(unmigrated, portal) as other:
         for store in (SyncStore(unmigrated), other):
             assert store.run(find_shapes(store.sql)) == {}
-    assert "lacks migrations" in str(describe_problem("default", {}, []))
+    assert "lacks migrations" in str(describe_schema("default", {}, []))
 
 
 def test_the_tables_of_the_other_implementation_are_recognised(unmigrated: str, portal: BlockingPortal) -> None:
     with foreign_tables(unmigrated), async_store(unmigrated, portal) as other:
         for store in (SyncStore(unmigrated), other):
             shapes = store.run(find_shapes(store.sql))
-            text = str(describe_problem(unmigrated, shapes, ["0001_initial", "0002_x"]))
+            text = str(describe_schema(unmigrated, shapes, ["0001_initial", "0002_x"]))
             assert f"in the database '{unmigrated}' belong to another implementation" in text
             assert "pip install steady-queue." in text
             assert "steady_queue.database" in text
@@ -65,7 +65,7 @@ def test_missing_tables_and_columns_are_named(found: dict[str, set[str]], named:
         assert text is None
     else:
         assert named in str(text)
-        assert "run: manage.py migrate steady_queue zero --database=jobs" in str(text)
+        assert "run: python manage.py migrate steady_queue zero --database=jobs" in str(text)
 
 
 def test_a_message_names_some_of_many_missing_columns() -> None:

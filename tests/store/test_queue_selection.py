@@ -1,10 +1,10 @@
-"""Queue patterns of a worker, expanded to the names of queues."""
+"""The queues that a worker serves: patterns, expanded to the names of queues."""
 
 from __future__ import annotations
 
 import pytest
 
-from steady_queue.aio.worker.queues import expand
+from steady_queue.store.queue_selection import QueueSelection
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,9 @@ from steady_queue.aio.worker.queues import expand
     ],
 )
 def test_patterns_stand_for_names_in_their_order(patterns: list[str], expected: list[str]) -> None:
-    assert expand(patterns, ["mail_a", "mail_b", "other"]) == expected
+    assert QueueSelection(patterns).expand(["mail_a", "mail_b", "other"]) == expected
+
+
+def test_excluded_queues_are_left_out() -> None:
+    selection = QueueSelection(["other", "mail_*"], ["mail_b", "oth*"])
+    assert selection.expand(["mail_a", "mail_b", "other"]) == ["mail_a"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import isasyncgenfunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from django.core.exceptions import SynchronousOnlyOperation
@@ -73,6 +74,8 @@ class SteadyQueueBackend(BaseTaskBackend):
             super().validate_task(task)
             if not is_importable(task.func):
                 raise InvalidTask("a worker could not import it")
+            if isgeneratorfunction(task.func) or isasyncgenfunction(task.func):
+                raise InvalidTask("a generator function cannot be a task, because a call of it runs nothing")
         except (InvalidTask, TypeError, ValueError, AttributeError) as error:
             raise InvalidTask(explain_function(task.func, error)) from None
         if reason := explain_unstorable(task.module_path, NAME_LENGTH):

@@ -25,6 +25,7 @@ from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError
 from steady_queue.events.wording import suggest
 from steady_queue.jobs.compat import task_backends
+from steady_queue.jobs.options import find_backend
 from steady_queue.store.operations.charset import describe_text_columns, find_text_column_problem
 from steady_queue.store.operations.database_server import find_applied_migrations
 from steady_queue.store.operations.table_shapes import describe_foreign_tables, find_shapes
@@ -123,7 +124,7 @@ class Backends:
         self.broken: list[str] = []
         for alias in task_backends:
             try:
-                backend = task_backends[alias]
+                backend = find_backend(alias)
             except Exception as error:
                 self.broken.append(f"TASKS[{alias!r}] cannot be used: {error}")
                 continue

@@ -252,7 +252,7 @@ class Results(_Results):
         return of_new(self.calls[index].task, self.jobs[index])
 
     def __repr__(self) -> str:
-        return f"<Results of {len(self)} tasks>"
+        return f"<Results of {len(self)} task{'' if len(self) == 1 else 's'}>"
 
     @property
     def ids(self) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from inspect import Parameter, Signature, signature
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.errors import ArgumentError
@@ -47,21 +48,37 @@ def fitting_shapes(task: Task[..., Any]) -> set[Shape]:
 def check_call(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise ArgumentError if the call does not fit the signature of the task; otherwise remember its shape."""
     accepted = signature_of(task.func, takes_context=task.takes_context)
-    if accepted is not None and all(isinstance(name, str) for name in kwargs):
-        try:
-            accepted.bind(*args, **kwargs)
-        except TypeError as error:
-            reason = next(_explain(accepted, args, kwargs), f"cannot be called with these arguments: {error}.")
-            raise ArgumentError(f"{task.module_path}() {reason} Its signature is {_describe(accepted)}") from None
+    if accepted is not None and (reason := _find_problem(task, accepted, args, kwargs)):
+        raise ArgumentError(f"{task.module_path}() {reason} Its signature is {_describe(accepted)}")
     known = fitting_shapes(task)
     if len(known) >= MAX_SHAPES:
         known.clear()
     known.add((len(args), *kwargs))
 
 
+def _find_problem(
+    task: Task[..., Any], accepted: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> str | None:
+    if not all(isinstance(name, str) for name in kwargs):
+        return None  # the arguments are refused when they are stored
+    # Before `bind`, which in Python 3.13.0 accepts the name of a positional-only argument if there are `**kwargs`.
+    if reason := next(_explain(accepted, args, kwargs), None):
+        return reason
+    try:
+        if task.takes_context:  # with the context, whose name `**kwargs` must not have
+            (signature_of(task.func, takes_context=False) or accepted).bind(None, *args, **kwargs)
+        else:
+            accepted.bind(*args, **kwargs)
+    except TypeError as error:
+        return f"cannot be called with these arguments: {error}."
+    return None
+
+
 def signature_of(function: Callable[..., Any], *, takes_context: bool) -> Signature | None:
     """Return the signature with which a task is enqueued, without the context; None if it cannot be known."""
     wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is not None and type(function) is not FunctionType:
+        return None  # a proxy, as wrapt makes them, shows the signature of the wrapped function
     declared = getattr(function, "__signature__", None)
     if declared is not None and declared is getattr(wrapped, "__signature__", None):
         return None  # functools.wraps has copied it: it describes the wrapped function
@@ -95,7 +112,8 @@ def _explain(accepted: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
         if name in kwargs and name in by_name:
             yield f"got the argument {name!r} twice: by position and by name."
     required = (name for name in (*by_position, *by_name) if accepted.parameters[name].default is Parameter.empty)
-    if missing := [name for name in dict.fromkeys(required) if name not in passed and name not in kwargs]:
+    given = {*passed, *(name for name in kwargs if name in by_name)}
+    if missing := [name for name in dict.fromkeys(required) if name not in given]:
         yield f"needs the argument{'' if len(missing) == 1 else 's'} {', '.join(map(repr, missing))}."
 
 

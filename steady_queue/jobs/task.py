@@ -76,13 +76,9 @@ class SteadyQueueTask(GenericTask[P, T]):
         """Return a call of this task with these arguments, for `enqueue_all`."""
         return TaskCall(self, args, kwargs)
 
-    if not TYPE_CHECKING:  # a type checker reports both mistakes by itself
+    # No `__call__` to name enqueue(): templates would call a task, and on_commit(task) would fail after the commit.
 
-        def __call__(self, *args, **kwargs):
-            raise TypeError(
-                f"{self.module_path} is a task, which is not called: enqueue it with {self.name}.enqueue(...), "
-                f"or run it in this process with {self.name}.call(...)"
-            )
+    if not TYPE_CHECKING:  # a type checker reports an unknown attribute by itself
 
         def __getattr__(self, name):
             hint = ": enqueue it with .enqueue(...) or await .aenqueue(...)" if name in OTHER_ENQUEUE_NAMES else ""

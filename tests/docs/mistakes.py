@@ -125,10 +125,10 @@ MISTAKES = [
         code="def view():\n    @task\n    def nested(): pass\nview()",
     ),
     Mistake(
-        "a task is called like a function",
-        cause="send_receipt",
-        next_step="send_receipt.enqueue(",
-        code="send_receipt(1)",
+        "a task is enqueued with `delay()`, as in Celery",
+        cause="'delay'",
+        next_step=".enqueue(",
+        code="send_receipt.delay(1)",
     ),
     Mistake(
         "`STEADY_QUEUE` is a dictionary",

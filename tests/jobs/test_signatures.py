@@ -7,6 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import wrapt
 
 import steady_queue
 from steady_queue import enqueue_all, task
@@ -104,6 +105,27 @@ def copied(connection: str, value: int) -> None:
     pass
 
 
+@wrapt.decorator
+def proxying(function: Callable[..., None], instance: object, args: Any, kwargs: Any) -> None:
+    function("a connection", *args, **kwargs)
+
+
+@task
+@proxying
+def proxied(connection: str, value: int) -> None:
+    pass
+
+
+@task
+def positional_and_options(first: int, /, **options: int) -> None:
+    pass
+
+
+@task(takes_context=True)  # type: ignore[arg-type]
+def context_and_options(context: Any, value: int, **options: int) -> None:
+    pass
+
+
 @limits_concurrency(key=lambda value: value)
 @task
 def limited(value: int) -> None:
@@ -146,6 +168,8 @@ REFUSED: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (with_context, (1, 2), {}, "takes 1 positional argument, but 2 were passed. Its signature is (value)"),
     (declared, (1, 2), {}, "declared() takes 1 positional argument, but 2 were passed. Its signature is (value)"),
     (limited, (), {"valu": 1}, "limited() has no argument 'valu'; did you mean 'value'? Its signature is (value)"),
+    (positional_and_options, (), {"first": 1}, "needs the argument 'first'. Its signature is (first, /, **options)"),
+    (context_and_options, (1,), {"context": 2}, "multiple values for argument 'context'. Its signature is (value, **"),
     (odd_default, (), {}, "odd_default() needs the argument 'a'. Its signature is (a, b)"),
 ]
 ACCEPTED: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
@@ -158,6 +182,9 @@ ACCEPTED: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (injected, (1,), {}),
     (injected, (), {"value": 1}),
     (copied, (1,), {}),
+    (proxied, (1,), {}),
+    (positional_and_options, (1,), {"first": 2}),
+    (context_and_options, (1,), {"other": 2}),
     (declared, (), {"value": 1}),
     (limited, (1,), {}),
 ]

@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db import transaction
+from django.template import Context, Engine
 from django.test import override_settings
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -262,9 +264,14 @@ def test_a_limit_is_left_out_with_a_backend_of_the_framework() -> None:
         assert limits_concurrency(key="k")(made) is made
 
 
-def test_a_task_that_is_called_names_enqueue_and_call() -> None:
+def test_a_task_is_not_callable() -> None:
+    """A template would call it, and `on_commit(task)`, where enqueue was forgotten, would fail after the commit."""
     add: Any = tasks.add
-    with pytest.raises(TypeError, match=r"tests\.shop\.tasks\.add is a task, .* add\.enqueue\(\.\.\.\), .* add\.call"):
+    template = Engine().from_string("{{ task.name }} {% if task %}{{ task.queue_name }}{% endif %}")
+    assert template.render(Context({"task": add})) == "add default"
+    with pytest.raises(TypeError, match="callable"):
+        transaction.on_commit(add)
+    with pytest.raises(TypeError, match="not callable"):
         add(1, b=2)
 
 

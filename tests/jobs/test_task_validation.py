@@ -20,7 +20,7 @@ from tests.shop import framework_tasks, tasks
 from tests.support.databases.tables import count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from tests.support.enqueue import Put
 
@@ -152,6 +152,15 @@ def test_a_nested_function_is_named_with_what_to_do() -> None:
 def test_a_function_that_no_worker_could_import_is_refused(decorator: Any, function: Any) -> None:
     with pytest.raises(InvalidTask, match="cannot be a task, because a worker imports a task by its path"):
         decorator()(function)
+
+
+async def numbers() -> AsyncIterator[int]:
+    yield 1
+
+
+def test_a_generator_is_refused() -> None:
+    with pytest.raises(InvalidTask, match="numbers: a generator function cannot be a task"):
+        task(numbers)
 
 
 # -- the flags of a subclass ------------------------------------------------------------------------------------------

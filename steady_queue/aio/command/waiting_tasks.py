@@ -43,7 +43,9 @@ class WaitingTasks:
         while True:
             began = self._clock.monotonic()
             self.count = None if not self._selections else await self._query()
-            await asyncio.sleep(max(REFRESH_SECONDS, COST_FACTOR * (self._clock.monotonic() - began)))
+            # A connection attempt that failed says nothing about the cost of a count.
+            cost_seconds = 0.0 if self.is_unavailable else self._clock.monotonic() - began
+            await asyncio.sleep(max(REFRESH_SECONDS, COST_FACTOR * cost_seconds))
 
     async def _query(self) -> int | None:
         count: int | None = None

@@ -124,7 +124,7 @@ def test_the_verdict_is_the_same_on_every_database(name: str) -> None:
                 if is_stored:
                     assert came_back(alias, way(tasks.anything, value), (value,), {})
                 else:
-                    with pytest.raises(ArgumentError, match=r"^args\[0\]") as caught:
+                    with pytest.raises(ArgumentError, match=r"^tests\.shop\.tasks\.anything\(\): args\[0\]") as caught:
                         way(tasks.anything, value)
                     assert caught.value.stored == "no"
                     assert count(alias, "job") == 0

@@ -93,7 +93,11 @@ class FreshProject:
     def __init__(self, directory: Path, installation: Installation) -> None:
         self.directory = directory
         self.installation = installation
-        self.database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(directory / "db.sqlite3")}
+        self.database: dict[str, Any] = {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": str(directory / "db.sqlite3"),
+            "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20},
+        }
 
     @classmethod
     def create(cls, directory: Path, installation: Installation) -> FreshProject:
@@ -157,7 +161,7 @@ class FreshProject:
             with closing(sqlite3.connect(self.database["NAME"])) as connection:
                 return connection.execute(statement).fetchall()
         names = {"NAME": "dbname", "HOST": "host", "PORT": "port", "USER": "user", "PASSWORD": "password"}
-        with psycopg.connect(**{names[key]: value for key, value in self.database.items() if key in names}) as server:  # type: ignore[arg-type]
+        with psycopg.connect(**{names[key]: value for key, value in self.database.items() if key in names}) as server:
             return server.execute(statement).fetchall()
 
     def runs(self) -> Counter[str]:

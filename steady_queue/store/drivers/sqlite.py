@@ -9,6 +9,7 @@ import asyncio
 import sqlite3
 from contextlib import suppress
 from threading import Thread
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiosqlite
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Operation, Row, Statement
 
 T = TypeVar("T")
+
+#: How long Python's connections wait for others by default.
+BUSY_SECONDS = 5.0
+#: The pause between two attempts to switch a file to WAL.
+SWITCH_PAUSE_SECONDS = 0.01
 
 
 class SQLiteLink:
@@ -127,7 +133,7 @@ def open_pool(parameters: Mapping[str, Any], *, size: int = 1) -> Pool[SQLiteLin
         link = SQLiteLink(connection, sql)
         try:
             await link.open()
-            await link.in_thread(_prepare, link, first_commands)
+            await link.in_thread(_prepare, link, first_commands, options.get("timeout", BUSY_SECONDS))
         except BaseException as error:
             from anyio import CancelScope  # a process that only enqueues does not need it otherwise
 
@@ -174,10 +180,29 @@ async def _wait_for_exit(thread: Thread) -> None:
         await asyncio.sleep(0.01)
 
 
-def _prepare(link: SQLiteLink, first_commands: str) -> None:
-    # WAL lets readers read while one connection writes; it is a property of the file and stays.
+def _prepare(link: SQLiteLink, first_commands: str, timeout_seconds: float) -> None:
     database = link.connection._conn
     if database.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-        database.execute("PRAGMA journal_mode = wal")
+        _switch_to_wal(database, timeout_seconds)
     for command in filter(None, map(str.strip, first_commands.split(";"))):
         database.execute(command)
+
+
+def _switch_to_wal(database: sqlite3.Connection, timeout_seconds: float) -> None:
+    """Let readers read while one connection writes; this is a property of the file and stays.
+
+    SQLite fails at once if another connection is writing, regardless of its timeout. If the file is busy for all of
+    this time, it is used as it is, and the next connection tries again.
+    """
+    gives_up_at = monotonic() + timeout_seconds
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = wal")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            if monotonic() >= gives_up_at:
+                return
+            sleep(SWITCH_PAUSE_SECONDS)
+        else:
+            return

@@ -1,4 +1,4 @@
-"""The runtime in a user's program, in a real process: it ends when the program does, whatever its tasks do."""
+"""The runtime in a user's program, in a real process: it ends when the program does, also if its tasks do not."""
 
 from __future__ import annotations
 

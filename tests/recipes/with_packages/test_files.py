@@ -20,7 +20,7 @@ from django.db import connections
 tokens = set()
 while len(tokens) < 2:
     tokens.add(connections["default"].get_connection_params()["password"])
-    time.sleep(0.2)
+    time.sleep(0.2)  # a token has the time of its signature, in seconds
 print(*tokens)
 """
 DATABASE = """

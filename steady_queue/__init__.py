@@ -49,8 +49,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from steady_queue.jobs.backoff import exponential, fixed, steps
+    from steady_queue.jobs.context import TaskContext
     from steady_queue.jobs.enqueue import aenqueue_all, enqueue_all
+    from steady_queue.jobs.requests import GiveUp, Interrupted, RetryLater, Snooze
     from steady_queue.jobs.task import SteadyQueueTask, task
+    from steady_queue.jobs.task_result import SteadyQueueResult, TaskState
+    from steady_queue.jobs.uniqueness import Unique
     from steady_queue.recurring.entries import (
         adisable_recurring_task,
         aenable_recurring_task,
@@ -65,7 +70,15 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "GiveUp",
+    "Interrupted",
+    "RetryLater",
+    "Snooze",
+    "SteadyQueueResult",
     "SteadyQueueTask",
+    "TaskContext",
+    "TaskState",
+    "Unique",
     "adisable_recurring_task",
     "aenable_recurring_task",
     "aenqueue_all",
@@ -74,7 +87,10 @@ __all__ = [
     "disable_recurring_task",
     "enable_recurring_task",
     "enqueue_all",
+    "exponential",
+    "fixed",
     "schedule_recurring_task",
+    "steps",
     "task",
     "unschedule_recurring_task",
 ]
@@ -113,6 +129,17 @@ except OSError:
 _MODULES = {
     "task": "steady_queue.jobs.task",
     "SteadyQueueTask": "steady_queue.jobs.task",
+    "RetryLater": "steady_queue.jobs.requests",
+    "Snooze": "steady_queue.jobs.requests",
+    "GiveUp": "steady_queue.jobs.requests",
+    "Interrupted": "steady_queue.jobs.requests",
+    "Unique": "steady_queue.jobs.uniqueness",
+    "exponential": "steady_queue.jobs.backoff",
+    "fixed": "steady_queue.jobs.backoff",
+    "steps": "steady_queue.jobs.backoff",
+    "TaskContext": "steady_queue.jobs.context",
+    "SteadyQueueResult": "steady_queue.jobs.task_result",
+    "TaskState": "steady_queue.jobs.task_result",
     "enqueue_all": "steady_queue.jobs.enqueue",
     "aenqueue_all": "steady_queue.jobs.enqueue",
     "schedule_recurring_task": "steady_queue.recurring.entries",

@@ -3,13 +3,19 @@
 SteadyQueueError
 ├── ConfigurationError         wrong settings or decorator options; raised before anything runs
 ├── EnqueueError               the job was not stored, or that is unknown: see `stored`
-│   └── ArgumentError          an argument cannot be stored exactly, or the task has no such argument (also a
-│       │                      ValueError and a TypeError)
-│       └── ConcurrencyKeyError    the key of a limited task cannot be computed or stored
+│   ├── ArgumentError          an argument cannot be stored exactly, or the task has no such argument (also a
+│   │   │                      ValueError and a TypeError)
+│   │   ├── ConcurrencyKeyError    the key of a limited task cannot be computed or stored
+│   │   └── UniqueKeyError         the unique key of a task cannot be computed or stored
+│   └── DuplicateTask          another task has the unique key: see `existing_ids`
 ├── DeserializationError       stored arguments can no longer be restored (also a ValueError)
 ├── UnknownTaskError           a stored path names no registered task
 ├── UnknownRecurringTask       no recurring task has this key
 ├── JobIsRunning               the action is not possible while the job is claimed
+├── TaskTimeout                an attempt took longer than the timeout of the task (also a TimeoutError)
+├── TaskCancelled              the task was cancelled: see `by` and `reason`
+├── TaskExpired                the task was not started in time
+├── ClaimLost                  the process has lost the task that it runs; nothing was written
 ├── TransactionLeftOpen        a task ended with a transaction open, which was rolled back
 ├── OrmThreadTimeout           an ORM call of an async task waited too long for a thread (also a TimeoutError)
 ├── ProcessExitError           the process that ran the task exited before the task ended
@@ -60,6 +66,39 @@ class ArgumentError(EnqueueError, ValueError, TypeError):
 
 class ConcurrencyKeyError(ArgumentError):
     """The concurrency key of a call cannot be computed from its arguments, or cannot be stored."""
+
+
+class UniqueKeyError(ArgumentError):
+    """The unique key of a call cannot be computed from its arguments, or cannot be stored."""
+
+
+class DuplicateTask(EnqueueError):
+    """Another task has the unique key, so nothing was stored. `existing_ids` are the ids of the other tasks."""
+
+    def __init__(self, message: str, *, existing_ids: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.existing_ids = tuple(existing_ids)
+
+
+class TaskTimeout(SteadyQueueError, TimeoutError):
+    """An attempt took longer than the timeout of the task."""
+
+
+class TaskCancelled(SteadyQueueError):
+    """The task was cancelled; `by` and `reason` are those of the request."""
+
+    def __init__(self, by: str = "", reason: str = "") -> None:
+        super().__init__(f"cancelled{f' by {by}' if by else ''}{f': {reason}' if reason else ''}")
+        self.by = by
+        self.reason = reason
+
+
+class TaskExpired(SteadyQueueError):
+    """The task was not started before it expired."""
+
+
+class ClaimLost(SteadyQueueError):
+    """The process has lost the task that it runs, so nothing was written: another process may run the task."""
 
 
 class DeserializationError(SteadyQueueError, ValueError):

@@ -30,6 +30,7 @@ from steady_queue.db.transactions import defers_to
 from steady_queue.errors import ConfigurationError, DeserializationError
 from steady_queue.jobs import results
 from steady_queue.jobs.compat import task_backends, task_finished
+from steady_queue.jobs.context import TaskControl
 from steady_queue.jobs.registry import limits_in_force, registry
 from steady_queue.models import BlockedExecution, Job, Pause, ReadyExecution, ScheduledExecution
 from steady_queue.store.job import Lane, NewJob
@@ -186,14 +187,14 @@ class Drain:
         translation.deactivate()
         timezone.deactivate()
         # Not run_sync, which closes stale connections and so would roll back the test's own transaction.
-        return self._executor.run_here(claimed)
+        return self._executor.run_here(TaskControl(claimed))
 
     async def acall(self, claimed: Claim) -> Finished | Failed:
         """Await the task in the running loop; the async form of `call`."""
         translation.deactivate()
         timezone.deactivate()
         me = asyncio.current_task()
-        return await self._executor.run_async(claimed, lambda _: me is not None and me.cancelling() > 0)
+        return await self._executor.run_async(TaskControl(claimed), lambda _: me is not None and me.cancelling() > 0)
 
     def end(self, ended: Finished | Failed) -> None:
         """Settle the job and keep its result; with `raising`, raises the error of the task."""

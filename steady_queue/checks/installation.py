@@ -15,6 +15,7 @@ from steady_queue.checks.framework import check_framework
 from steady_queue.db.aliases import parameters, queue_alias
 from steady_queue.errors import ConfigurationError
 from steady_queue.jobs.compat import task_backends
+from steady_queue.jobs.policy import PROJECT_OPTIONS, find_problems
 from steady_queue.store.names import NAME_LENGTH, explain_bad_queue_name, explain_unstorable
 from steady_queue.store.operations.charset import CHARSET
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 #: The ids of messages because of which the queue's database cannot be connected to.
 _UNUSABLE = {"steady_queue.E006", "steady_queue.E007", "steady_queue.E008"}
-_OPTIONS = {"aenqueue", "commit_with", "max_arguments_bytes"}
+_OPTIONS = {"aenqueue", "commit_with", "max_arguments_bytes", *PROJECT_OPTIONS}
 _KEYS = {"BACKEND", "QUEUES", "OPTIONS"}
 _ADD_ROUTER = "Put 'steady_queue.db_router.SteadyQueueRouter' first in DATABASE_ROUTERS."
 
@@ -126,6 +127,9 @@ def _check_options(backend: SteadyQueueBackend) -> Iterator[CheckMessage]:
             hint="Omit it for the default, 4 MiB.",
             id="steady_queue.E005",
         )
+
+    for problem in find_problems(backend.options):
+        yield Error(f"{where}: {problem}.", hint="Omit the option for its default.", id="steady_queue.E014")
 
 
 def _aliases() -> str:

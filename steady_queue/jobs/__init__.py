@@ -4,8 +4,14 @@ task.py             the decorator `@task`, the class of its tasks, calls of task
 enqueue.py          enqueue calls: `enqueue_all`, and what the backend's `enqueue` calls
 signatures.py       refuse calls that do not fit the signature of their task
 options.py          refuse options of a task: queue, priority, run_after, backend, function
+policy.py           the policy of a task: attempts, timeout, expiry, with the defaults of the project
+backoff.py          how long to wait before the next attempt
+uniqueness.py       at most one task with the same key
+requests.py         what a task raises to decide what happens to it
+context.py          the context of a running task
 new_jobs.py         build the rows of new jobs from calls
-results.py          a job as the framework's TaskResult
+task_result.py      the class of results
+results.py          a job as a result
 registry.py         find the task of a stored path, and the limit it has in the code
 task_signals.py     send the framework's signals, at no cost when only its own log is connected
 framework_log.py    whether the framework's log would emit a line

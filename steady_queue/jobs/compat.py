@@ -32,6 +32,7 @@ if TYPE_CHECKING or not NATIVE:
 
     FRAMEWORK = "django_tasks"
     GenericTask = Task
+    GenericTaskResult = TaskResult
 else:
     import django.tasks.exceptions as _exceptions
     from django.tasks import signals, task_backends
@@ -60,6 +61,14 @@ else:
         def __class_getitem__(cls, _parameters):
             return cls
 
+    class GenericTaskResult(TaskResult):
+        """Django's TaskResult, subscriptable like the annotated one."""
+
+        __slots__ = ()
+
+        def __class_getitem__(cls, _parameters):
+            return cls
+
 
 # The releases of django_tasks up to 0.12 spell these two with an `Error` at the end.
 InvalidTask: type[TaskException] = getattr(_exceptions, "InvalidTask", None) or _exceptions.InvalidTaskError
@@ -75,6 +84,7 @@ __all__ = [
     "NATIVE",
     "BaseTaskBackend",
     "GenericTask",
+    "GenericTaskResult",
     "InvalidTask",
     "InvalidTaskBackend",
     "Task",

@@ -25,6 +25,7 @@ from steady_queue.jobs.compat import (
     TaskResultStatus,
 )
 from steady_queue.jobs.registry import registry
+from steady_queue.jobs.task_result import SteadyQueueResult, TaskState, state_of
 from steady_queue.store.job import JobRecord, Status
 from steady_queue.store.outcome import Failed
 
@@ -71,7 +72,7 @@ def no_result(job_id: UUID) -> TaskResultDoesNotExist:
 def of_new(task: Task[..., Any], job: NewJob) -> TaskResult[Any]:
     """Return the result of a new job, with its arguments as stored: the caller may have changed them since."""
     args, kwargs = arguments.view_text(job.arguments)
-    return TaskResult(
+    return SteadyQueueResult(
         task=task,
         id=str(job.id),
         status=TaskResultStatus.READY,
@@ -84,6 +85,7 @@ def of_new(task: Task[..., Any], job: NewJob) -> TaskResult[Any]:
         backend=job.backend,
         errors=[],
         worker_ids=[],
+        metadata={} if job.metadata is None else json.loads(job.metadata),
     )
 
 
@@ -103,7 +105,7 @@ def of_record(record: JobRecord) -> TaskResult[Any]:
     value = None
     if record.return_value is not None:
         value = read("return_value", arguments.load_result, record.return_value)
-    result: TaskResult[Any] = TaskResult(
+    result: TaskResult[Any] = SteadyQueueResult(
         task=_task_of(record, times["scheduled_at"]),
         id=str(record.id),
         status=_STATUS[record.status],
@@ -116,6 +118,10 @@ def of_record(record: JobRecord) -> TaskResult[Any]:
         backend=record.backend,
         errors=[*errors, *unreadable],
         worker_ids=[*worker_ids, record.claimed_by or "unknown"] if running else worker_ids,
+        state=state_of(record),
+        attempt_count=record.attempts + running,
+        retries=record.retries,
+        metadata=read("metadata", load_metadata, record.metadata, otherwise={}),
     )
     if value is not None:
         object.__setattr__(result, "_return_value", value)
@@ -125,7 +131,7 @@ def of_record(record: JobRecord) -> TaskResult[Any]:
 def of_claim(claim: Claim, task: Task[..., Any], process_name: str) -> TaskResult[Any]:
     """Return the result of a running job, as its own task sees it."""
     args, kwargs = arguments.view_text(claim.arguments)
-    return TaskResult(
+    return SteadyQueueResult(
         task=task,
         id=str(claim.job_id),
         status=TaskResultStatus.RUNNING,
@@ -136,9 +142,23 @@ def of_claim(claim: Claim, task: Task[..., Any], process_name: str) -> TaskResul
         args=args,
         kwargs=kwargs,
         backend=claim.backend,
-        errors=[],
+        errors=_errors(claim.errors),
         worker_ids=[*_lines(claim.worker_ids), process_name],
+        state=TaskState.RUNNING,
+        attempt_count=claim.attempts + 1,
+        retries=claim.retries,
+        metadata=load_metadata(claim.metadata),
     )
+
+
+def load_metadata(text: str | None) -> dict[str, Any]:
+    """Return stored metadata; raises ValueError if it is no JSON object."""
+    if text is None:
+        return {}
+    metadata = json.loads(text)
+    if not isinstance(metadata, dict):
+        raise ValueError("it is not a JSON object")
+    return metadata
 
 
 def conclude(result: TaskResult[Any], outcome: Finished | Failed) -> TaskResult[Any]:

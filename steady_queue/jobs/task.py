@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from inspect import iscoroutinefunction
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, overload
 
 from django.utils import timezone
@@ -20,6 +21,7 @@ from steady_queue.jobs.compat import (
     Task,
 )
 from steady_queue.jobs.options import find_backend
+from steady_queue.jobs.policy import find_contradictions, find_problems, policy_of
 from steady_queue.store.job import Lane
 
 if TYPE_CHECKING:
@@ -27,7 +29,11 @@ if TYPE_CHECKING:
     from typing import Self
 
     from steady_queue.concurrency import Limit
-    from steady_queue.jobs.compat import BaseTaskBackend, TaskContext
+    from steady_queue.jobs.backoff import Backoff
+    from steady_queue.jobs.compat import BaseTaskBackend
+    from steady_queue.jobs.context import TaskContext
+    from steady_queue.jobs.policy import ExceptionClasses
+    from steady_queue.jobs.uniqueness import Unique
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,7 +42,22 @@ T = TypeVar("T")
 OTHER_ENQUEUE_NAMES = frozenset(
     {"apply_async", "defer", "delay", "delay_on_commit", "enqueue_async", "schedule", "send"}
 )
-TASK_OPTIONS = "priority, queue_name, backend, takes_context and enqueue_on_commit"
+#: The options that only tasks of Steady Queue have.
+OWN_OPTIONS = (
+    "enqueue_on_commit",
+    "max_attempts",
+    "backoff",
+    "retry_on",
+    "give_up_on",
+    "retry_lost",
+    "timeout",
+    "expires_after",
+    "transactional",
+    "unique",
+)
+TASK_OPTIONS = f"priority, queue_name, backend, takes_context, {', '.join(OWN_OPTIONS[:-1])} and {OWN_OPTIONS[-1]}"
+#: Options that only a call has.
+CALL_OPTIONS = ("run_after", "expires_at", "metadata")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +68,26 @@ class SteadyQueueTask(GenericTask[P, T]):
     enqueue_on_commit: bool = True
     #: Set by `limits_concurrency`.
     concurrency: Limit | None = None
+    # The options of `Policy`: None for the default of the project.
+    max_attempts: float | None = None
+    backoff: Backoff | None = None
+    retry_on: ExceptionClasses | type[BaseException] | None = None
+    give_up_on: ExceptionClasses | type[BaseException] | None = None
+    retry_lost: bool | None = None
+    timeout: float | timedelta | None = None
+    expires_after: float | timedelta | None = None
+    transactional: bool = False
+    unique: Unique | None = None
+    #: Set for a call, by `using`.
+    expires_at: datetime | None = None
+    metadata: Mapping[str, Any] | None = field(default=None, hash=False)
 
     # The zero-argument super() does not work in a dataclass with slots: it refers to the class before the slots.
+
+    def __post_init__(self) -> None:
+        GenericTask.__post_init__(self)
+        if _values_of(self) != _DEFAULT_VALUES:
+            _check_policy(self)
 
     def using(
         self,
@@ -58,14 +97,26 @@ class SteadyQueueTask(GenericTask[P, T]):
         run_after: datetime | timedelta | None = None,
         backend: str | None = None,
         enqueue_on_commit: bool | None = None,
+        timeout: float | timedelta | None = None,
+        max_attempts: float | None = None,
+        expires_after: float | timedelta | None = None,
+        expires_at: datetime | None = None,
+        unique: Unique | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Return the same task with other options. A timedelta is a delay from now."""
+        """Return the same task with other options. A timedelta as `run_after` is a delay from now."""
         changes: dict[str, Any] = {
             "priority": priority,
             "queue_name": queue_name,
             "run_after": _add_to_now(run_after) if isinstance(run_after, timedelta) else run_after,
             "backend": backend,
             "enqueue_on_commit": enqueue_on_commit,
+            "timeout": timeout,
+            "max_attempts": max_attempts,
+            "expires_after": expires_after,
+            "expires_at": expires_at,
+            "unique": unique,
+            "metadata": metadata,
         }
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
@@ -89,10 +140,51 @@ class SteadyQueueTask(GenericTask[P, T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By path, not by function: the path names this task, and a concurrency key may be a lambda.
-        options = {
-            field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("func", "concurrency")
-        }
+        options = {field.name: getattr(self, field.name) for field in fields(self) if field.name in _PICKLED_OPTIONS}
         return (_restore, (self.module_path, options))
+
+
+#: What may differ between two calls of the same task; the rest comes from the code.
+_PICKLED_OPTIONS = frozenset(
+    {
+        "priority",
+        "backend",
+        "queue_name",
+        "run_after",
+        "takes_context",
+        "enqueue_on_commit",
+        "timeout",
+        "max_attempts",
+        "expires_after",
+        "expires_at",
+        "metadata",
+    }
+)
+_POLICY_FIELDS = (
+    "max_attempts",
+    "backoff",
+    "retry_on",
+    "give_up_on",
+    "retry_lost",
+    "timeout",
+    "expires_after",
+    "transactional",
+    "unique",
+    "expires_at",
+    "metadata",
+)
+_values_of = attrgetter(*_POLICY_FIELDS)
+_DEFAULT_VALUES = (None, None, None, None, None, None, None, False, None, None, None)
+
+
+def _check_policy(task: SteadyQueueTask[..., Any]) -> None:
+    """Refuse options that make no sense, by themselves or together."""
+    given = dict(zip(_POLICY_FIELDS, _values_of(task), strict=True))
+    if problems := list(find_problems(given)):
+        raise InvalidTask(f"{task.module_path}: {'; '.join(problems)}")
+    policy = policy_of(task, task.get_backend().options)
+    if problems := list(find_contradictions(task, policy)):
+        raise InvalidTask(f"{task.module_path}: {'; '.join(problems)}")
 
 
 class TaskCall(NamedTuple):
@@ -138,6 +230,15 @@ def task(
     backend: str = ...,
     takes_context: Literal[False] = False,
     enqueue_on_commit: bool = ...,
+    max_attempts: float | None = ...,
+    backoff: Backoff | None = ...,
+    retry_on: ExceptionClasses | type[BaseException] | None = ...,
+    give_up_on: ExceptionClasses | type[BaseException] | None = ...,
+    retry_lost: bool | None = ...,
+    timeout: float | timedelta | None = ...,
+    expires_after: float | timedelta | None = ...,
+    transactional: bool = ...,
+    unique: Unique | None = ...,
 ) -> Callable[[Callable[P, T]], SteadyQueueTask[P, T]]: ...
 
 
@@ -149,6 +250,15 @@ def task(
     backend: str = ...,
     takes_context: Literal[True],
     enqueue_on_commit: bool = ...,
+    max_attempts: float | None = ...,
+    backoff: Backoff | None = ...,
+    retry_on: ExceptionClasses | type[BaseException] | None = ...,
+    give_up_on: ExceptionClasses | type[BaseException] | None = ...,
+    retry_lost: bool | None = ...,
+    timeout: float | timedelta | None = ...,
+    expires_after: float | timedelta | None = ...,
+    transactional: bool = ...,
+    unique: Unique | None = ...,
 ) -> Callable[[Callable[Concatenate[TaskContext, P], T]], SteadyQueueTask[P, T]]: ...
 
 
@@ -166,13 +276,14 @@ def task(
 
     With a backend of another package (in tests, for example) the options that only Steady Queue has are left out.
     """
-    if unknown := options.keys() - {"enqueue_on_commit"}:
+    if unknown := options.keys() - set(OWN_OPTIONS):
+        first = min(unknown)
         hint = (
-            "set it for a call, with .using(run_after=...)"
-            if "run_after" in unknown
+            f"set it for a call, with .using({first}=...)"
+            if first in CALL_OPTIONS
             else f"the options are {TASK_OPTIONS}"
         )
-        raise TypeError(f"task() got an unexpected keyword argument {min(unknown)!r}: {hint}")
+        raise TypeError(f"task() got an unexpected keyword argument {first!r}: {hint}")
 
     def build_task(function: Callable[..., Any]) -> Task[..., Any]:
         task_class = find_backend(backend).task_class

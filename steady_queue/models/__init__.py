@@ -7,6 +7,9 @@
                    ClaimedExecution: runs in a process
                    FailedExecution: failed, kept until it is retried or discarded (a finished job has no execution row)
     semaphore.py   Semaphore: a concurrency slot that is taken; LockBucket: what promotions lock on MySQL and MariaDB
+    uniqueness.py  UniqueKey: a unique key that is taken
+    endings.py     Expiry: when a job expires; Cancellation: a running job that is to be cancelled
+    schema.py      SchemaVersion: the version of the tables
     process.py     Process: a registered process; Pause: a paused queue
     recurring.py   RecurringTask: a schedule; RecurringExecution: a tick that was enqueued
     fields.py      NameField: text that is compared byte by byte
@@ -15,6 +18,7 @@ Only `steady_queue.store` writes the rows. The models describe the tables to mig
 """
 
 from steady_queue.distribution import describe_missing_name
+from steady_queue.models.endings import Cancellation, Expiry
 from steady_queue.models.executions import (
     BlockedExecution,
     ClaimedExecution,
@@ -25,11 +29,15 @@ from steady_queue.models.executions import (
 from steady_queue.models.job import Job
 from steady_queue.models.process import Pause, Process
 from steady_queue.models.recurring import RecurringExecution, RecurringTask
+from steady_queue.models.schema import SchemaVersion
 from steady_queue.models.semaphore import LockBucket, Semaphore
+from steady_queue.models.uniqueness import UniqueKey
 
 __all__ = [
     "BlockedExecution",
+    "Cancellation",
     "ClaimedExecution",
+    "Expiry",
     "FailedExecution",
     "Job",
     "LockBucket",
@@ -39,7 +47,9 @@ __all__ = [
     "RecurringExecution",
     "RecurringTask",
     "ScheduledExecution",
+    "SchemaVersion",
     "Semaphore",
+    "UniqueKey",
 ]
 
 

@@ -8,11 +8,13 @@ from django.db import models
 
 from steady_queue.models.fields import KEY_LENGTH, NAME_LENGTH, NameField
 from steady_queue.models.job import LANES, Job, without_partial_index_warning
+from steady_queue.store.job import FailureKind
 
 if TYPE_CHECKING:
     from django.core.checks import CheckMessage
 
 LOWEST_PRIORITY = -32768
+FAILURE_KINDS = [(kind.value, kind.name.lower()) for kind in FailureKind]
 
 
 def job_key(related_name: str) -> models.OneToOneField[Job, Job]:
@@ -97,6 +99,8 @@ class FailedExecution(models.Model):
     failed_at = models.DateTimeField()
     exception_class = models.TextField()
     message = models.TextField()
+    #: Why it will not run again by itself.
+    kind = models.SmallIntegerField(choices=FAILURE_KINDS, db_default=0)
 
     class Meta:
         verbose_name = "failed task"

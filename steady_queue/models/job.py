@@ -60,9 +60,10 @@ class Job(models.Model):
     backend = NameField(max_length=NAME_LENGTH)
     enqueued_at = models.DateTimeField()
     scheduled_at = models.DateTimeField(null=True)
-    #: Reserved for expiry: a claim reads it, no code uses it yet.
+    #: The job never runs if its first attempt has not started by then.
     expires_at = models.DateTimeField(null=True)
-    #: JSON object: `locale` and `timezone` of the enqueuer, where they differ from the settings.
+    #: JSON object: `locale` and `timezone` of the enqueuer, where they differ from the settings, and `timeout` and
+    #: `max_attempts` of this call, where they differ from the task's.
     headers = models.TextField(null=True)
 
     concurrency_key = NameField(max_length=KEY_LENGTH, null=True)
@@ -70,15 +71,18 @@ class Job(models.Model):
     on_conflict = models.SmallIntegerField(choices=ON_CONFLICT, null=True)
     #: Microseconds after its claim when its slot is released.
     overrun_after = models.BigIntegerField(null=True)
-    #: Reserved for uniqueness and batches: no code uses these two columns yet.
+    #: The key that no other waiting (or unfinished) job may have: see UniqueKey.
     unique_key = NameField(max_length=KEY_LENGTH, null=True)
+    #: JSON object, given with the call and changed by the task.
+    metadata = models.TextField(null=True)
+    #: Reserved for batches: no code uses this column yet.
     batch_id = models.UUIDField(null=True)
 
     started_at = models.DateTimeField(null=True)
     last_attempted_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     attempts = models.IntegerField(db_default=0)
-    #: Reserved for automatic retries: a claim reads it and a retry by hand sets it to 0, no code increments it yet.
+    #: Automatic retries since the job was enqueued or retried by hand.
     retries = models.IntegerField(db_default=0)
     #: The claim whose settle ended the last attempt: a repeated settle finds its own id, a fenced one another.
     last_claim_id = models.UUIDField(null=True)
@@ -86,9 +90,14 @@ class Job(models.Model):
     worker_ids = models.TextField(null=True)
     errors = models.TextField(null=True)
     return_value = models.TextField(null=True)
-    #: Reserved for progress and cancellation: no code uses these two columns yet.
+    #: JSON object: what the task last reported of its progress.
     progress = models.TextField(null=True)
-    cancel_requested_at = models.DateTimeField(null=True)
+    #: What the task logged, one JSON object on each line; the oldest lines are cut.
+    log = models.TextField(null=True)
+    #: JSON that an attempt stored for the next one.
+    saved = models.TextField(null=True)
+    #: The arguments before each correction, one on each line.
+    old_arguments = models.TextField(null=True)
 
     objects = JobManager()
 

@@ -16,6 +16,8 @@ class RecurringTask(models.Model):
     arguments = models.TextField()
     queue_name = NameField(max_length=NAME_LENGTH, null=True)
     priority = models.SmallIntegerField(null=True)
+    #: Whether a tick is left out while the job of an earlier tick waits or runs.
+    skip_if_unfinished = models.BooleanField(db_default=False)
     description = models.TextField(db_default="")
     static = models.BooleanField(db_default=False)
     enabled = models.BooleanField(db_default=True)

@@ -32,6 +32,43 @@ class OnConflict(IntEnum):
     DISCARD = 1
 
 
+class FailureKind(IntEnum):
+    """Why a failed job does not run again by itself."""
+
+    FAILED = 0
+    #: It has failed as often as `max_attempts` allows, more than once.
+    EXHAUSTED = 1
+    CANCELLED = 2
+    #: It was not started in time.
+    EXPIRED = 3
+
+
+class Until(IntEnum):
+    """Until when a job holds its unique key: until its first attempt has started, or until it has ended."""
+
+    STARTED = 0
+    FINISHED = 1
+
+
+class OnDuplicate(IntEnum):
+    """What happens to a new job whose unique key is taken."""
+
+    REJECT = 0
+    RETURN_EXISTING = 1
+    REPLACE = 2
+    #: Store nothing, and report nothing: for ticks of recurring tasks.
+    SKIP = 3
+
+
+class Uniqueness(NamedTuple):
+    """How a new job takes its unique key."""
+
+    until: int
+    on_duplicate: int
+    #: Microseconds for which the key is taken at least.
+    within: int | None = None
+
+
 class Status(StrEnum):
     """The state of a job: the execution row that it has, or none."""
 
@@ -61,6 +98,10 @@ class NewJob(NamedTuple):
     on_conflict: int | None = None
     #: Microseconds after its claim when its slot is released; None: it keeps the slot as long as it runs.
     overrun_after: int | None = None
+    expires_at: datetime | None = None
+    unique_key: str | None = None
+    #: JSON object.
+    metadata: str | None = None
 
 
 JOB_COLUMNS = NewJob._fields
@@ -91,6 +132,10 @@ class Claim(NamedTuple):
     concurrency_limit: int | None
     started_at: datetime | None = None
     worker_ids: str | None = None
+    errors: str | None = None
+    unique_key: str | None = None
+    metadata: str | None = None
+    saved: str | None = None
 
     def label(self) -> str:
         """The job's name in log lines and messages."""
@@ -132,3 +177,14 @@ class JobRecord(NamedTuple):
     errors: str | None
     return_value: str | None
     concurrency_key: str | None
+    #: When it is due, while it is scheduled.
+    due_at: datetime | None = None
+    failure: int | None = None
+    retries: int = 0
+    expires_at: datetime | None = None
+    unique_key: str | None = None
+    metadata: str | None = None
+    progress: str | None = None
+    log: str | None = None
+    saved: str | None = None
+    headers: str | None = None

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.events.tracebacks import MESSAGE_LENGTH, cut, message_of, traceback_of
+from steady_queue.store.job import FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
     from uuid import UUID
 
     from steady_queue.store.job import Claim
 
+#: The number of errors that are kept of a job, and the number of its characters; the newest are kept.
+MAX_ERRORS, MAX_ERRORS_CHARACTERS = 20, 200_000
+#: Delays are cut to this: 100 years.
+MAX_DELAY_SECONDS = 100 * 365.25 * 86_400.0
 #: Attempts are counted up to this number, the largest that the column can store on every database.
 MAX_ATTEMPTS = 2_147_483_647
 
@@ -31,11 +36,10 @@ class ErrorReport:
     message: str
     traceback: str
 
-    def as_line(self) -> str:
+    def as_line(self, **more: object) -> str:
         """The report as one line of ASCII JSON, which is appended to the job's errors."""
-        return json.dumps(
-            {"exception_class_path": self.exception_class, "message": self.message, "traceback": self.traceback}
-        )
+        report = {"exception_class_path": self.exception_class, "message": self.message, "traceback": self.traceback}
+        return json.dumps({**report, **more})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,30 @@ class Failed:
     is_loadable: bool = False
     #: Whether a handler emits the framework's log line for it.
     is_logged: bool = False
+    kind: FailureKind = FailureKind.FAILED
+    #: Whether the task was started. One that was cancelled or expired before has no attempt more.
+    is_attempt: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """The attempt failed, and the job is scheduled for the next one, without a slot."""
+
+    claim: Claim
+    error: ErrorReport
+    delay_seconds: float
+    #: As in Failed.
+    is_loadable: bool = False
+    is_logged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """The job is scheduled again, without a slot. No attempt is counted."""
+
+    claim: Claim
+    delay_seconds: float
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +97,20 @@ class Released:
     reason: str = ""
 
 
-Outcome = Finished | Failed | Released
+#: The outcomes that a settle writes.
+Outcome = Finished | Failed | Retried | Snoozed | Released
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The task was settled in a transaction of its own: nothing is left to be written."""
+
+    claim: Claim
+    settlement: Settlement
+
+
+#: How a task can end.
+Ending = Outcome | Completed
 
 
 class Attempt(NamedTuple):
@@ -80,7 +121,11 @@ class Attempt(NamedTuple):
     claimed_at: datetime
     finished_at: datetime | None
     value: str | None
-    error: str | None
+    #: All errors of the job, with that of this attempt; None: as they are.
+    errors: str | None
+    #: What is added to the number of attempts, and of automatic retries.
+    counts: int = 1
+    retries: int = 0
 
 
 class Verdict(StrEnum):
@@ -99,6 +144,31 @@ class Settlement:
 
     verdicts: Mapping[UUID, Verdict]
     promoted: int = 0
+
+
+def delay_of(outcome: Retried | Snoozed) -> timedelta:
+    """How long the job waits; at most 100 years."""
+    return timedelta(seconds=min(max(outcome.delay_seconds, 0.0), MAX_DELAY_SECONDS))
+
+
+def append_error(outcome: Failed | Retried, process_name: str) -> str:
+    """The errors of the job with the one of this outcome, without the oldest if there are too many."""
+    claim = outcome.claim
+    times: dict[str, object] = {}
+    if not isinstance(outcome, Failed) or outcome.is_attempt:
+        times = {
+            "attempt": claim.attempts + 1,
+            "worker_id": process_name,
+            "started_at": claim.claimed_at.isoformat(),
+            "ended_at": datetime.now(UTC).isoformat(),
+        }
+    line = outcome.error.as_line(**times)
+    if not claim.errors:
+        return line
+    lines = [*str(claim.errors).split("\n"), line][-MAX_ERRORS:]
+    while len(lines) > 1 and sum(map(len, lines)) > MAX_ERRORS_CHARACTERS:
+        del lines[0]
+    return "\n".join(lines)
 
 
 def report_of(error: BaseException) -> ErrorReport:

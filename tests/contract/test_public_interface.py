@@ -19,7 +19,8 @@ NAMES = {
     "steady_queue": (
         "SteadyQueueTask __version__ adisable_recurring_task aenable_recurring_task aenqueue_all "
         "aschedule_recurring_task aunschedule_recurring_task disable_recurring_task enable_recurring_task enqueue_all "
-        "schedule_recurring_task task unschedule_recurring_task"
+        "schedule_recurring_task task unschedule_recurring_task GiveUp Interrupted RetryLater Snooze SteadyQueueResult "
+        "TaskContext TaskState Unique exponential fixed steps"
     ),
     "steady_queue.actions": (
         "aclear_queue adiscard adiscard_many adiscard_where apause aresume aretry aretry_many aretry_where arun_now "
@@ -37,13 +38,14 @@ NAMES = {
         "ArgumentError ConcurrencyKeyError ConfigurationError DeserializationError EnqueueError JobIsRunning "
         "OrmThreadTimeout ProcessExitError ProcessMissingError ProcessPrunedError SteadyQueueError StoreBug "
         "StoreConflict StoreDataError StoreError StoreNotMigrated StoreUnavailable TransactionLeftOpen "
-        "UnknownRecurringTask UnknownTaskError"
+        "UnknownRecurringTask UnknownTaskError TaskTimeout TaskCancelled TaskExpired ClaimLost DuplicateTask "
+        "UniqueKeyError"
     ),
     "steady_queue.events": "Event Events Fault Subscription emit log subscribe unsubscribe",
     "steady_queue.hooks": "Actor dispatcher on_error remove scheduler supervisor worker",
     "steady_queue.models": (
         "BlockedExecution ClaimedExecution FailedExecution Job LockBucket Pause Process ReadyExecution "
-        "RecurringExecution RecurringTask ScheduledExecution Semaphore"
+        "RecurringExecution RecurringTask ScheduledExecution Semaphore Cancellation Expiry SchemaVersion UniqueKey"
     ),
     "steady_queue.processes": "ProcessExitError ProcessMissingError ProcessPrunedError",
     "steady_queue.queues": "Queue",
@@ -143,7 +145,8 @@ def test_signals() -> None:
 def test_tables() -> None:
     models = apps.get_app_config("steady_queue").get_models()
     names = "blockedexecution claimedexecution failedexecution job lockbucket pause process readyexecution"
-    names += " recurringexecution recurringtask scheduledexecution semaphore"
+    names += " recurringexecution recurringtask scheduledexecution semaphore cancellation expiry"
+    names += " schemaversion uniquekey"
     assert {model._meta.db_table for model in models} == {f"steady_queue_{name}" for name in names.split()}
 
 

@@ -42,7 +42,8 @@ from django.conf import settings
 from django.dispatch import Signal
 from steady_queue import aenqueue_all
 from steady_queue.aio import running
-from steady_queue.jobs.compat import FRAMEWORK, TaskResult, task_enqueued, task_finished, task_started
+from steady_queue.jobs.compat import FRAMEWORK, task_enqueued, task_finished, task_started
+from steady_queue.jobs.task_result import SteadyQueueResult
 from steady_queue.events import JobsSettled
 from tests.support.tasks.recording import returns_context, returns_context_in_thread
 from tests.support.runtime import EmittedEvents, until, worker
@@ -58,7 +59,7 @@ def counting(what, function, counts=lambda *args: True):
     return call
 
 of_tasks = (task_enqueued, task_started, task_finished)
-TaskResult.__init__ = counting("results", TaskResult.__init__)
+SteadyQueueResult.__init__ = counting("results", SteadyQueueResult.__init__)
 for name in ("send", "send_robust", "asend", "asend_robust"):
     setattr(Signal, name, counting("signals", getattr(Signal, name), lambda signal, *_: signal in of_tasks))
 logging.setLogRecordFactory(counting("records", logging.getLogRecordFactory(), lambda name, *_: name == FRAMEWORK))

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
-    from steady_queue.aio.worker.capacity import Capacity, Running
+    from steady_queue.aio.worker.capacity import Capacity
     from steady_queue.aio.worker.claims import Claims
+    from steady_queue.aio.worker.running import Running
     from steady_queue.events import Events
 
 

@@ -6,6 +6,7 @@ Its modules, in the order of a job's path:
     polling.py      how long to sleep between two polls, and how long ago a process has polled
     queues.py       from which queues to claim, and in which order
     capacity.py     how many jobs may run at once, and which are running; starts and cancels them
+    running.py      a job that runs now
     threads.py      the threads that run sync functions
     executor.py     runs one job and returns its outcome
     settler.py      writes outcomes, in batches; one settler for jobs with a concurrency key, one for all others

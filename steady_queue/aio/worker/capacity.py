@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from steady_queue.aio.orm_threads.connections import thread_connections
+from steady_queue.aio.worker.running import Running
 from steady_queue.aio.worker.threads import Threads
 from steady_queue.errors import ConfigurationError
 from steady_queue.store.job import Lane
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.orm_threads.pool import OrmThreads
     from steady_queue.aio.orm_threads.session import OrmSession
     from steady_queue.aio.worker.executor import Executor
+    from steady_queue.jobs.context import TaskControl
     from steady_queue.store.job import Claim
     from steady_queue.store.outcome import Outcome
 
@@ -27,18 +28,6 @@ if TYPE_CHECKING:
 LONG_TASK_SECONDS = 0.1
 #: The largest number of async jobs in one claim: starting more at once would block the event loop for too long.
 MAX_CLAIMS = 500
-
-
-@dataclass(slots=True)
-class Running:
-    """A job that runs now, or waits for a thread. Without an ORM session it is in a thread and cannot be stopped."""
-
-    claim: Claim
-    session: OrmSession | None = None
-    task: asyncio.Task[None] | None = None
-    has_begun: bool = False
-    #: Why its task was cancelled; None if it was not.
-    cancel_reason: str | None = None
 
 
 class Capacity:
@@ -60,7 +49,7 @@ class Capacity:
         self._orm_threads = orm_threads
         self._settle = settle
         self._wake_worker = wake_worker
-        self._threads: Threads[Claim, Outcome] = Threads(
+        self._threads: Threads[Running, Outcome] = Threads(
             threads, self._in_clean_context, self._end_in_thread, on_exit=lambda: thread_connections().close()
         )
         self._loop = asyncio.get_running_loop()
@@ -91,7 +80,7 @@ class Capacity:
         May be called from any thread.
         """
         running = list(self.running)  # in one step: a set would hash each of them, and the loop may continue meanwhile
-        return set(running) - {claim.claim_id for claim in self._threads.finished_items()}
+        return set(running) - {running.claim.claim_id for running in self._threads.finished_items()}
 
     @property
     def running_threads(self) -> int:
@@ -109,11 +98,11 @@ class Capacity:
             self._room[claim.lane] -= 1
             if claim.lane == Lane.ASYNC:
                 session, context = self._orm_threads.begin(claim.label)
-                running = self.running[claim.claim_id] = Running(claim, session)
+                running = self.running[claim.claim_id] = Running(claim, session=session)
                 running.task = self._loop.create_task(self._run(running, session), context=context)
             else:
-                self.running[claim.claim_id] = Running(claim)
-                self._threads.submit(claim)
+                running = self.running[claim.claim_id] = Running(claim)
+                self._threads.submit(running)
         if self._room[Lane.THREAD] < 0 and self._long_task_timer is None:
             self._start_long_task_timer()
 
@@ -138,29 +127,29 @@ class Capacity:
 
     def release_unstarted(self, reason: str) -> int:
         """Release the jobs that no thread has started; returns how many."""
-        claims = self._threads.remove_waiting()
-        for claim in claims:
-            self._end(claim, Released(claim, reason))
-        return len(claims)
+        waiting = self._threads.remove_waiting()
+        for running in waiting:
+            self._end(running, Released(running.claim, reason))
+        return len(waiting)
 
     def cancel_async(self, reason: str, only: Collection[UUID] | None = None) -> list[Running]:
         """Cancel the async tasks, or only those of some claims, and return them. Those that stop are released."""
         cancelled: list[Running] = []
         for claim_id, running in list(self.running.items()):
-            if running.task is not None and running.cancel_reason is None and (only is None or claim_id in only):
-                running.cancel_reason = reason
+            if running.task is not None and running.release_reason is None and (only is None or claim_id in only):
+                running.release_reason = reason
                 running.task.cancel()
                 cancelled.append(running)
                 if running.session is not None and not running.has_begun:
                     # The coroutine of a task that is cancelled before its first step never runs.
                     self._orm_threads.end(running.session)
-                    self._end(running.claim, Released(running.claim, reason))
+                    self._end(running, Released(running.claim, reason))
         return cancelled
 
-    def was_cancelled(self, claim: Claim) -> bool:
+    def was_stopped(self, control: TaskControl) -> bool:
         """Return whether `cancel_async` cancelled this job's task. Any other CancelledError is its failure."""
-        running = self.running.get(claim.claim_id)
-        return running is None or running.cancel_reason is not None
+        running = self.running.get(control.claim.claim_id)
+        return running is None or running.release_reason is not None
 
     def abandon(self) -> int:
         """Forget the jobs that still run and could not be stopped; what they return later is ignored."""
@@ -179,30 +168,31 @@ class Capacity:
         claim = running.claim
         running.has_begun = True
         try:
-            outcome = await self._executor.run_async(claim, self.was_cancelled, session)
+            outcome = await self._executor.run_async(running, self.was_stopped, session)
         except asyncio.CancelledError:
             # It may run again only when it has really stopped, and its transactions with it.
             await session.wait_for_calls()
             await session.release_thread()
-            outcome = Released(claim, running.cancel_reason or "")
+            outcome = Released(claim, running.release_reason or "")
         except BaseException as error:
             # A fault of the runtime: the claim must end all the same.
             outcome = Failed(claim, report_of(error))
         self._orm_threads.end(session)
-        self._end(claim, outcome)
+        self._end(running, outcome)
 
-    def _in_clean_context(self, claim: Claim) -> Outcome:
+    def _in_clean_context(self, running: Running) -> Outcome:
         try:
             # A thread's own context lives as long as the thread: the next task would see what this one sets.
-            return contextvars.Context().run(self._executor.run_sync, claim)
+            return contextvars.Context().run(self._executor.run_sync, running)
         except BaseException as error:
-            return Failed(claim, report_of(error))
+            return Failed(running.claim, report_of(error))
 
-    def _end_in_thread(self, claim: Claim, outcome: Outcome) -> None:
+    def _end_in_thread(self, running: Running, outcome: Outcome) -> None:
         self._has_freed_thread = True
-        self._end(claim, outcome)
+        self._end(running, outcome)
 
-    def _end(self, claim: Claim, outcome: Outcome) -> None:
+    def _end(self, running: Running, outcome: Outcome) -> None:
+        claim = running.claim
         if self.running.pop(claim.claim_id, None) is None:
             return  # abandoned
         self.released += isinstance(outcome, Released)

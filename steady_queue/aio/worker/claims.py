@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.aio.lease import Lease
-    from steady_queue.aio.worker.capacity import Capacity, Running
+    from steady_queue.aio.worker.capacity import Capacity
+    from steady_queue.aio.worker.running import Running
     from steady_queue.aio.worker.settler import Settlers
 
 

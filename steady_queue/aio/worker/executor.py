@@ -20,7 +20,8 @@ from steady_queue import arguments
 from steady_queue.aio.orm_threads.connections import thread_connections
 from steady_queue.errors import TransactionLeftOpen
 from steady_queue.jobs import results
-from steady_queue.jobs.compat import TaskContext, task_backends, task_finished, task_started
+from steady_queue.jobs.compat import task_backends, task_finished, task_started
+from steady_queue.jobs.context import NO_SERVICES, TaskContext
 from steady_queue.jobs.task import lane_of
 from steady_queue.jobs.task_signals import FAILURE_LEVEL, asend, is_observed, send
 from steady_queue.jobs.task_signals import is_logged as is_logged_by_framework
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.orm_threads.connections import ThreadConnections
     from steady_queue.aio.orm_threads.session import OrmSession
     from steady_queue.jobs.compat import BaseTaskBackend, Task, TaskResult
+    from steady_queue.jobs.context import ContextServices, TaskControl
     from steady_queue.jobs.registry import Registry
     from steady_queue.store.job import Claim
 
@@ -45,15 +47,17 @@ ASYNC_ORM = "In an async task, use the async methods of the ORM (await Model.obj
 class Executor:
     """Runs the tasks of claimed jobs, in the event loop or in the calling thread."""
 
-    def __init__(self, *, registry: Registry, process_name: str) -> None:
+    def __init__(self, *, registry: Registry, process_name: str, services: ContextServices = NO_SERVICES) -> None:
         self.registry = registry
         self.process_name = process_name
+        self._services = services
         self._senders: dict[str, type[BaseTaskBackend]] = {}
 
     async def run_async(
-        self, claim: Claim, was_cancelled: Callable[[Claim], bool], session: OrmSession | None = None
+        self, control: TaskControl, was_stopped: Callable[[TaskControl], bool], session: OrmSession | None = None
     ) -> Ended:
         """Await the task in the running loop, in the context and with the ORM session that were made for it."""
+        claim = control.claim
         result: TaskResult[Any] | None = None
         try:
             task = self.registry.resolve(claim.task_path)
@@ -62,14 +66,14 @@ class Executor:
             if result is not None:
                 await asend(task_started, self._sender(claim.backend), [result])
             if result is not None or claim.headers is not None:
-                args = _prepare(claim, task, args, result)
+                args = self._prepare(control, task, args, result)
             # A function that was async when it was enqueued may be sync by now.
             is_async = lane_of(task.func) is Lane.ASYNC
             call = task.func if is_async else sync_to_async(_contain(task.func), thread_sensitive=True)
             value = await call(*args, **kwargs)
             ended: Ended = _build_success(claim, value, None if session is None else session.open_transaction)
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and was_cancelled(claim):
+            if isinstance(error, asyncio.CancelledError) and was_stopped(control):
                 raise
             if session is not None:
                 await session.release_thread()  # writes of the signal's receivers must not be rolled back with the task
@@ -88,19 +92,20 @@ class Executor:
         with suppress(asyncio.CancelledError):  # the task has ended: a shutdown that comes now must not release it
             await asend(task_finished, self._sender(ended.claim.backend), [results.conclude(result, ended)], level)
 
-    def run_sync(self, claim: Claim) -> Ended:
+    def run_sync(self, control: TaskControl) -> Ended:
         """Call the task in this thread; before and after it, close database connections that cannot be kept."""
         connections = thread_connections()
         connections.close_unless_kept()
         connections.replace_dead()
         try:
-            return self.run_here(claim, connections)
+            return self.run_here(control, connections)
         finally:
             connections.release()
             connections.close_unless_kept()
 
-    def run_here(self, claim: Claim, connections: ThreadConnections | None = None) -> Ended:
+    def run_here(self, control: TaskControl, connections: ThreadConnections | None = None) -> Ended:
         """Call the task in this thread. Without `connections`, it may be in a transaction of its caller."""
+        claim = control.claim
         result: TaskResult[Any] | None = None
         try:
             task = self.registry.resolve(claim.task_path)
@@ -109,7 +114,7 @@ class Executor:
             if result is not None:
                 send(task_started, self._sender(claim.backend), [result])
             if result is not None or claim.headers is not None:
-                args = _prepare(claim, task, args, result)
+                args = self._prepare(control, task, args, result)
             is_async = lane_of(task.func) is Lane.ASYNC
             call: Callable[..., Any] = async_to_sync(task.func) if is_async else task.func
             value = call(*args, **kwargs)
@@ -173,6 +178,16 @@ class Executor:
             return Failed(claim, report_of(error))
         return Failed(claim, report_of(error), is_loadable=True, is_logged=is_logged)
 
+    def _prepare(
+        self, control: TaskControl, task: Task[..., Any], args: list[Any], result: TaskResult[Any] | None
+    ) -> list[Any]:
+        """Activate the enqueuer's language and time zone; returns the arguments, perhaps with a context."""
+        if control.claim.headers is not None:
+            _activate(json.loads(control.claim.headers))
+        if task.takes_context and result is not None:
+            return [TaskContext(task_result=result, control=control, services=self._services), *args]
+        return args
+
     def _sender(self, alias: str) -> type[BaseTaskBackend]:
         sender = self._senders.get(alias)
         if sender is None:
@@ -180,21 +195,16 @@ class Executor:
         return sender
 
 
-def _prepare(claim: Claim, task: Task[..., Any], args: list[Any], result: TaskResult[Any] | None) -> list[Any]:
-    """Activate the enqueuer's language and time zone; returns the arguments, with a context if the task takes one."""
-    if claim.headers is not None:
-        wanted: dict[str, Any] = json.loads(claim.headers)
-        if "locale" in wanted:
-            if wanted["locale"] is None:
-                translation.deactivate_all()
-            else:
-                translation.activate(wanted["locale"])
-        if "timezone" in wanted:
-            zone = wanted["timezone"]
-            timezone.activate(timezone.get_fixed_timezone(zone) if isinstance(zone, int) else zone)
-    if task.takes_context and result is not None:
-        return [TaskContext(task_result=result), *args]
-    return args
+def _activate(headers: dict[str, Any]) -> None:
+    """Activate the language and the time zone of the enqueuer."""
+    if "locale" in headers:
+        if headers["locale"] is None:
+            translation.deactivate_all()
+        else:
+            translation.activate(headers["locale"])
+    if "timezone" in headers:
+        zone = headers["timezone"]
+        timezone.activate(timezone.get_fixed_timezone(zone) if isinstance(zone, int) else zone)
 
 
 def _build_success(claim: Claim, value: Any, open_transaction: str | None) -> Finished:

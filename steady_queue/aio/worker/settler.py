@@ -8,14 +8,14 @@ wait, nothing is claimed.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import steady_queue
 from steady_queue import events
 from steady_queue.errors import StoreDataError, StoreError
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.operations.settle import settle
-from steady_queue.store.outcome import Failed, Finished, Released, Verdict, report
+from steady_queue.store.outcome import Failed, Finished, Released, Retried, Snoozed, Verdict, report
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.context import Context
     from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.job import Claim
     from steady_queue.store.outcome import Outcome
 
 #: Outcomes in one statement.
@@ -162,17 +161,22 @@ class Settler:
             is_released = isinstance(outcome, Released) and is_retry
             if settlement.verdicts[claim.claim_id] is Verdict.FENCED and not is_released:
                 self._events.emit(events.JobFenced(job_id=claim.job_id, task_path=claim.task_path))
-            elif isinstance(outcome, Released):
-                self._emit_released(claim, outcome.reason)
-            elif isinstance(outcome, Failed):
-                self._events.emit(_failure_event(outcome))
+            elif not isinstance(outcome, Finished):
+                self._emit(outcome)
 
-    def _emit_released(self, claim: Claim, reason: str) -> None:
-        self._events.emit(
-            events.JobReleased(
-                job_id=claim.job_id, task_path=claim.task_path, worker_id=self._process_name, reason=reason
-            )
-        )
+    def _emit(self, outcome: Failed | Retried | Snoozed | Released) -> None:
+        who: dict[str, Any] = {"job_id": outcome.claim.job_id, "task_path": outcome.claim.task_path}
+        match outcome:
+            case Failed():
+                self._events.emit(_failure_event(outcome))
+            case Retried():
+                error = f"{outcome.error.exception_class}: {outcome.error.message}"
+                attempt, delay = outcome.claim.attempts + 1, outcome.delay_seconds
+                self._events.emit(events.JobRetryScheduled(**who, attempt=attempt, delay_seconds=delay, error=error))
+            case Snoozed():
+                self._events.emit(events.JobSnoozed(**who, delay_seconds=outcome.delay_seconds, reason=outcome.reason))
+            case Released():
+                self._events.emit(events.JobReleased(**who, worker_id=self._process_name, reason=outcome.reason))
 
 
 class TaskObserver(Protocol):

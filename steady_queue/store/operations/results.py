@@ -23,6 +23,8 @@ _JOINED = {
     "failed_at": "f.failed_at",
     "claimed_at": "c.claimed_at",
     "claimed_by": "p.name",
+    "due_at": "s.scheduled_at",
+    "failure": "f.kind",
 }
 _COLUMNS = ", ".join(_JOINED.get(name, f"j.{name}") for name in JobRecord._fields)
 #: A time that cannot be parsed must not hide the other columns.

@@ -8,10 +8,21 @@ nothing, and its verdict says so.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from steady_queue.store.operations.promote import NO_LIMITS, insert_blocked, insert_ready, limit_in_force, promote
-from steady_queue.store.outcome import Attempt, Failed, Finished, Released, Settlement, Verdict
+from steady_queue.store.outcome import (
+    Attempt,
+    Failed,
+    Finished,
+    Released,
+    Retried,
+    Settlement,
+    Snoozed,
+    Verdict,
+    append_error,
+    delay_of,
+)
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
@@ -22,7 +33,7 @@ if TYPE_CHECKING:
     from steady_queue.store.operations.promote import Limits
     from steady_queue.store.outcome import Outcome
     from steady_queue.store.sql import Dialect
-    from steady_queue.store.statement import Flow
+    from steady_queue.store.statement import Flow, Statement
 
     #: For each claim id found: when it was claimed, and the database's time now.
     Held: TypeAlias = dict[UUID, tuple[datetime, datetime]]
@@ -140,52 +151,101 @@ def _end_claims(
     ours = [outcome for outcome in outcomes if outcome.claim.claim_id in held]
     if not ours:
         return set()
-    ended: list[Finished | Failed] = []
-    released: list[UUID] = []
-    for outcome in ours:
-        match outcome:
-            case Finished() | Failed():
-                ended.append(outcome)
-            case Released():
-                released.append(outcome.claim.job_id)
-            case _:
-                assert_never(outcome)
+    ended = [outcome for outcome in ours if isinstance(outcome, (Finished, Failed, Retried))]
+    scheduled = [outcome for outcome in ours if isinstance(outcome, (Retried, Snoozed))]
+    released = [outcome.claim.job_id for outcome in ours if isinstance(outcome, Released)]
     if ended:
         yield from _end_attempts(sql, ended, held, process_name, preserve, by_owner)
+    if scheduled:
+        yield _insert_scheduled(sql, scheduled, held)
     if released:
         yield insert_ready(sql, released)
+    yield from _free(sql, ours)
     yield sql.delete("claimedexecution", [outcome.claim.job_id for outcome in ours])
     return {outcome.claim.claim_id for outcome in ours}
 
 
+def _free(sql: Dialect, outcomes: Sequence[Outcome]) -> Flow[None]:
+    """Delete the slots of jobs that are not released, and the unique keys of those that have ended."""
+    if without_slot := [outcome.claim.job_id for outcome in outcomes if not isinstance(outcome, Released)]:
+        yield sql.delete("semaphore", without_slot)
+    ended = [outcome.claim for outcome in outcomes if isinstance(outcome, (Finished, Failed))]
+    if keyed := [claim.job_id for claim in ended if claim.unique_key is not None]:
+        yield sql.statement(free_keys_text(sql), keyed)
+
+
 def _end_attempts(
-    sql: Dialect, ended: Sequence[Finished | Failed], held: Held, process_name: str, preserve: bool, by_owner: bool
+    sql: Dialect,
+    ended: Sequence[Finished | Failed | Retried],
+    held: Held,
+    process_name: str,
+    preserve: bool,
+    by_owner: bool,
 ) -> Flow[None]:
-    """Everything that the end of an attempt changes, except the claimed row itself."""
+    """What the end of attempts changes in jobs and failed rows."""
     finished = [outcome.claim.job_id for outcome in ended if isinstance(outcome, Finished)]
-    failed = [outcome for outcome in ended if isinstance(outcome, Failed)]
     if finished and not preserve:
         yield sql.delete("job", finished)
-        yield from sql.update_attempts([_build_attempt(outcome, held) for outcome in failed], process_name, by_owner)
-    else:
-        yield from sql.update_attempts([_build_attempt(outcome, held) for outcome in ended], process_name, by_owner)
-    if failed:
+        ended = [outcome for outcome in ended if not isinstance(outcome, Finished)]
+    attempts = [_build_attempt(outcome, held, process_name) for outcome in ended]
+    yield from sql.update_attempts([attempt for attempt in attempts if attempt.counts], process_name, by_owner)
+    if unstarted := [attempt for attempt in attempts if not attempt.counts]:
+        yield _update_unstarted(sql, unstarted, by_owner)
+    if failed := [outcome for outcome in ended if isinstance(outcome, Failed)]:
         yield from _insert_failures(sql, failed, held)
-    yield sql.delete("semaphore", [outcome.claim.job_id for outcome in ended])
 
 
-def _build_attempt(outcome: Finished | Failed, held: Held) -> Attempt:
+def _build_attempt(outcome: Finished | Failed | Retried, held: Held, process_name: str) -> Attempt:
     claim = outcome.claim
     claimed_at, now = held[claim.claim_id]
     if isinstance(outcome, Finished):
         return Attempt(claim.job_id, claim.claim_id, claimed_at, now, outcome.value, None)
-    return Attempt(claim.job_id, claim.claim_id, claimed_at, None, None, outcome.error.as_line())
+    errors = append_error(outcome, process_name)
+    is_retried = isinstance(outcome, Retried)
+    counts = 1 if isinstance(outcome, Retried) or outcome.is_attempt else 0
+    return Attempt(claim.job_id, claim.claim_id, claimed_at, None, None, errors, counts, int(is_retried))
+
+
+def _update_unstarted(sql: Dialect, attempts: Sequence[Attempt], by_owner: bool) -> Statement:
+    """The errors of jobs that were ended before they were started."""
+    return sql.statement_each(
+        f"UPDATE steady_queue_job{sql.by_id} SET errors = ?, last_claim_id = COALESCE(?, last_claim_id) WHERE id = ?",
+        [(attempt.errors, attempt.claim_id if by_owner else None, attempt.job_id) for attempt in attempts],
+    )
+
+
+def _insert_scheduled(sql: Dialect, scheduled: Sequence[Retried | Snoozed], held: Held) -> Statement:
+    return sql.statement_each(
+        "INSERT INTO steady_queue_scheduledexecution (job_id, scheduled_at, priority) VALUES (?, ?, ?)",
+        [
+            (claim.job_id, held[claim.claim_id][1] + delay_of(outcome), claim.priority)
+            for outcome in scheduled
+            for claim in (outcome.claim,)
+        ],
+    )
 
 
 def _insert_failures(sql: Dialect, failed: Sequence[Failed], held: Held) -> Flow[None]:
     # A failed row may exist from an earlier failure of the same job: the newer one replaces it.
     yield sql.delete("failedexecution", [outcome.claim.job_id for outcome in failed])
-    yield sql.statement_each(
-        "INSERT INTO steady_queue_failedexecution (job_id, failed_at, exception_class, message) VALUES (?, ?, ?, ?)",
-        [(o.claim.job_id, held[o.claim.claim_id][1], o.error.exception_class, o.error.message) for o in failed],
+    yield insert_failed(
+        sql,
+        [
+            (o.claim.job_id, held[o.claim.claim_id][1], o.error.exception_class, o.error.message, o.kind.value)
+            for o in failed
+        ],
     )
+
+
+def insert_failed(sql: Dialect, rows: Sequence[tuple[Any, ...]]) -> Statement:
+    """A failed row for each (job id, time, exception class, message, kind)."""
+    return sql.statement_each(
+        "INSERT INTO steady_queue_failedexecution (job_id, failed_at, exception_class, message, kind)"
+        " VALUES (?, ?, ?, ?, ?)",
+        rows,
+    )
+
+
+def free_keys_text(sql: Dialect) -> str:
+    """Deletes the unique keys of jobs that have ended, except those that are held for some time."""
+    return f"DELETE FROM steady_queue_uniquekey WHERE job_id IN ?* AND (held_until IS NULL OR held_until <= {sql.now})"

@@ -167,8 +167,9 @@ class MySQL(Dialect):
         """One statement for all: the values that differ are a derived table, the times are those of the claims."""
         if not attempts:
             return
-        given = "SELECT ? AS id, ? AS value, ? AS error, ? AS finished_at" + " UNION ALL SELECT ?, ?, ?, ?" * (
-            len(attempts) - 1
+        given = (
+            "SELECT ? AS id, ? AS value, ? AS errors, ? AS finished_at, ? AS retries"
+            + " UNION ALL SELECT ?, ?, ?, ?, ?" * (len(attempts) - 1)
         )
         yield self.statement(
             f"UPDATE ({given}) g"
@@ -177,10 +178,10 @@ class MySQL(Dialect):
             f" SET j.attempts = LEAST(j.attempts, {MAX_ATTEMPTS - 1}) + 1,"
             " j.started_at = COALESCE(j.started_at, c.claimed_at),"
             " j.last_attempted_at = c.claimed_at, j.finished_at = g.finished_at, j.return_value = g.value,"
-            " j.errors = NULLIF(CONCAT_WS(CHAR(10 USING utf8mb4), j.errors, g.error), ''),"
+            " j.retries = j.retries + g.retries, j.errors = COALESCE(g.errors, j.errors),"
             " j.worker_ids = CONCAT_WS(CHAR(10 USING utf8mb4), j.worker_ids, ?),"
             f" j.last_claim_id = {'c.claim_id' if by_owner else 'j.last_claim_id'}",
-            *[part for a in attempts for part in (a.job_id, a.value, a.error, a.finished_at)],
+            *[part for a in attempts for part in (a.job_id, a.value, a.errors, a.finished_at, a.retries)],
             process_name,
         )
 

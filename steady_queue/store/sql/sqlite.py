@@ -63,20 +63,20 @@ class SQLite(Dialect):
 
     def update_attempts(self, attempts: Sequence[Attempt], process_name: str, by_owner: bool) -> Flow[None]:
         yield self.statement_each(
-            f"UPDATE steady_queue_job SET attempts = MIN(attempts, {MAX_ATTEMPTS - 1}) + 1,"
+            f"UPDATE steady_queue_job SET attempts = MIN(attempts, {MAX_ATTEMPTS - 1}) + 1, retries = retries + ?,"
             " started_at = COALESCE(started_at, ?),"
             " last_attempted_at = ?, finished_at = ?, return_value = ?, last_claim_id = COALESCE(?, last_claim_id),"
-            " errors = COALESCE(errors || char(10) || ?, errors, ?),"
+            " errors = COALESCE(?, errors),"
             " worker_ids = COALESCE(worker_ids || char(10), '') || ? WHERE id = ?",
             [
                 (
+                    attempt.retries,
                     attempt.claimed_at,
                     attempt.claimed_at,
                     attempt.finished_at,
                     attempt.value,
                     attempt.claim_id if by_owner else None,
-                    attempt.error,
-                    attempt.error,
+                    attempt.errors,
                     process_name,
                     attempt.job_id,
                 )

@@ -68,6 +68,7 @@ def test_a_new_job_is_read_back_with_all_that_is_known_of_it(store: Store) -> No
             errors=None,
             return_value=None,
             concurrency_key="k",
+            headers="{}",
         )
     ]
 

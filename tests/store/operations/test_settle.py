@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -125,12 +126,17 @@ def test_a_failed_job_keeps_class_message_and_traceback(store: Store) -> None:
     kept = row(store.alias, "FailedExecution", new.id)
     assert kept is not None
     assert before <= kept.pop("failed_at") <= store.now()
-    assert kept == {"job_id": new.id, "exception_class": error.exception_class, "message": error.message}
+    assert kept == {"job_id": new.id, "exception_class": error.exception_class, "message": error.message, "kind": 0}
     found = job_row(store, new)
-    assert json.loads(found["errors"]) == {
+    stored = json.loads(found["errors"])
+    assert datetime.fromisoformat(stored.pop("started_at")) == claim.claimed_at
+    assert datetime.fromisoformat(stored.pop("ended_at")) >= claim.claimed_at - timedelta(seconds=1)
+    assert stored == {
         "exception_class_path": error.exception_class,
         "message": error.message,
         "traceback": error.traceback,
+        "attempt": 1,
+        "worker_id": "host-1",
     }
     assert found["finished_at"] is None
     assert (found["started_at"], found["last_attempted_at"]) == (claim.claimed_at, claim.claimed_at)

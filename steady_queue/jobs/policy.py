@@ -1,0 +1,159 @@
+"""The policy of a task: how often, how long and under which conditions it runs.
+
+Each value is an option of the task, or else of `TASKS[...]["OPTIONS"]`, or else the default here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+from inspect import isclass, iscoroutinefunction
+from typing import TYPE_CHECKING, Any
+
+from steady_queue.jobs import uniqueness
+from steady_queue.jobs.backoff import Backoff, exponential
+from steady_queue.store.names import LONGEST_TIMEDELTA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from steady_queue.jobs.compat import Task
+
+#: The options that `TASKS[...]["OPTIONS"]` may have as well.
+PROJECT_OPTIONS = (
+    "max_attempts",
+    "backoff",
+    "retry_on",
+    "give_up_on",
+    "retry_lost",
+    "timeout",
+    "expires_after",
+    "on_unknown_task",
+)
+LONGEST_SECONDS = LONGEST_TIMEDELTA.total_seconds()
+
+ExceptionClasses = tuple[type[BaseException], ...]
+
+DEFAULT_BACKOFF: Backoff = exponential()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The policy in force for a task."""
+
+    #: The first attempt is one of them; `math.inf` for any number.
+    max_attempts: float = 1
+    backoff: Backoff = DEFAULT_BACKOFF
+    #: Only these exceptions are retried, if there are any; those in `give_up_on` never are.
+    retry_on: ExceptionClasses = (Exception,)
+    give_up_on: ExceptionClasses = ()
+    #: Whether a task is retried whose process was lost.
+    retry_lost: bool = False
+    timeout_seconds: float | None = None
+    expires_after_seconds: float | None = None
+    transactional: bool = False
+
+
+#: The policy of a task without options, in a project without defaults.
+DEFAULT_POLICY = Policy()
+
+
+def policy_of(task: Task[..., Any], options: Mapping[str, Any]) -> Policy:
+    """Return the policy in force for a task; `options` are those of its backend, the project's defaults."""
+
+    def read(name: str, default: Any) -> Any:
+        own = getattr(task, name, None)
+        return own if own is not None else default if options.get(name) is None else options[name]
+
+    policy = Policy(
+        max_attempts=read("max_attempts", 1),
+        backoff=read("backoff", DEFAULT_POLICY.backoff),
+        retry_on=as_classes(read("retry_on", DEFAULT_POLICY.retry_on)),
+        give_up_on=as_classes(read("give_up_on", ())),
+        retry_lost=read("retry_lost", False),
+        timeout_seconds=as_seconds(read("timeout", None)),
+        expires_after_seconds=as_seconds(read("expires_after", None)),
+        transactional=bool(getattr(task, "transactional", False)),
+    )
+    return DEFAULT_POLICY if policy == DEFAULT_POLICY else policy
+
+
+def as_seconds(value: float | timedelta | None) -> float | None:
+    """A number of seconds or a timedelta, as seconds."""
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def as_classes(value: type[BaseException] | Iterable[type[BaseException]]) -> ExceptionClasses:
+    """One class or several, as a tuple."""
+    return (value,) if isinstance(value, type) else tuple(value)
+
+
+def find_problems(options: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the values of these options; each problem begins with the name of the option."""
+    checks = {
+        "max_attempts": _check_max_attempts,
+        "backoff": _check_backoff,
+        "retry_on": _check_classes,
+        "give_up_on": _check_classes,
+        "retry_lost": _check_bool,
+        "timeout": _check_seconds,
+        "expires_after": _check_seconds,
+        "transactional": _check_bool,
+        "on_unknown_task": _check_on_unknown_task,
+    }
+    for name, check in checks.items():
+        if options.get(name) is not None:
+            yield from check(name, options[name])
+    if options.get("unique") is not None:
+        yield from uniqueness.find_problems(options["unique"])
+
+
+def find_contradictions(task: Task[..., Any], policy: Policy) -> Iterator[str]:
+    """Options of a task that have no effect together."""
+    if policy.max_attempts == 1:
+        for name in ("backoff", "retry_on", "give_up_on", "retry_lost"):
+            if getattr(task, name, None):
+                yield f"{name} has no effect while max_attempts is 1: set max_attempts"
+    if policy.transactional and iscoroutinefunction(task.func):
+        yield (
+            "transactional is for sync functions: in an async task, write and complete it with "
+            "await context.complete_in_transaction(...)"
+        )
+
+
+def _check_max_attempts(name: str, value: object) -> Iterator[str]:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31
+    if not is_count and value != math.inf:
+        yield f"{name} must be an integer of at least 1, or math.inf, not {value!r}"
+
+
+def _check_backoff(name: str, value: object) -> Iterator[str]:
+    if not callable(value) or isclass(value):
+        yield f"{name} must be a function of the exception and the task's result, such as fixed(5), not {value!r}"
+    elif iscoroutinefunction(value):
+        yield f"{name} must not be an async function"
+
+
+def _check_classes(name: str, value: object) -> Iterator[str]:
+    classes = (value,) if isclass(value) else value
+    if not isinstance(classes, (tuple, list)) or not all(
+        isclass(kind) and issubclass(kind, BaseException) for kind in classes
+    ):
+        yield f"{name} must be an exception class or a tuple of them, not {value!r}"
+
+
+def _check_bool(name: str, value: object) -> Iterator[str]:
+    if not isinstance(value, bool):
+        yield f"{name} must be True or False, not {value!r}"
+
+
+def _check_seconds(name: str, value: object) -> Iterator[str]:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= LONGEST_SECONDS:
+        yield f"{name} must be a number of seconds or a timedelta greater than zero, not {value!r}"
+
+
+def _check_on_unknown_task(name: str, value: object) -> Iterator[str]:
+    if value not in ("fail", "release"):
+        yield f"{name} must be 'fail' or 'release', not {value!r}"

@@ -1,0 +1,90 @@
+"""The result of a task: the framework's TaskResult with what Steady Queue knows of the task beyond it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from steady_queue.jobs.compat import GenericTaskResult
+from steady_queue.store.job import FailureKind, Status
+
+if TYPE_CHECKING:
+    from steady_queue.jobs.compat import TaskResult
+    from steady_queue.store.job import JobRecord
+
+T = TypeVar("T")
+
+
+class TaskState(StrEnum):
+    """The exact state of a task. The framework's `status` has four values, this has ten."""
+
+    READY = "ready"
+    SCHEDULED = "scheduled"
+    BLOCKED = "blocked"
+    RUNNING = "running"
+    #: It has failed, and waits for its next attempt.
+    RETRYING = "retrying"
+    FINISHED = "finished"
+    FAILED = "failed"
+    #: It has failed as often as it may.
+    EXHAUSTED = "exhausted"
+    CANCELLED = "cancelled"
+    #: It was not started in time.
+    EXPIRED = "expired"
+
+
+_STATES = {
+    Status.READY: TaskState.READY,
+    Status.SCHEDULED: TaskState.SCHEDULED,
+    Status.BLOCKED: TaskState.BLOCKED,
+    Status.CLAIMED: TaskState.RUNNING,
+    Status.FINISHED: TaskState.FINISHED,
+}
+_FAILURES = {
+    FailureKind.FAILED: TaskState.FAILED,
+    FailureKind.EXHAUSTED: TaskState.EXHAUSTED,
+    FailureKind.CANCELLED: TaskState.CANCELLED,
+    FailureKind.EXPIRED: TaskState.EXPIRED,
+}
+
+
+def state_of(record: JobRecord) -> TaskState:
+    """Return the exact state of a job that was read from the database."""
+    if record.status is Status.FAILED:
+        return _FAILURES.get(FailureKind(record.failure or 0), TaskState.FAILED)
+    if record.status is Status.SCHEDULED and record.retries:
+        return TaskState.RETRYING
+    return _STATES[record.status]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteadyQueueResult(GenericTaskResult[T]):
+    """The result of a task of Steady Queue."""
+
+    state: TaskState = TaskState.READY
+    #: How many attempts have begun; `worker_ids` may have fewer.
+    attempt_count: int = 0
+    #: Automatic retries since the task was enqueued, or retried by hand.
+    retries: int = 0
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def attempts(self) -> int:
+        return max(self.attempt_count, len(self.worker_ids))
+
+    # The zero-argument super() does not work in a dataclass with slots: it refers to the class before the slots.
+
+    def refresh(self) -> None:
+        self._copy(self.task.get_backend().get_result(self.id))
+
+    async def arefresh(self) -> None:
+        self._copy(await self.task.get_backend().aget_result(self.id))
+
+    def _copy(self, other: TaskResult[Any]) -> None:
+        """Take over everything of a newer result but what identifies the task."""
+        for name in _REFRESHED:
+            object.__setattr__(self, name, getattr(other, name))
+
+
+_REFRESHED = [each.name for each in fields(SteadyQueueResult) if each.name not in ("task", "id", "backend")]

@@ -1,0 +1,47 @@
+"""Uniqueness: at most one task with the same key waits, or is unfinished."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Literal
+
+from steady_queue.store.names import LONGEST_TIMEDELTA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unique:
+    """`key` is a text, or a function of the task's arguments; without it, all arguments are the key.
+
+    The key is taken until the task has started, or until it has finished, and for at least `within`. A second task with
+    that key is refused, returned as the existing one, or replaces the one that waits.
+    """
+
+    key: str | Callable[..., Any] | None = None
+    until: Literal["started", "finished"] = "finished"
+    within: timedelta | None = None
+    on_conflict: Literal["reject", "return_existing", "replace"] = "reject"
+
+
+def find_problems(unique: object) -> Iterator[str]:
+    """What is wrong with the option `unique` of a task."""
+    if not isinstance(unique, Unique):
+        yield f"unique must be Unique(...), not {unique!r}"
+        return
+    key: object = unique.key
+    if iscoroutinefunction(key):
+        yield "unique: key must not be an async function"
+    elif not (key is None or isinstance(key, str) or callable(key)):
+        yield f"unique: key must be a string or a callable, not {key!r}"
+    if unique.until not in ("started", "finished"):
+        yield f"unique: until must be 'started' or 'finished', not {unique.until!r}"
+    if unique.within is not None and not (
+        isinstance(unique.within, timedelta) and timedelta(0) < unique.within <= LONGEST_TIMEDELTA
+    ):
+        yield f"unique: within must be a timedelta greater than zero, not {unique.within!r}"
+    if unique.on_conflict not in ("reject", "return_existing", "replace"):
+        yield f"unique: on_conflict must be 'reject', 'return_existing' or 'replace', not {unique.on_conflict!r}"

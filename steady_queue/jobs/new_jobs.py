@@ -31,15 +31,15 @@ END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
 def build_jobs(calls: Sequence[TaskCall], *, max_bytes: int = arguments.MAX_BYTES) -> list[NewJob]:
     """Return the rows of the calls, in order; `max_bytes` limits the arguments of each call."""
     now = _now()
-    headers = _headers()
+    context_headers = _headers()
     checks_arguments = steady_queue.check_arguments
     seen: dict[int, tuple[Any, ...]] = {}
     jobs = []
     for id_, (task, args, kwargs) in zip(new_job_ids(len(calls)), calls, strict=True):
         known = seen.get(id(task))
         if known is None:
-            known = seen[id(task)] = _options(task)
-        queue_name, path, priority, lane, backend, run_after, concurrency, fitting = known
+            known = seen[id(task)] = _options(task, context_headers)
+        queue_name, path, priority, lane, backend, run_after, headers, concurrency, fitting = known
         if checks_arguments and (len(args), *kwargs) not in fitting:
             check_call(task, args, kwargs)
         try:
@@ -59,17 +59,19 @@ def build_jobs(calls: Sequence[TaskCall], *, max_bytes: int = arguments.MAX_BYTE
 
 async def build_jobs_from_text(task: Task[..., Any], text: str, count: int) -> list[NewJob]:
     """Return `count` rows of the same call of a task, whose arguments are serialized already."""
-    queue_name, path, priority, lane, backend, run_after, concurrency, _ = _options(task)
+    queue_name, path, priority, lane, backend, run_after, headers, concurrency, _ = _options(task, _headers())
     limits: tuple[Any, ...] = ()
     if concurrency is not None:
         args, kwargs = await arguments.aloads(text)
         key = concurrency.key_for(path, args, kwargs)
         limits = (key, concurrency.to, concurrency.on_conflict, concurrency.overrun_after)
-    call = (queue_name, path, text, priority, lane, backend, _now(), run_after, _headers(), *limits)
+    call = (queue_name, path, text, priority, lane, backend, _now(), run_after, headers, *limits)
     return [NewJob(id_, *call) for id_ in new_job_ids(count)]
 
 
-def _options(task: Task[..., Any]) -> tuple[Any, ...]:
+def _options(task: Task[..., Any], headers: dict[str, object]) -> tuple[Any, ...]:
+    if call_headers := getattr(task, "call_headers", None):
+        headers = {**headers, **call_headers}
     return (
         task.queue_name,
         task.module_path,
@@ -77,6 +79,7 @@ def _options(task: Task[..., Any]) -> tuple[Any, ...]:
         lane_of(task.func),
         task.backend,
         _as_utc(task.run_after),
+        json.dumps(headers) if headers else None,
         getattr(task, "concurrency", None),
         fitting_shapes(task),
     )
@@ -103,8 +106,8 @@ def _as_utc(run_after: datetime | None) -> datetime | None:
     return instant
 
 
-def _headers() -> str | None:
-    """The enqueuer's language and time zone as JSON, where they differ from the project's."""
+def _headers() -> dict[str, object]:
+    """The enqueuer's language and time zone, where they differ from the project's."""
     headers: dict[str, object] = {}
     if (language := translation.get_language()) != settings.LANGUAGE_CODE:
         headers["locale"] = language
@@ -115,4 +118,4 @@ def _headers() -> str | None:
         headers["timezone"] = int((current.utcoffset(None) or timedelta()).total_seconds() // 60)
     elif zone != settings.TIME_ZONE:
         headers["timezone"] = zone
-    return json.dumps(headers) if headers else None
+    return headers

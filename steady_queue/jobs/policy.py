@@ -5,20 +5,23 @@ Each value is an option of the task, or else of `TASKS[...]["OPTIONS"]`, or else
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from inspect import isclass, iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.jobs import uniqueness
 from steady_queue.jobs.backoff import Backoff, exponential
+from steady_queue.jobs.compat import task_backends
 from steady_queue.store.names import LONGEST_TIMEDELTA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from steady_queue.jobs.compat import Task
+    from steady_queue.store.job import Claim
 
 #: The options that `TASKS[...]["OPTIONS"]` may have as well.
 PROJECT_OPTIONS = (
@@ -77,6 +80,43 @@ def policy_of(task: Task[..., Any], options: Mapping[str, Any]) -> Policy:
         transactional=bool(getattr(task, "transactional", False)),
     )
     return DEFAULT_POLICY if policy == DEFAULT_POLICY else policy
+
+
+def add_headers(
+    headers: Mapping[str, float | None] | None, *, timeout: float | timedelta | None, max_attempts: float | None
+) -> Mapping[str, float | None] | None:
+    """Add what `using` sets for a call to the headers of its job. JSON has no infinity: None stands for it."""
+    if timeout is None and max_attempts is None:
+        return headers
+    added: dict[str, float | None] = {} if timeout is None else {"timeout": as_seconds(timeout)}
+    if max_attempts is not None:
+        added["max_attempts"] = None if max_attempts == math.inf else max_attempts
+    return {**(headers or {}), **added}
+
+
+class Policies:
+    """The policies in force in a process, each computed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], Policy] = {}
+
+    def of_claim(self, claim: Claim, task: Task[..., Any]) -> Policy:
+        """Return the policy of a claimed job: that of its task, with what `using` has set for the call."""
+        policy = self._known.get((claim.task_path, claim.backend))
+        if policy is None:
+            policy = policy_of(task, task_backends[claim.backend].options)
+            self._known[claim.task_path, claim.backend] = policy
+        return policy if claim.headers is None else apply_headers(policy, json.loads(claim.headers))
+
+
+def apply_headers(policy: Policy, headers: Mapping[str, Any]) -> Policy:
+    """Return the policy with what `using` has set for the call."""
+    changes: dict[str, Any] = {}
+    if "timeout" in headers:
+        changes["timeout_seconds"] = headers["timeout"]
+    if "max_attempts" in headers:
+        changes["max_attempts"] = math.inf if headers["max_attempts"] is None else headers["max_attempts"]
+    return replace(policy, **changes) if changes else policy
 
 
 def as_seconds(value: float | timedelta | None) -> float | None:

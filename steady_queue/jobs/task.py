@@ -21,7 +21,7 @@ from steady_queue.jobs.compat import (
     Task,
 )
 from steady_queue.jobs.options import find_backend
-from steady_queue.jobs.policy import find_contradictions, find_problems, policy_of
+from steady_queue.jobs.policy import add_headers, find_contradictions, find_problems, policy_of
 from steady_queue.store.job import Lane
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class SteadyQueueTask(GenericTask[P, T]):
     #: Set for a call, by `using`.
     expires_at: datetime | None = None
     metadata: Mapping[str, Any] | None = field(default=None, hash=False)
+    #: What `using` has set and a job stores in its headers, ready for JSON.
+    call_headers: Mapping[str, float | None] | None = field(default=None, hash=False, compare=False)
 
     # The zero-argument super() does not work in a dataclass with slots: it refers to the class before the slots.
 
@@ -117,6 +119,7 @@ class SteadyQueueTask(GenericTask[P, T]):
             "expires_at": expires_at,
             "unique": unique,
             "metadata": metadata,
+            "call_headers": add_headers(self.call_headers, timeout=timeout, max_attempts=max_attempts),
         }
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
@@ -158,6 +161,7 @@ _PICKLED_OPTIONS = frozenset(
         "expires_after",
         "expires_at",
         "metadata",
+        "call_headers",
     }
 )
 _POLICY_FIELDS = (

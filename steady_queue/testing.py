@@ -12,7 +12,7 @@ import os
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from anyio import CancelScope
 from asgiref.sync import sync_to_async
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from django.db.backends.base.base import BaseDatabaseWrapper
 
+    from steady_queue.aio.worker.executor import Ended
     from steady_queue.jobs.compat import Task, TaskResult
     from steady_queue.store.job import Claim, JobRecord
 
@@ -62,6 +63,7 @@ __all__ = ["arun_pending", "assert_enqueued", "assert_not_enqueued", "enqueued",
 
 #: The name of the worker in the results.
 WORKER_NAME = "run_pending"
+NOT_AHEAD = timedelta(0)
 #: How many waiting jobs the message of a failed assertion lists.
 MAX_LISTED = 20
 
@@ -72,9 +74,10 @@ def run_pending(
     """Run the tasks that are ready or due, and those that they enqueue, in this thread; returns results in that order.
 
     `queues` are names or `prefix*`, in order, as for a worker. `including_scheduled` also runs scheduled tasks, all or
-    those due within a timedelta, each when no other task is left. The result of a failed task has its error; with
-    `raising`, the first error is raised, and the remaining tasks stay enqueued. More than `at_most` tasks are an error:
-    an endless chain of tasks that enqueue each other.
+    those due within a timedelta, each when no other task is left; so also the next attempts of tasks that are retried.
+    There is a result for each attempt, and the result of a failed one has its error. With `raising`, the first error of
+    a task that has failed for good is raised, and the remaining tasks stay enqueued. More than `at_most` attempts are
+    an error: an endless chain of tasks that enqueue each other.
     """
     drain = Drain(queues, including_scheduled, raising, at_most)
     drain.open()
@@ -155,6 +158,8 @@ class Drain:
         self._running: Claim | None = None
         self._raised: BaseException | None = None
         self._savepoints: list[tuple[BaseDatabaseWrapper, str]] = []
+        #: How far ahead of the clock each job was brought forward.
+        self._ahead: dict[UUID, timedelta] = {}
 
     def open(self) -> None:
         """Register as a process, and connect to the signal that carries the errors of tasks."""
@@ -182,21 +187,21 @@ class Drain:
             if self._including_scheduled is False or not self._bring_forward():
                 return None
 
-    def call(self, claimed: Claim) -> Finished | Failed:
+    def call(self, claimed: Claim) -> Ended:
         """Call the task in this thread, in a context of its own, with the language and time zone of its enqueuer."""
         translation.deactivate()
         timezone.deactivate()
         # Not run_sync, which closes stale connections and so would roll back the test's own transaction.
         return self._executor.run_here(TaskControl(claimed))
 
-    async def acall(self, claimed: Claim) -> Finished | Failed:
+    async def acall(self, claimed: Claim) -> Ended:
         """Await the task in the running loop; the async form of `call`."""
         translation.deactivate()
         timezone.deactivate()
         me = asyncio.current_task()
         return await self._executor.run_async(TaskControl(claimed), lambda _: me is not None and me.cancelling() > 0)
 
-    def end(self, ended: Finished | Failed) -> None:
+    def end(self, ended: Ended) -> None:
         """Settle the job and keep its result; with `raising`, raises the error of the task."""
         raised, self._raised = self._raised, None
         broken = self._leave_savepoints()
@@ -209,13 +214,12 @@ class Drain:
         if raised is not None and (self._raising or isinstance(raised, KeyboardInterrupt)):
             raise raised
 
-    def _result(self, ended: Finished | Failed) -> TaskResult[Any]:
+    def _result(self, ended: Ended) -> TaskResult[Any]:
         if found := self._run(find_jobs(self._sql, [ended.claim.job_id])):
             return results.of_record(found[0])
+        result = results.of_claim(ended.claim, registry.resolve(ended.claim.task_path), WORKER_NAME)
         # Finished jobs are not preserved.
-        return results.conclude(
-            results.of_claim(ended.claim, registry.resolve(ended.claim.task_path), WORKER_NAME), ended
-        )
+        return results.conclude(result, ended) if isinstance(ended, Finished) else result
 
     def _record_error(self, *, task_result: TaskResult[Any], **_: Any) -> None:
         # The signal of a failure is sent while its exception is being handled.
@@ -254,13 +258,18 @@ class Drain:
     def _bring_forward(self) -> bool:
         """Make the earliest scheduled jobs due, if they may run; the jobs themselves keep their `scheduled_at`."""
         scheduled = ScheduledExecution.objects.using(self._alias)
-        rows = scheduled.order_by("scheduled_at").values_list("pk", "scheduled_at", "job__queue_name")
-        waiting = [(pk, at) for pk, at, name in rows if self._queues.serves(name)]
-        earliest = [pk for pk, at in waiting if at == waiting[0][1]]
-        if earliest and isinstance(self._including_scheduled, timedelta):
-            due_at = self._run(find_jobs(self._sql, earliest[:1]))[0].scheduled_at
-            if due_at is not None and due_at > datetime.now(UTC) + self._including_scheduled:
-                return False
+        rows = scheduled.values_list("pk", "scheduled_at", "job__queue_name")
+        # A job that is retried is due so much later than its row says as it was brought forward before.
+        waiting = {pk: at + self._ahead.get(pk, NOT_AHEAD) for pk, at, name in rows if self._queues.serves(name)}
+        if not waiting:
+            return False
+        first_at = min(waiting.values())
+        earliest = [pk for pk, at in waiting.items() if at == first_at]
+        due_at = self._run(find_jobs(self._sql, earliest[:1]))[0].due_at or datetime.now(UTC)
+        ahead = due_at + self._ahead.get(earliest[0], NOT_AHEAD) - datetime.now(UTC)
+        if isinstance(self._including_scheduled, timedelta) and ahead > self._including_scheduled:
+            return False
+        self._ahead |= dict.fromkeys(earliest, max(ahead, NOT_AHEAD))
         long_ago = datetime(2000, 1, 1, tzinfo=UTC if settings.USE_TZ else None)
         return bool(scheduled.filter(pk__in=earliest).update(scheduled_at=long_ago))
 

@@ -6,11 +6,13 @@ signatures.py       refuse calls that do not fit the signature of their task
 options.py          refuse options of a task: queue, priority, run_after, backend, function
 policy.py           the policy of a task: attempts, timeout, expiry, with the defaults of the project
 backoff.py          how long to wait before the next attempt
+retries.py          what happens to a job whose attempt has failed
 uniqueness.py       at most one task with the same key
 requests.py         what a task raises to decide what happens to it
 context.py          the context of a running task
 new_jobs.py         build the rows of new jobs from calls
 task_result.py      the class of results
+attempt_errors.py   the errors of attempts: their class, and how they are read
 results.py          a job as a result
 registry.py         find the task of a stored path, and the limit it has in the code
 task_signals.py     send the framework's signals, at no cost when only its own log is connected

@@ -5,37 +5,34 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, overload
 from uuid import UUID
 
-from django.conf import settings
 from django.utils import timezone
 
 from steady_queue import arguments
-from steady_queue.errors import DeserializationError
+from steady_queue.jobs.attempt_errors import as_django_shows, lines_of, load_errors, of_attempt, unreadable_error
 from steady_queue.jobs.compat import (
     InvalidTask,
     InvalidTaskBackend,
-    TaskError,
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
 )
 from steady_queue.jobs.registry import registry
-from steady_queue.jobs.task_result import SteadyQueueResult, TaskState, state_of
+from steady_queue.jobs.task_result import SteadyQueueResult, TaskState, state_of, state_of_failure
 from steady_queue.store.job import JobRecord, Status
-from steady_queue.store.outcome import Failed
+from steady_queue.store.outcome import Finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from datetime import datetime
 
-    from steady_queue.jobs.compat import Task
+    from steady_queue.jobs.compat import Task, TaskError
     from steady_queue.jobs.task import TaskCall
     from steady_queue.store.job import Claim, NewJob
-    from steady_queue.store.outcome import Finished
+    from steady_queue.store.outcome import Failed, Retried
 
     _Results = Sequence[TaskResult[Any]]
 else:
@@ -50,8 +47,6 @@ _STATUS = {
     Status.FINISHED: TaskResultStatus.SUCCESSFUL,
 }
 _TIMES = tuple(name for name in JobRecord._fields if name.endswith("_at"))
-#: Stands for an exception class, or for a whole column, that cannot be read.
-_UNREADABLE = f"{DeserializationError.__module__}.{DeserializationError.__qualname__}"
 
 
 def parse_id(result_id: object) -> UUID:
@@ -76,7 +71,7 @@ def of_new(task: Task[..., Any], job: NewJob) -> TaskResult[Any]:
         task=task,
         id=str(job.id),
         status=TaskResultStatus.READY,
-        enqueued_at=_as_django_shows(job.enqueued_at),
+        enqueued_at=as_django_shows(job.enqueued_at),
         started_at=None,
         finished_at=None,
         last_attempted_at=None,
@@ -98,10 +93,10 @@ def of_record(record: JobRecord) -> TaskResult[Any]:
     unreadable: list[TaskError] = []
     read = partial(_read_column, unreadable)
     args, kwargs = read("arguments", arguments.view_text, record.arguments, otherwise=([], {}))
-    times = {name: _as_django_shows(getattr(record, name)) for name in _TIMES}
+    times = {name: as_django_shows(getattr(record, name)) for name in _TIMES}
     running = record.status is Status.CLAIMED
-    worker_ids = read("worker_ids", _lines, record.worker_ids, otherwise=[])
-    errors = read("errors", _errors, record.errors, otherwise=[])
+    worker_ids = read("worker_ids", lines_of, record.worker_ids, otherwise=[])
+    errors = read("errors", load_errors, record.errors, otherwise=[])
     value = None
     if record.return_value is not None:
         value = read("return_value", arguments.load_result, record.return_value)
@@ -135,15 +130,15 @@ def of_claim(claim: Claim, task: Task[..., Any], process_name: str) -> TaskResul
         task=task,
         id=str(claim.job_id),
         status=TaskResultStatus.RUNNING,
-        enqueued_at=_as_django_shows(claim.enqueued_at),
-        started_at=_as_django_shows(claim.started_at or claim.claimed_at),
+        enqueued_at=as_django_shows(claim.enqueued_at),
+        started_at=as_django_shows(claim.started_at or claim.claimed_at),
         finished_at=None,
-        last_attempted_at=_as_django_shows(claim.claimed_at),
+        last_attempted_at=as_django_shows(claim.claimed_at),
         args=args,
         kwargs=kwargs,
         backend=claim.backend,
-        errors=_errors(claim.errors),
-        worker_ids=[*_lines(claim.worker_ids), process_name],
+        errors=load_errors(claim.errors),
+        worker_ids=[*lines_of(claim.worker_ids), process_name],
         state=TaskState.RUNNING,
         attempt_count=claim.attempts + 1,
         retries=claim.retries,
@@ -161,17 +156,18 @@ def load_metadata(text: str | None) -> dict[str, Any]:
     return metadata
 
 
-def conclude(result: TaskResult[Any], outcome: Finished | Failed) -> TaskResult[Any]:
+def conclude(result: TaskResult[Any], outcome: Finished | Failed | Retried) -> TaskResult[Any]:
     """Write the outcome into the result of a running job, in place, as the framework's own backends do."""
     object.__setattr__(result, "finished_at", timezone.now())
-    if isinstance(outcome, Failed):
-        error = outcome.error
-        result.errors.append(TaskError(exception_class_path=error.exception_class, traceback=error.traceback))
-        object.__setattr__(result, "status", TaskResultStatus.FAILED)
-    else:
+    if isinstance(outcome, Finished):
         value = None if outcome.value is None else arguments.load_result(outcome.value)
         object.__setattr__(result, "_return_value", value)
-        object.__setattr__(result, "status", TaskResultStatus.SUCCESSFUL)
+        status, state = TaskResultStatus.SUCCESSFUL, TaskState.FINISHED
+    else:
+        result.errors.append(of_attempt(outcome.claim, outcome.error, result.worker_ids[-1]))
+        status, state = TaskResultStatus.FAILED, state_of_failure(outcome)
+    object.__setattr__(result, "status", status)
+    object.__setattr__(result, "state", state)
     return result
 
 
@@ -197,56 +193,8 @@ def _read_column(
     try:
         return read(stored)
     except Exception as error:  # another program may have written any value
-        unreadable.append(_unreadable_error(f"the column {column!r} of the task cannot be read: {error}"))
+        unreadable.append(unreadable_error(f"the column {column!r} of the task cannot be read: {error}"))
         return otherwise
-
-
-def _unreadable_error(why: str) -> TaskError:
-    return TaskError(exception_class_path=_UNREADABLE, traceback=why)
-
-
-def _lines(text: str | None) -> list[str]:
-    return text.split("\n") if text else []
-
-
-def _errors(text: str | None) -> list[TaskError]:
-    """Return the errors of all attempts, one per line. Consecutive unreadable lines become one entry with them."""
-    errors: list[TaskError] = []
-    reports = [(line, _report(line)) for line in _lines(text)]
-    for are_readable, group in groupby(reports, lambda pair: pair[1] is not None):
-        if are_readable:
-            errors += [_error(line, report or {}) for line, report in group]
-        else:
-            stored = "\n".join(line for line, _ in group)
-            errors.append(
-                _unreadable_error(f"the column 'errors' of the task has a part that cannot be read: {stored:.500}")
-            )
-    return errors
-
-
-def _report(line: str) -> dict[str, Any] | None:
-    try:
-        report = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return report if isinstance(report, dict) else None
-
-
-def _error(line: str, report: dict[str, Any]) -> TaskError:
-    path, traceback = report.get("exception_class_path"), report.get("traceback")
-    if isinstance(path, str) and isinstance(traceback, str):
-        return TaskError(exception_class_path=path, traceback=traceback)
-    return TaskError(
-        exception_class_path=path if isinstance(path, str) else _UNREADABLE,
-        traceback=traceback if isinstance(traceback, str) else f"there is no traceback in: {line:.500}",
-    )
-
-
-def _as_django_shows(moment: datetime | None) -> datetime | None:
-    """Return an instant as Django shows it: naive local time when the project does not use time zones."""
-    if not isinstance(moment, datetime):
-        return None
-    return moment if settings.USE_TZ else timezone.make_naive(moment, timezone.get_default_timezone())
 
 
 class Results(_Results):

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from steady_queue.jobs.compat import GenericTaskResult
 from steady_queue.store.job import FailureKind, Status
+from steady_queue.store.outcome import Failed
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskResult
     from steady_queue.store.job import JobRecord
+    from steady_queue.store.outcome import Retried
 
 T = TypeVar("T")
 
@@ -56,6 +58,11 @@ def state_of(record: JobRecord) -> TaskState:
     if record.status is Status.SCHEDULED and record.retries:
         return TaskState.RETRYING
     return _STATES[record.status]
+
+
+def state_of_failure(outcome: Failed | Retried) -> TaskState:
+    """Return the state of a job whose attempt has ended like this."""
+    return _FAILURES[outcome.kind] if isinstance(outcome, Failed) else TaskState.RETRYING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

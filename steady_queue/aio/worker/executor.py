@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
+from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,13 @@ from steady_queue.errors import TransactionLeftOpen
 from steady_queue.jobs import results
 from steady_queue.jobs.compat import task_backends, task_finished, task_started
 from steady_queue.jobs.context import NO_SERVICES, TaskContext
+from steady_queue.jobs.policy import Policies
+from steady_queue.jobs.retries import decide
 from steady_queue.jobs.task import lane_of
 from steady_queue.jobs.task_signals import FAILURE_LEVEL, asend, is_observed, send
 from steady_queue.jobs.task_signals import is_logged as is_logged_by_framework
 from steady_queue.store.job import Lane
-from steady_queue.store.outcome import Failed, Finished, report_of
+from steady_queue.store.outcome import Failed, Finished, Released, Retried, Snoozed, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from steady_queue.jobs.registry import Registry
     from steady_queue.store.job import Claim
 
-    Ended = Finished | Failed
+    Ended = Finished | Failed | Retried | Snoozed | Released
 
 #: Added to the error of an async task that used the sync ORM.
 ASYNC_ORM = "In an async task, use the async methods of the ORM (await Model.objects.aget(...)), or sync_to_async."
@@ -51,6 +54,7 @@ class Executor:
         self.registry = registry
         self.process_name = process_name
         self._services = services
+        self._policies = Policies()
         self._senders: dict[str, type[BaseTaskBackend]] = {}
 
     async def run_async(
@@ -71,7 +75,7 @@ class Executor:
             is_async = lane_of(task.func) is Lane.ASYNC
             call = task.func if is_async else sync_to_async(_contain(task.func), thread_sensitive=True)
             value = await call(*args, **kwargs)
-            ended: Ended = _build_success(claim, value, None if session is None else session.open_transaction)
+            success = _build_success(claim, value, None if session is None else session.open_transaction)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and was_stopped(control):
                 raise
@@ -79,15 +83,15 @@ class Executor:
                 await session.release_thread()  # writes of the signal's receivers must not be rolled back with the task
             ended, result = self._fail(claim, error, result)
             # Inside the handler: the framework logs the exception that is being handled.
-            if result is not None:
+            if result is not None and isinstance(ended, Failed):
                 await self._send_finished(result, ended)
             return ended
         result = result or self._result_for_end(claim)
         if result is not None:
-            await self._send_finished(result, ended)
-        return ended
+            await self._send_finished(result, success)
+        return success
 
-    async def _send_finished(self, result: TaskResult[Any], ended: Ended) -> None:
+    async def _send_finished(self, result: TaskResult[Any], ended: Finished | Failed) -> None:
         level = FAILURE_LEVEL if isinstance(ended, Failed) else None
         with suppress(asyncio.CancelledError):  # the task has ended: a shutdown that comes now must not release it
             await asend(task_finished, self._sender(ended.claim.backend), [results.conclude(result, ended)], level)
@@ -118,18 +122,18 @@ class Executor:
             is_async = lane_of(task.func) is Lane.ASYNC
             call: Callable[..., Any] = async_to_sync(task.func) if is_async else task.func
             value = call(*args, **kwargs)
-            ended: Ended = _build_success(claim, value, None if connections is None else connections.open_transaction())
+            success = _build_success(claim, value, None if connections is None else connections.open_transaction())
         except BaseException as error:
             if connections is not None:
                 connections.release()  # writes of the signal's receivers must not be rolled back with the task
             ended, result = self._fail(claim, error, result)
-            if result is not None:
+            if result is not None and isinstance(ended, Failed):
                 send(task_finished, self._sender(claim.backend), [results.conclude(result, ended)], FAILURE_LEVEL)
             return ended
         result = result or self._result_for_end(claim)
         if result is not None:
-            send(task_finished, self._sender(claim.backend), [results.conclude(result, ended)])
-        return ended
+            send(task_finished, self._sender(claim.backend), [results.conclude(result, success)])
+        return success
 
     def _result_for_start(self, claim: Claim, task: Task[..., Any]) -> TaskResult[Any] | None:
         """Return the result, if the task takes a context or `task_started` has a receiver.
@@ -158,25 +162,30 @@ class Executor:
 
     def _fail(
         self, claim: Claim, error: BaseException, result: TaskResult[Any] | None
-    ) -> tuple[Failed, TaskResult[Any] | None]:
-        """Return the failure, and the result to send with `task_finished` if that has a receiver."""
+    ) -> tuple[Ended, TaskResult[Any] | None]:
+        """Return the outcome, and the result to send with `task_finished` if the job has failed for good."""
         if isinstance(error, SynchronousOnlyOperation) and claim.lane == Lane.ASYNC:
             error.add_note(ASYNC_ORM)
+        ended = self._decide(claim, error)
+        if not isinstance(ended, Failed):
+            return ended, None
         result = result or self._result_for_end(claim, FAILURE_LEVEL)
-        return self._build_failure(claim, error, is_signal_sent=result is not None), result
+        if result is not None and ended.is_loadable:
+            is_logged = is_logged_by_framework(task_finished, self._sender(claim.backend), FAILURE_LEVEL)
+            ended = replace(ended, is_logged=is_logged)
+        return ended, result
 
-    def _build_failure(self, claim: Claim, error: BaseException, *, is_signal_sent: bool) -> Failed:
-        """Return the failure, with whether the task could be loaded and whether the framework logs it."""
+    def _decide(self, claim: Claim, error: BaseException) -> Failed | Retried | Snoozed | Released:
+        """Return the outcome by the policy of the task; a job whose task or arguments cannot be loaded has failed."""
         try:
-            self.registry.resolve(claim.task_path)
+            task = self.registry.resolve(claim.task_path)
             # Raises if the arguments cannot be loaded.
             arguments.view_text(claim.arguments)
-            is_logged = is_signal_sent and is_logged_by_framework(
-                task_finished, self._sender(claim.backend), FAILURE_LEVEL
-            )
+            policy = self._policies.of_claim(claim, task)
         except BaseException:
             return Failed(claim, report_of(error))
-        return Failed(claim, report_of(error), is_loadable=True, is_logged=is_logged)
+        decided = decide(policy, claim, error, task, self.process_name)
+        return replace(decided, is_loadable=True) if isinstance(decided, Failed) else decided
 
     def _prepare(
         self, control: TaskControl, task: Task[..., Any], args: list[Any], result: TaskResult[Any] | None

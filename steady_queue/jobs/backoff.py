@@ -58,10 +58,11 @@ class Exponential:
 
     def __call__(self, exception: BaseException, task_result: TaskResult[Any]) -> float:
         try:
-            delay = min(self.longest, self.first * self.factor ** retries_of(task_result))
+            delay = min(self.longest, self.first * float(self.factor) ** retries_of(task_result))
         except OverflowError:
             delay = self.longest
-        return float(delay * (1 + random.uniform(-self.jitter, self.jitter)))  # noqa: S311, it needs no secrecy
+        delay *= 1 + random.uniform(-self.jitter, self.jitter)  # noqa: S311, it needs no secrecy
+        return min(self.longest, delay)
 
 
 @dataclass(frozen=True, slots=True)

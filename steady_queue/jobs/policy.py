@@ -151,7 +151,8 @@ def find_problems(options: Mapping[str, Any]) -> Iterator[str]:
 
 def find_contradictions(task: Task[..., Any], policy: Policy) -> Iterator[str]:
     """Options of a task that have no effect together."""
-    if policy.max_attempts == 1:
+    # A call may have one attempt, although its task has more.
+    if policy.max_attempts == 1 and "max_attempts" not in (getattr(task, "call_headers", None) or ()):
         for name in ("backoff", "retry_on", "give_up_on", "retry_lost"):
             if getattr(task, name, None):
                 yield f"{name} has no effect while max_attempts is 1: set max_attempts"

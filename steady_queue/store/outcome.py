@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: The number of errors that are kept of a job, and the number of its characters; the newest are kept.
 MAX_ERRORS, MAX_ERRORS_CHARACTERS = 20, 200_000
+#: From this number of characters on, the oldest of the names of a job's workers is dropped when one is added.
+MAX_WORKER_IDS_CHARACTERS = 2_000
 #: Delays are cut to this: 100 years.
 MAX_DELAY_SECONDS = 100 * 365.25 * 86_400.0
 #: Attempts are counted up to this number, the largest that the column can store on every database.

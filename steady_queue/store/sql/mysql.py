@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from steady_queue.errors import StoreDataError
 from steady_queue.store.names import LOCK_ID_COUNT
-from steady_queue.store.outcome import MAX_ATTEMPTS
+from steady_queue.store.outcome import MAX_ATTEMPTS, MAX_WORKER_IDS_CHARACTERS
 from steady_queue.store.sql.dialect import Dialect, key_of
 from steady_queue.store.statement import Statement, chunks_of
 
@@ -179,7 +179,7 @@ class MySQL(Dialect):
             " j.started_at = COALESCE(j.started_at, c.claimed_at),"
             " j.last_attempted_at = c.claimed_at, j.finished_at = g.finished_at, j.return_value = g.value,"
             " j.retries = j.retries + g.retries, j.errors = COALESCE(g.errors, j.errors),"
-            " j.worker_ids = CONCAT_WS(CHAR(10 USING utf8mb4), j.worker_ids, ?),"
+            f" j.worker_ids = CONCAT_WS(CHAR(10 USING utf8mb4), {_KEPT_WORKERS}, ?),"
             f" j.last_claim_id = {'c.claim_id' if by_owner else 'j.last_claim_id'}",
             *[part for a in attempts for part in (a.job_id, a.value, a.errors, a.finished_at, a.retries)],
             process_name,
@@ -192,6 +192,11 @@ class MySQL(Dialect):
         return super().encode(value)
 
 
+#: The names of the workers without the oldest, if they are too long.
+_KEPT_WORKERS = (
+    f"CASE WHEN CHAR_LENGTH(j.worker_ids) < {MAX_WORKER_IDS_CHARACTERS} THEN j.worker_ids"
+    " ELSE SUBSTRING(j.worker_ids, LOCATE(CHAR(10 USING utf8mb4), j.worker_ids) + 1) END"
+)
 #: Characters that the drivers escape with a second character.
 _ESCAPED = "\x00\n\r\x1a\"'\\"
 #: Statements smaller than this part of a packet are not measured exactly.

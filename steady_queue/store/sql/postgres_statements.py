@@ -21,6 +21,7 @@ from steady_queue.store.job import (
 from steady_queue.store.names import NOTIFY_CHANNEL
 from steady_queue.store.outcome import (
     MAX_ATTEMPTS,
+    MAX_WORKER_IDS_CHARACTERS,
     Failed,
     Finished,
     Released,
@@ -304,6 +305,13 @@ def _end_claims_text(kinds: frozenset[int], preserve: bool, by_owner: bool, limi
     return f"WITH {', '.join(parts)} SELECT claim_id FROM ended"
 
 
+#: The names of the workers without the oldest, if there are too many.
+_KEPT_WORKERS = (
+    f"CASE WHEN length(j.worker_ids) < {MAX_WORKER_IDS_CHARACTERS} THEN j.worker_ids"
+    " ELSE substr(j.worker_ids, strpos(j.worker_ids, chr(10)) + 1) END"
+)
+
+
 def _update_text(updated: Set[int], by_owner: bool) -> str:
     """The update of jobs whose attempts have ended."""
     retries = f" retries = j.retries + CASE WHEN e.kind = {_RETRIED} THEN 1 ELSE 0 END," if _RETRIED in updated else ""
@@ -313,7 +321,7 @@ def _update_text(updated: Set[int], by_owner: bool) -> str:
         " finished_at = CASE WHEN e.kind = 0 THEN statement_timestamp() END, return_value = e.value,"
         f" last_claim_id = {'e.claim_id' if by_owner else 'j.last_claim_id'},"
         " errors = COALESCE(e.errors, j.errors),"
-        " worker_ids = COALESCE(j.worker_ids || chr(10), '') || (SELECT name FROM worker)"
+        f" worker_ids = COALESCE({_KEPT_WORKERS} || chr(10), '') || (SELECT name FROM worker)"
         f" FROM ended e WHERE j.id = e.job_id AND e.kind IN ({', '.join(map(str, sorted(updated)))}))"
     )
 

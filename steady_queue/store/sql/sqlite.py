@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.store.job import FROM_ANY_PAUSE, Lane
-from steady_queue.store.outcome import MAX_ATTEMPTS
+from steady_queue.store.outcome import MAX_ATTEMPTS, MAX_WORKER_IDS_CHARACTERS
 from steady_queue.store.sql.dialect import QUEUE_NAMES, Dialect
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class SQLite(Dialect):
             " started_at = COALESCE(started_at, ?),"
             " last_attempted_at = ?, finished_at = ?, return_value = ?, last_claim_id = COALESCE(?, last_claim_id),"
             " errors = COALESCE(?, errors),"
-            " worker_ids = COALESCE(worker_ids || char(10), '') || ? WHERE id = ?",
+            f" worker_ids = COALESCE({_KEPT_WORKERS} || char(10), '') || ? WHERE id = ?",
             [
                 (
                     attempt.retries,
@@ -88,6 +88,13 @@ class SQLite(Dialect):
         if isinstance(value, datetime):
             return _format_time(value)
         return super().encode(value)
+
+
+#: The names of the workers without the oldest, if they are too long.
+_KEPT_WORKERS = (
+    f"CASE WHEN length(worker_ids) < {MAX_WORKER_IDS_CHARACTERS} THEN worker_ids"
+    " ELSE substr(worker_ids, instr(worker_ids, char(10)) + 1) END"
+)
 
 
 @lru_cache(maxsize=64)  # the jobs of a batch have their times in common

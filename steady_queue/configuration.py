@@ -168,6 +168,8 @@ class Options:
     #: A process is replaced after this number of tasks, or when it uses this number of MiB of memory.
     max_tasks: int | None = None
     max_rss: int | None = None
+    #: A process is replaced when so many of its threads run tasks that have timed out; None: all threads of a worker.
+    max_stuck_threads: int | None = None
     #: The format of log lines, "text" or "json", if the project has not configured logging.
     log_format: str = "text"
 
@@ -200,7 +202,7 @@ class Options:
                 yield from (f"{what}[{number}]: {problem}" for problem in part.problems())
         for what in ("only_work", "skip_recurring"):
             yield from check_bool(what, getattr(self, what))
-        for what in ("max_tasks", "max_rss"):
+        for what in ("max_tasks", "max_rss", "max_stuck_threads"):
             if getattr(self, what) is not None:
                 yield from check_count(what, getattr(self, what), 1)
         if self.log_format not in ("text", "json"):

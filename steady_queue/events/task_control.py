@@ -10,7 +10,7 @@ from steady_queue.events.base import Event
 if TYPE_CHECKING:
     from uuid import UUID
 
-__all__ = ["JobRetryScheduled", "JobSnoozed"]
+__all__ = ["JobOverrun", "JobRetryScheduled", "JobSnoozed", "ThreadsStuck"]
 
 
 class JobRetryScheduled(Event):
@@ -36,3 +36,32 @@ class JobSnoozed(Event):
     task_path: str
     delay_seconds: float
     reason: str
+
+
+class JobOverrun(Event):
+    """The task still runs after its timeout: it is in a thread, or ignores its cancellation. Repeated while it does."""
+
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = (
+        "%(task_path)s %(job_id)s has run for %(seconds).1f s and does not end, its timeout is %(timeout_seconds)g s;"
+        " it is here:\n%(stack)s"
+    )
+    job_id: UUID
+    task_path: str
+    seconds: float
+    timeout_seconds: float
+    #: Its current stack, without the frames of the runtime.
+    stack: str
+
+
+class ThreadsStuck(Event):
+    """So many threads of the process run tasks that have timed out and do not end that it is of little use."""
+
+    level: ClassVar[int] = logging.ERROR
+    text: ClassVar[str] = (
+        "%(stuck)d of %(threads)d threads run tasks that have timed out and do not end; the threads cannot be stopped"
+    )
+    stuck: int
+    threads: int
+    #: Whether the supervisor replaces the process. Without a supervisor, restart it.
+    is_replaced: bool

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from threading import get_ident
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from steady_queue.errors import TaskTimeout
 from steady_queue.jobs import compat
 
 if TYPE_CHECKING:
@@ -18,13 +22,38 @@ class CancelRequest(NamedTuple):
     reason: str = ""
 
 
+class Deadline(NamedTuple):
+    """When an attempt times out."""
+
+    #: By `time.monotonic()`.
+    instant: float
+    #: By the clock of the process.
+    at: datetime
+    #: The timeout of the attempt.
+    seconds: float
+    #: The thread in which the attempt runs.
+    thread_id: int
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """The deadline of an attempt that begins now, in this thread."""
+        return cls(monotonic() + seconds, datetime.now(UTC) + timedelta(seconds=seconds), seconds, get_ident())
+
+    @property
+    def has_passed(self) -> bool:
+        return monotonic() >= self.instant
+
+    def error(self) -> TaskTimeout:
+        return TaskTimeout(f"the attempt took longer than its timeout of {self.seconds:g} s")
+
+
 @dataclass(slots=True)
 class TaskControl:
     """What a worker knows about a task that it runs. The event loop writes it, the task reads it in any thread."""
 
     claim: Claim
-    #: When the attempt times out, by `time.monotonic()`.
-    deadline: float | None = None
+    #: When the attempt times out; None for a task without a timeout, and for an async task that has ended.
+    deadline: Deadline | None = None
     #: Set when the task is to be cancelled.
     cancellation: CancelRequest | None = None
     #: Whether the attempt has timed out: an async task is cancelled then, a function in a thread continues.
@@ -53,3 +82,20 @@ class TaskContext(compat.TaskContext):
 
     control: TaskControl
     services: ContextServices
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When this attempt times out, as an aware datetime; None without a timeout."""
+        deadline = self.control.deadline
+        return None if deadline is None else deadline.at
+
+    def remaining(self) -> float | None:
+        """How many seconds are left until the timeout, at least 0; None without a timeout."""
+        deadline = self.control.deadline
+        return None if deadline is None else max(0.0, deadline.instant - monotonic())
+
+    def raise_if_timed_out(self) -> None:
+        """Raise TaskTimeout if the timeout has passed. A function in a thread can only end so."""
+        deadline = self.control.deadline
+        if deadline is not None and deadline.has_passed:
+            raise deadline.error()

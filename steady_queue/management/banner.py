@@ -72,3 +72,5 @@ def limits(options: Options) -> Iterator[str]:
         yield f"a process is replaced after {counted(options.max_tasks, 'task')}"
     if options.max_rss is not None:
         yield f"a process is replaced when it uses {options.max_rss:,} MiB"
+    if options.max_stuck_threads is not None:
+        yield f"a process is replaced when {counted(options.max_stuck_threads, 'thread')} do not end in time"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 PREFIX = "STEADY_QUEUE_"
 #: The options that apply to every worker.
 WORKER_NUMBERS = ("coroutines", "threads", "processes")
-NUMBERS = (*WORKER_NUMBERS, "max_tasks", "max_rss")
+NUMBERS = (*WORKER_NUMBERS, "max_tasks", "max_rss", "max_stuck_threads")
 BOOLEANS = ("only_work", "skip_recurring", "drain", "async")
 QUEUES = ("queues", "exclude_queues")
 STRINGS = (*QUEUES, "log_format")
@@ -51,7 +51,7 @@ def resolve(options: Options, given: Mapping[str, Any], environ: Mapping[str, st
     workers = _override_workers(options, queues, changes) if is_well_typed else options.workers
     for_all = {
         name: values[name]
-        for name in ("max_tasks", "max_rss", "log_format", "only_work", "skip_recurring")
+        for name in ("max_tasks", "max_rss", "max_stuck_threads", "log_format", "only_work", "skip_recurring")
         if values.get(name) is not None
     }
     return ResolvedOptions(

@@ -87,7 +87,10 @@ def test_settings() -> None:
     [
         (
             configuration.Options,
-            "workers dispatchers recurring_tasks only_work skip_recurring max_tasks max_rss log_format",
+            (
+                "workers dispatchers recurring_tasks only_work skip_recurring max_tasks max_rss max_stuck_threads "
+                "log_format"
+            ),
         ),
         (
             configuration.Worker,
@@ -113,9 +116,9 @@ def test_options_in_settings(kind: type, names: str) -> None:
         (
             "steady_queue",
             (
-                "--async --coroutines --drain --exclude-queues --log-format --max-age --max-rss --max-tasks --no-async "
-                "--no-drain --no-only-work --no-skip-recurring --only-work --processes --queues --reload "
-                "--skip-recurring --threads"
+                "--async --coroutines --drain --exclude-queues --log-format --max-age --max-rss --max-stuck-threads "
+                "--max-tasks --no-async --no-drain --no-only-work --no-skip-recurring --only-work --processes "
+                "--queues --reload --skip-recurring --threads"
             ),
         ),
         ("steady_queue_clear", "--batch --dry-run --failed-before --finished-before --queue --task"),

@@ -40,6 +40,7 @@ CONFIGURED = Options(
     ],
     max_tasks=16,
     max_rss=17,
+    max_stuck_threads=18,
     log_format="json",
     only_work=True,
     skip_recurring=True,
@@ -63,6 +64,7 @@ def facts(found: ResolvedOptions) -> dict[str, Any]:
         "processes": first.processes,
         "max_tasks": options.max_tasks,
         "max_rss": options.max_rss,
+        "max_stuck_threads": options.max_stuck_threads,
         "log_format": options.log_format,
         "only_work": options.only_work,
         "skip_recurring": options.skip_recurring,
@@ -79,6 +81,7 @@ IN_SETTINGS = {
     "processes": 13,
     "max_tasks": 16,
     "max_rss": 17,
+    "max_stuck_threads": 18,
     "log_format": "json",
     "only_work": True,
     "skip_recurring": True,
@@ -95,6 +98,7 @@ EACH = [
     ("processes", " 23 ", 23, ["--processes", "33"], 33),
     ("max_tasks", "26", 26, ["--max-tasks", "36"], 36),
     ("max_rss", "27", 27, ["--max-rss", "37"], 37),
+    ("max_stuck_threads", "28", 28, ["--max-stuck-threads", "38"], 38),
     ("log_format", "text", "text", ["--log-format", "json"], "json"),
     ("only_work", "0", False, ["--only-work"], True),
     ("skip_recurring", "off", False, ["--skip-recurring"], True),
@@ -143,7 +147,7 @@ def test_code_may_give_values_instead_of_texts() -> None:
     assert facts(found) == {**IN_SETTINGS, "queues": [["a", "b"]], "exclude_queues": [[]], "threads": 4, "async": True}
 
 
-@pytest.mark.parametrize("name", ["coroutines", "threads", "processes", "max_tasks", "max_rss"])
+@pytest.mark.parametrize("name", ["coroutines", "threads", "processes", "max_tasks", "max_rss", "max_stuck_threads"])
 @pytest.mark.parametrize("value", ["many", "1.5", "1e3", "٣x"])
 def test_what_is_no_whole_number_is_named_where_it_stands(name: str, value: str) -> None:
     found = from_line(environ={f"STEADY_QUEUE_{name.upper()}": value})

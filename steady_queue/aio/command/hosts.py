@@ -42,6 +42,8 @@ class CommandHost(EmbeddedHost):
 class ChildHost(CommandHost):
     """The supervisor releases the tasks that still run when this process has exited after a request to stop."""
 
+    is_supervised = True
+
     def __init__(self, channel: ParentChannel, executor: DefaultExecutor) -> None:
         super().__init__(executor)
         self._channel = channel

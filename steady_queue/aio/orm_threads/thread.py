@@ -53,6 +53,11 @@ class OrmThread:
         self._calls: SimpleQueue[ThreadCall | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
+    @property
+    def ident(self) -> int | None:
+        """The identifier of the thread, once it has started."""
+        return None if self._thread is None else self._thread.ident
+
     def put(self, call: ThreadCall) -> None:
         if self._thread is None:
             self._start()

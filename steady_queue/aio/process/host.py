@@ -23,9 +23,12 @@ class Host(Protocol):
 
     #: Whether `task_ended` is to be called.
     wants_ended_tasks: bool
+    #: Whether a supervisor starts another process when this one stops by itself.
+    is_supervised: bool
 
     def announce_shutdown(self, unfinished: Callable[[], set[UUID]], *, is_recycling: bool = False) -> None:
-        """A signal, or recycling, stops the process; `unfinished` returns the claims whose tasks run.
+        """A signal, or recycling, stops the process; `unfinished` returns the claims whose tasks run and
+        may run again.
 
         May be called from a signal handler or from any thread.
         """
@@ -53,6 +56,7 @@ class EmbeddedHost:
     """A program that embeds the runtime, and goes on after the process has stopped."""
 
     wants_ended_tasks = False
+    is_supervised = False
 
     def __init__(self, leave: Callable[[int], object] = os._exit) -> None:
         self._leave = leave

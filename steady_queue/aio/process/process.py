@@ -23,6 +23,7 @@ from steady_queue.aio.process.lifecycle import Lifecycle, actors_of, describe_ac
 from steady_queue.aio.process.services import Services
 from steady_queue.aio.process.shutdown import Shutdown
 from steady_queue.aio.process.startup import check_database, run_unless_stopped
+from steady_queue.aio.process.stuck_threads import StuckThreads
 from steady_queue.aio.process_identity import describe, hostname, process_name
 from steady_queue.aio.scheduler.other_backends import CONCURRENCY
 from steady_queue.aio.timing import SystemClock
@@ -96,6 +97,13 @@ class Process:
             lifecycle=self.lifecycle,
             host=host,
             deadlines=self.deadlines,
+            events=self.events,
+        )
+        self.stuck_threads = StuckThreads(
+            [worker.capacity for worker in self.services.workers],
+            limit=options.max_stuck_threads,
+            is_replaceable=host.is_supervised,
+            replace_process=self.shutdown.replace_process,
             events=self.events,
         )
 

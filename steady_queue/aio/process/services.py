@@ -139,6 +139,7 @@ class Services:
             orm_threads=self.orm_threads,
             settle=self.settlers.put,
             wake_worker=wake_event.wake,
+            events=self.context.events,
         )
 
     def _build_worker(self, number: int, capacity: Capacity, wake_event: WakeEvent) -> Worker:

@@ -2,11 +2,12 @@
 
 `Shutdown.run` lists the stages 1 to 5; stage 0, `stop_intake`, comes before `run`. A graceful request (TERM) gives
 tasks `shutdown_timeout`; an immediate one (QUIT, or a second Ctrl-C) gives them none, and shortens what is left of
-every stage; a process that is recycled has no deadline. The deadlines are in deadlines.py.
+every stage; a process that is recycled has no deadline. The deadlines are in deadlines.py. No stage waits for a task
+that has timed out and is stuck.
 
 A task that has not begun, or has really stopped, is released. One that cannot be stopped (a thread, or a coroutine that
 ignores its cancellation) never is while it runs: the last statement of the process fails it, or the supervisor releases
-it when the process has exited.
+it when the process has exited. One that has timed out has failed then, too: released, it could start over without end.
 """
 
 from __future__ import annotations
@@ -70,18 +71,23 @@ class Shutdown:
 
     def recycle(self) -> None:
         """Take no more tasks, and stop when those that run have ended and are settled, however long that takes."""
-        self._host.announce_shutdown(self._claims.unfinished, is_recycling=True)
+        self._host.announce_shutdown(self._claims.restartable, is_recycling=True)
         self._deadlines.requested.set()
+
+    def replace_process(self) -> None:
+        """Stop gracefully because threads are stuck; the supervisor starts another process at once."""
+        self._host.announce_shutdown(self._claims.restartable, is_recycling=True)
+        self.request()
 
     def request_by_signal(self) -> None:
         """`request` from a signal handler or any thread; effective even if a task blocks the event loop for ever."""
-        self._host.announce_shutdown(self._claims.unfinished)
+        self._host.announce_shutdown(self._claims.restartable)
         self._deadlines.exit_after(shutdown_seconds() + BLOCKED_LOOP_SECONDS)
         self._loop.call_soon_threadsafe(self.request)
 
     def request_now_by_signal(self) -> None:
         """`request_now` from a signal handler or any thread."""
-        self._host.announce_shutdown(self._claims.unfinished)
+        self._host.announce_shutdown(self._claims.restartable)
         self._deadlines.exit_after(FLUSH_NOW_SECONDS)
         self._loop.call_soon_threadsafe(self.request_now)
 
@@ -158,10 +164,10 @@ class Shutdown:
     async def _deregister(self) -> None:
         """The last statement: tasks that still run have failed, their slots are free, and the row is deleted.
 
-        A supervisor does it instead, if this process has one: after this process has exited it releases those tasks.
+        A supervisor does it instead, if this process has one: after this process has exited it releases those tasks,
+        except those that had timed out.
         """
-        running = self._claims.unfinished()
-        if running and self._host.release_after_exit(running):
+        if self._claims.unfinished() and self._host.release_after_exit(self._claims.restartable()):
             return
         await self._services.heartbeat.stop()
         error = report(ProcessExitError, f"{self._row.name} stopped before the task did")
@@ -179,7 +185,7 @@ class Shutdown:
     def _abandon_tasks(self) -> None:
         # Again, even if the database cannot be reached: a task that ended meanwhile was not settled, and must not be
         # released.
-        self._host.release_after_exit(self._claims.unfinished())
+        self._host.release_after_exit(self._claims.restartable())
         for capacity in self._capacities:
             self.abandoned += capacity.abandon()
         if unwritten := len(self._services.settlers.claims()):

@@ -9,6 +9,8 @@ Its modules, in the order of a job's path:
     running.py      a job that runs now
     threads.py      the threads that run sync functions
     executor.py     runs one job and returns its outcome
+    timeouts.py     cancels or reports jobs that have run longer than their timeout
+    stacks.py       the current stack of a running job as text
     settler.py      writes outcomes, in batches; one settler for jobs with a concurrency key, one for all others
     claims.py       the claims that the process holds, and whether it may make more
 """

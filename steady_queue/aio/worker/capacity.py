@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from steady_queue.aio.orm_threads.connections import thread_connections
 from steady_queue.aio.worker.running import Running
 from steady_queue.aio.worker.threads import Threads
+from steady_queue.aio.worker.timeouts import Timeouts
 from steady_queue.errors import ConfigurationError
 from steady_queue.store.job import Lane
 from steady_queue.store.outcome import Failed, Released, report, report_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.orm_threads.pool import OrmThreads
     from steady_queue.aio.orm_threads.session import OrmSession
     from steady_queue.aio.worker.executor import Executor
+    from steady_queue.events import Events
     from steady_queue.jobs.context import TaskControl
     from steady_queue.store.job import Claim
     from steady_queue.store.outcome import Outcome
@@ -42,6 +44,7 @@ class Capacity:
         orm_threads: OrmThreads,
         settle: Callable[[Outcome], None],
         wake_worker: Callable[[], None],
+        events: Events,
     ) -> None:
         self._capacity: dict[int, int] = {Lane.ASYNC: coroutines, Lane.THREAD: threads}
         self._room = dict(self._capacity)
@@ -61,6 +64,15 @@ class Capacity:
         #: How many jobs were released so far.
         self.released = 0
         self.running: dict[UUID, Running] = {}
+        self.threads = threads
+        #: Called when a thread is stuck in a task that has timed out, and when such a task has ended.
+        self.on_stuck_thread: Callable[[], None] = _do_nothing
+        self._timeouts = Timeouts(
+            self.running, finished=self._threads.finished_items, on_stuck=self._stuck, events=events
+        )
+        self._stuck_claims = self._timeouts.stuck
+        executor.watch_deadline = self._timeouts.watch
+        #: Set while no job runs, apart from those that have timed out and are stuck: nothing waits for them.
         self.idle = asyncio.Event()
         self.idle.set()
 
@@ -81,6 +93,19 @@ class Capacity:
         """
         running = list(self.running)  # in one step: a set would hash each of them, and the loop may continue meanwhile
         return set(running) - {running.claim.claim_id for running in self._threads.finished_items()}
+
+    def restartable(self) -> set[UUID]:
+        """Return the unfinished claims without those that have timed out, which must not run again without an attempt.
+
+        May be called from any thread.
+        """
+        timed_out = [running.claim.claim_id for running in list(self.running.values()) if running.has_timed_out]
+        return self.unfinished().difference(timed_out)
+
+    @property
+    def stuck_threads(self) -> int:
+        """How many threads run tasks that have timed out and do not end."""
+        return sum(1 for claim_id in self._stuck_claims if self.running[claim_id].task is None)
 
     @property
     def running_threads(self) -> int:
@@ -155,12 +180,14 @@ class Capacity:
         """Forget the jobs that still run and could not be stopped; what they return later is ignored."""
         count = len(self.running)
         self.running.clear()
+        self._stuck_claims.clear()
         self.idle.set()
         return count
 
     def close(self) -> None:
         if self._long_task_timer is not None:
             self._long_task_timer.cancel()
+        self._timeouts.close()
         self._threads.close()
 
     async def _run(self, running: Running, session: OrmSession) -> None:
@@ -195,10 +222,23 @@ class Capacity:
         claim = running.claim
         if self.running.pop(claim.claim_id, None) is None:
             return  # abandoned
+        if running.has_timed_out:
+            self._timeouts.forget(running)
+            self.on_stuck_thread()
         self.released += isinstance(outcome, Released)
         self._room[claim.lane] += 1
-        if not self.running:
+        if len(self.running) == len(self._stuck_claims):
             self.idle.set()
         self._settle(outcome)
         if self.wakes_worker:
             self._wake_worker()
+
+    def _stuck(self, running: Running) -> None:
+        if len(self.running) == len(self._stuck_claims):
+            self.idle.set()
+        if running.task is None:
+            self.on_stuck_thread()
+
+
+def _do_nothing() -> None:
+    pass

@@ -51,6 +51,10 @@ class Claims:
                 return f"{running.claim.task_path} ({running.claim.job_id})"
         return task.get_name() if task is not None else "a callback"
 
+    def restartable(self) -> set[UUID]:
+        """Return the unfinished claims whose tasks have not timed out. May be called from any thread."""
+        return {claim_id for capacity in self._capacities for claim_id in capacity.restartable()}
+
     def unfinished(self) -> set[UUID]:
         """Return the running claims whose tasks have certainly not ended. May be called from any thread."""
         return {claim_id for capacity in self._capacities for claim_id in capacity.unfinished()}

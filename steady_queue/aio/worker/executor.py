@@ -10,7 +10,7 @@ import asyncio
 import json
 from contextlib import suppress
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -22,7 +22,7 @@ from steady_queue.aio.orm_threads.connections import thread_connections
 from steady_queue.errors import TransactionLeftOpen
 from steady_queue.jobs import results
 from steady_queue.jobs.compat import task_backends, task_finished, task_started
-from steady_queue.jobs.context import NO_SERVICES, TaskContext
+from steady_queue.jobs.context import NO_SERVICES, Deadline, TaskContext
 from steady_queue.jobs.policy import Policies
 from steady_queue.jobs.retries import decide
 from steady_queue.jobs.task import lane_of
@@ -32,7 +32,7 @@ from steady_queue.store.job import Lane
 from steady_queue.store.outcome import Failed, Finished, Released, Retried, Snoozed, report_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from steady_queue.aio.orm_threads.connections import ThreadConnections
     from steady_queue.aio.orm_threads.session import OrmSession
@@ -53,6 +53,8 @@ class Executor:
     def __init__(self, *, registry: Registry, process_name: str, services: ContextServices = NO_SERVICES) -> None:
         self.registry = registry
         self.process_name = process_name
+        #: Called where the job runs, when a job has got a deadline.
+        self.watch_deadline: Callable[[TaskControl], None] = _ignore
         self._services = services
         self._policies = Policies()
         self._senders: dict[str, type[BaseTaskBackend]] = {}
@@ -74,7 +76,11 @@ class Executor:
             # A function that was async when it was enqueued may be sync by now.
             is_async = lane_of(task.func) is Lane.ASYNC
             call = task.func if is_async else sync_to_async(_contain(task.func), thread_sensitive=True)
-            value = await call(*args, **kwargs)
+            seconds = self._policies.of_claim(claim, task).timeout_seconds
+            if seconds is None:
+                value = await call(*args, **kwargs)
+            else:
+                value = await self._call_with_timeout(control, seconds, session, partial(call, *args, **kwargs))
             success = _build_success(claim, value, None if session is None else session.open_transaction)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and was_stopped(control):
@@ -90,6 +96,29 @@ class Executor:
         if result is not None:
             await self._send_finished(result, success)
         return success
+
+    async def _call_with_timeout(
+        self, control: TaskControl, seconds: float, session: OrmSession | None, call: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """Await the task. The watcher of deadlines cancels it; raises TaskTimeout when it has really stopped."""
+        deadline = self._set_deadline(control, seconds)
+        try:
+            return await call()
+        except asyncio.CancelledError as error:
+            if not control.has_timed_out or control.cancellation is not None:
+                raise
+            if session is not None:
+                await session.wait_for_calls()
+            while (current := asyncio.current_task()) is not None and current.cancelling():
+                current.uncancel()  # what follows, such as receivers of signals, is not cancelled
+            raise deadline.error() from error
+        finally:
+            control.deadline = None  # the task has ended: it must not be cancelled again
+
+    def _set_deadline(self, control: TaskControl, seconds: float) -> Deadline:
+        control.deadline = deadline = Deadline.after(seconds)
+        self.watch_deadline(control)
+        return deadline
 
     async def _send_finished(self, result: TaskResult[Any], ended: Finished | Failed) -> None:
         level = FAILURE_LEVEL if isinstance(ended, Failed) else None
@@ -119,6 +148,9 @@ class Executor:
                 send(task_started, self._sender(claim.backend), [result])
             if result is not None or claim.headers is not None:
                 args = self._prepare(control, task, args, result)
+            seconds = self._policies.of_claim(claim, task).timeout_seconds
+            if seconds is not None:
+                self._set_deadline(control, seconds)
             is_async = lane_of(task.func) is Lane.ASYNC
             call: Callable[..., Any] = async_to_sync(task.func) if is_async else task.func
             value = call(*args, **kwargs)
@@ -202,6 +234,10 @@ class Executor:
         if sender is None:
             sender = self._senders[alias] = type(task_backends[alias])
         return sender
+
+
+def _ignore(control: TaskControl) -> None:
+    """Where no worker watches the deadlines, the task can still read them."""
 
 
 def _activate(headers: dict[str, Any]) -> None:

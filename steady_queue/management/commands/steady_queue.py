@@ -106,6 +106,11 @@ class Command(BaseCommand):
         )
         stops.add_argument("--max-tasks", metavar="N", help="replace a process after N tasks")
         stops.add_argument("--max-rss", metavar="MIB", help="replace a process when it uses MIB of memory")
+        stops.add_argument(
+            "--max-stuck-threads",
+            metavar="N",
+            help="replace a process when N of its threads run tasks that have timed out; by default all of a worker",
+        )
         stops.add_argument("--reload", action="store_true", help="restart when the code changes; for development")
         output = parser.add_argument_group("output")
         output.add_argument(

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from steady_queue.jobs.backoff import exponential, fixed, steps
     from steady_queue.jobs.context import TaskContext
     from steady_queue.jobs.enqueue import aenqueue_all, enqueue_all
+    from steady_queue.jobs.reports import LogLine, Progress
     from steady_queue.jobs.requests import GiveUp, Interrupted, RetryLater, Snooze
     from steady_queue.jobs.task import SteadyQueueTask, task
     from steady_queue.jobs.task_result import SteadyQueueResult, TaskState
@@ -72,6 +73,8 @@ __version__ = "0.2.0"
 __all__ = [
     "GiveUp",
     "Interrupted",
+    "LogLine",
+    "Progress",
     "RetryLater",
     "Snooze",
     "SteadyQueueResult",
@@ -138,6 +141,8 @@ _MODULES = {
     "fixed": "steady_queue.jobs.backoff",
     "steps": "steady_queue.jobs.backoff",
     "TaskContext": "steady_queue.jobs.context",
+    "Progress": "steady_queue.jobs.reports",
+    "LogLine": "steady_queue.jobs.reports",
     "SteadyQueueResult": "steady_queue.jobs.task_result",
     "TaskState": "steady_queue.jobs.task_result",
     "enqueue_all": "steady_queue.jobs.enqueue",

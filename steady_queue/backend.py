@@ -48,6 +48,7 @@ class SteadyQueueBackend(BaseTaskBackend):
     supports_async_task = True
     supports_get_result = True
     supports_priority = True
+    supports_metadata = True
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         # The system checks report values of a wrong type; here such values must not keep the checks from running.

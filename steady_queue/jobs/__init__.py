@@ -10,6 +10,8 @@ retries.py          what happens to a job whose attempt has failed
 uniqueness.py       at most one task with the same key
 requests.py         what a task raises to decide what happens to it
 context.py          the context of a running task
+json_values.py      metadata and checkpoints as JSON
+reports.py          the progress and the log of a task
 new_jobs.py         build the rows of new jobs from calls
 task_result.py      the class of results
 attempt_errors.py   the errors of attempts: their class, and how they are read

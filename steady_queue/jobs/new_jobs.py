@@ -13,6 +13,7 @@ import steady_queue
 from steady_queue import arguments
 from steady_queue.errors import ArgumentError
 from steady_queue.jobs.compat import InvalidTask
+from steady_queue.jobs.json_values import dump_metadata
 from steady_queue.jobs.signatures import check_call, fitting_shapes
 from steady_queue.jobs.task import lane_of
 from steady_queue.store.ids import new_job_ids
@@ -39,7 +40,7 @@ def build_jobs(calls: Sequence[TaskCall], *, max_bytes: int = arguments.MAX_BYTE
         known = seen.get(id(task))
         if known is None:
             known = seen[id(task)] = _options(task, context_headers)
-        queue_name, path, priority, lane, backend, run_after, headers, concurrency, fitting = known
+        queue_name, path, priority, lane, backend, run_after, headers, concurrency, fitting, metadata = known
         if checks_arguments and (len(args), *kwargs) not in fitting:
             check_call(task, args, kwargs)
         try:
@@ -54,12 +55,14 @@ def build_jobs(calls: Sequence[TaskCall], *, max_bytes: int = arguments.MAX_BYTE
             key = concurrency.key_for(path, args, kwargs)
             limits = (key, concurrency.to, concurrency.on_conflict, concurrency.overrun_after)
             jobs.append(NewJob(id_, queue_name, path, text, priority, lane, backend, now, run_after, headers, *limits))
+        if metadata is not None:
+            jobs[-1] = jobs[-1]._replace(metadata=metadata)
     return jobs
 
 
 async def build_jobs_from_text(task: Task[..., Any], text: str, count: int) -> list[NewJob]:
     """Return `count` rows of the same call of a task, whose arguments are serialized already."""
-    queue_name, path, priority, lane, backend, run_after, headers, concurrency, _ = _options(task, _headers())
+    queue_name, path, priority, lane, backend, run_after, headers, concurrency, *_ = _options(task, _headers())
     limits: tuple[Any, ...] = ()
     if concurrency is not None:
         args, kwargs = await arguments.aloads(text)
@@ -82,7 +85,16 @@ def _options(task: Task[..., Any], headers: dict[str, object]) -> tuple[Any, ...
         json.dumps(headers) if headers else None,
         getattr(task, "concurrency", None),
         fitting_shapes(task),
+        _metadata(task),
     )
+
+
+def _metadata(task: Task[..., Any]) -> str | None:
+    metadata = getattr(task, "metadata", None)
+    try:
+        return None if metadata is None else dump_metadata(metadata)
+    except (TypeError, ValueError) as error:
+        raise InvalidTask(f"{task.module_path}: {error}") from None
 
 
 def _now() -> datetime:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +19,9 @@ from steady_queue.jobs.compat import (
     TaskResultDoesNotExist,
     TaskResultStatus,
 )
+from steady_queue.jobs.json_values import load_metadata
 from steady_queue.jobs.registry import registry
+from steady_queue.jobs.reports import load_log, load_progress
 from steady_queue.jobs.task_result import SteadyQueueResult, TaskState, state_of, state_of_failure
 from steady_queue.store.job import JobRecord, Status
 from steady_queue.store.outcome import Finished
@@ -80,7 +81,7 @@ def of_new(task: Task[..., Any], job: NewJob) -> TaskResult[Any]:
         backend=job.backend,
         errors=[],
         worker_ids=[],
-        metadata={} if job.metadata is None else json.loads(job.metadata),
+        metadata=load_metadata(job.metadata),
     )
 
 
@@ -117,6 +118,8 @@ def of_record(record: JobRecord) -> TaskResult[Any]:
         attempt_count=record.attempts + running,
         retries=record.retries,
         metadata=read("metadata", load_metadata, record.metadata, otherwise={}),
+        progress=read("progress", load_progress, record.progress),
+        log=load_log(record.log),
     )
     if value is not None:
         object.__setattr__(result, "_return_value", value)
@@ -144,16 +147,6 @@ def of_claim(claim: Claim, task: Task[..., Any], process_name: str) -> TaskResul
         retries=claim.retries,
         metadata=load_metadata(claim.metadata),
     )
-
-
-def load_metadata(text: str | None) -> dict[str, Any]:
-    """Return stored metadata; raises ValueError if it is no JSON object."""
-    if text is None:
-        return {}
-    metadata = json.loads(text)
-    if not isinstance(metadata, dict):
-        raise ValueError("it is not a JSON object")
-    return metadata
 
 
 def conclude(result: TaskResult[Any], outcome: Finished | Failed | Retried) -> TaskResult[Any]:

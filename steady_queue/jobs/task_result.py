@@ -12,6 +12,7 @@ from steady_queue.store.outcome import Failed
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskResult
+    from steady_queue.jobs.reports import LogLine, Progress
     from steady_queue.store.job import JobRecord
     from steady_queue.store.outcome import Retried
 
@@ -75,6 +76,9 @@ class SteadyQueueResult(GenericTaskResult[T]):
     #: Automatic retries since the task was enqueued, or retried by hand.
     retries: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
+    #: What the task last reported, if it did; the result that a running task has of itself does not contain it.
+    progress: Progress | None = None
+    log: list[LogLine] = field(default_factory=list)
 
     @property
     def attempts(self) -> int:

@@ -31,6 +31,7 @@ from steady_queue.errors import ConfigurationError, DeserializationError
 from steady_queue.jobs import results
 from steady_queue.jobs.compat import task_backends, task_finished
 from steady_queue.jobs.context import TaskControl
+from steady_queue.jobs.expiry import refusal
 from steady_queue.jobs.registry import limits_in_force, registry
 from steady_queue.models import BlockedExecution, Job, Pause, ReadyExecution, ScheduledExecution
 from steady_queue.store.job import Lane, NewJob
@@ -179,6 +180,9 @@ class Drain:
         while True:
             self._make_ready()
             self._running = self._claim()
+            if self._running is not None and (refused := refusal(self._running)) is not None:
+                self.end(refused)
+                continue
             if self._running is not None:
                 # Savepoints, not `atomic`: a task may use `atomic(durable=True)`, as it may outside of tests.
                 joined = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 from steady_queue.events.base import Event
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from uuid import UUID
 
-__all__ = ["JobOverrun", "JobRetryScheduled", "JobSnoozed", "ThreadsStuck"]
+__all__ = ["JobOverrun", "JobRetryScheduled", "JobSnoozed", "JobsExpired", "ThreadsStuck"]
 
 
 class JobRetryScheduled(Event):
@@ -65,3 +66,12 @@ class ThreadsStuck(Event):
     threads: int
     #: Whether the supervisor replaces the process. Without a supervisor, restart it.
     is_replaced: bool
+
+
+class JobsExpired(Event):
+    """Tasks were not started before they expired. Maintenance reports them, whichever process has ended them."""
+
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "%(count)d job[s] expired: not started in time"
+    job_ids: Sequence[UUID]
+    count: int

@@ -7,6 +7,7 @@ options.py          refuse options of a task: queue, priority, run_after, backen
 policy.py           the policy of a task: attempts, timeout, expiry, with the defaults of the project
 backoff.py          how long to wait before the next attempt
 retries.py          what happens to a job whose attempt has failed
+expiry.py           until when a task must have been started
 uniqueness.py       at most one task with the same key
 requests.py         what a task raises to decide what happens to it
 context.py          the context of a running task

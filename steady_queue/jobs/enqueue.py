@@ -51,7 +51,7 @@ from steady_queue.jobs.results import Results
 from steady_queue.jobs.task import TaskCall
 from steady_queue.jobs.task_signals import asend, is_observed, send
 from steady_queue.store.drivers.error_codes import is_lock_timeout
-from steady_queue.store.operations.enqueue import admit, enqueue
+from steady_queue.store.operations.enqueue import admit, are_plain, enqueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -142,7 +142,7 @@ def enqueue_calls(backend: SteadyQueueBackend, calls: Sequence[TaskCall]) -> Res
 def _build_results(backend: SteadyQueueBackend, calls: Sequence[TaskCall]) -> Results:
     for task in {id(call.task): call.task for call in calls}.values():
         backend.validate_task(task)
-    return Results(calls, build_jobs(calls, max_bytes=backend.max_arguments_bytes))
+    return Results(calls, build_jobs(calls, max_bytes=backend.max_arguments_bytes, defaults=backend.options))
 
 
 def _are_on_commit(calls: Sequence[TaskCall]) -> bool:
@@ -223,7 +223,7 @@ async def aenqueue_calls(backend: SteadyQueueBackend, calls: Sequence[TaskCall])
 
 def _is_one_ready(jobs: Sequence[NewJob]) -> bool:
     """Whether this is a single job that is ready at once: the statement that inserts it can notify as well."""
-    return len(jobs) == 1 and jobs[0].scheduled_at is None and jobs[0].concurrency_key is None
+    return len(jobs) == 1 and are_plain(jobs)
 
 
 def _record_discarded(results: Results, discarded: frozenset[UUID]) -> None:

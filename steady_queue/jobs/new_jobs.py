@@ -12,7 +12,8 @@ from django.utils import timezone, translation
 import steady_queue
 from steady_queue import arguments
 from steady_queue.errors import ArgumentError
-from steady_queue.jobs.compat import InvalidTask
+from steady_queue.jobs.compat import InvalidTask, task_backends
+from steady_queue.jobs.expiry import expires_at
 from steady_queue.jobs.json_values import dump_metadata
 from steady_queue.jobs.signatures import check_call, fitting_shapes
 from steady_queue.jobs.task import lane_of
@@ -20,17 +21,23 @@ from steady_queue.store.ids import new_job_ids
 from steady_queue.store.job import NewJob
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from steady_queue.jobs.compat import Task
     from steady_queue.jobs.task import TaskCall
 
 #: asyncpg reads the last datetime that Python knows as infinity.
 END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+NO_DEFAULTS: Mapping[str, Any] = {}
 
 
-def build_jobs(calls: Sequence[TaskCall], *, max_bytes: int = arguments.MAX_BYTES) -> list[NewJob]:
-    """Return the rows of the calls, in order; `max_bytes` limits the arguments of each call."""
+def build_jobs(
+    calls: Sequence[TaskCall], *, max_bytes: int = arguments.MAX_BYTES, defaults: Mapping[str, Any] = NO_DEFAULTS
+) -> list[NewJob]:
+    """Return the rows of the calls, in order.
+
+    `max_bytes` limits the arguments of each call; `defaults` are the options of the backend.
+    """
     now = _now()
     context_headers = _headers()
     checks_arguments = steady_queue.check_arguments
@@ -39,8 +46,8 @@ def build_jobs(calls: Sequence[TaskCall], *, max_bytes: int = arguments.MAX_BYTE
     for id_, (task, args, kwargs) in zip(new_job_ids(len(calls)), calls, strict=True):
         known = seen.get(id(task))
         if known is None:
-            known = seen[id(task)] = _options(task, context_headers)
-        queue_name, path, priority, lane, backend, run_after, headers, concurrency, fitting, metadata = known
+            known = seen[id(task)] = _options(task, context_headers, defaults, now)
+        queue_name, path, priority, lane, backend, run_after, headers, concurrency, fitting, more = known
         if checks_arguments and (len(args), *kwargs) not in fitting:
             check_call(task, args, kwargs)
         try:
@@ -55,24 +62,31 @@ def build_jobs(calls: Sequence[TaskCall], *, max_bytes: int = arguments.MAX_BYTE
             key = concurrency.key_for(path, args, kwargs)
             limits = (key, concurrency.to, concurrency.on_conflict, concurrency.overrun_after)
             jobs.append(NewJob(id_, queue_name, path, text, priority, lane, backend, now, run_after, headers, *limits))
-        if metadata is not None:
-            jobs[-1] = jobs[-1]._replace(metadata=metadata)
+        if more is not None:
+            jobs[-1] = jobs[-1]._replace(**more)
     return jobs
 
 
 async def build_jobs_from_text(task: Task[..., Any], text: str, count: int) -> list[NewJob]:
     """Return `count` rows of the same call of a task, whose arguments are serialized already."""
-    queue_name, path, priority, lane, backend, run_after, headers, concurrency, *_ = _options(task, _headers())
+    now = _now()
+    options = _options(task, _headers(), task_backends[task.backend].options, now)
+    queue_name, path, priority, lane, backend, run_after, headers, concurrency, _, more = options
     limits: tuple[Any, ...] = ()
     if concurrency is not None:
         args, kwargs = await arguments.aloads(text)
         key = concurrency.key_for(path, args, kwargs)
         limits = (key, concurrency.to, concurrency.on_conflict, concurrency.overrun_after)
-    call = (queue_name, path, text, priority, lane, backend, _now(), run_after, headers, *limits)
-    return [NewJob(id_, *call) for id_ in new_job_ids(count)]
+    call = (queue_name, path, text, priority, lane, backend, now, run_after, headers, *limits)
+    return [NewJob(id_, *call)._replace(**(more or {})) for id_ in new_job_ids(count)]
 
 
-def _options(task: Task[..., Any], headers: dict[str, object]) -> tuple[Any, ...]:
+def _options(
+    task: Task[..., Any], headers: dict[str, object], defaults: Mapping[str, Any], now: datetime
+) -> tuple[Any, ...]:
+    """The columns that all calls of a task have in common; last, those that few tasks have, or None."""
+    run_after = _as_utc(task.run_after)
+    more = {"expires_at": expires_at(task, defaults, now, run_after), "metadata": _metadata(task)}
     if call_headers := getattr(task, "call_headers", None):
         headers = {**headers, **call_headers}
     return (
@@ -81,11 +95,11 @@ def _options(task: Task[..., Any], headers: dict[str, object]) -> tuple[Any, ...
         int(task.priority),
         lane_of(task.func),
         task.backend,
-        _as_utc(task.run_after),
+        run_after,
         json.dumps(headers) if headers else None,
         getattr(task, "concurrency", None),
         fitting_shapes(task),
-        _metadata(task),
+        {name: value for name, value in more.items() if value is not None} or None,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from inspect import isclass, iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +139,7 @@ def find_problems(options: Mapping[str, Any]) -> Iterator[str]:
         "retry_lost": _check_bool,
         "timeout": _check_seconds,
         "expires_after": _check_seconds,
+        "expires_at": _check_moment,
         "transactional": _check_bool,
         "on_unknown_task": _check_on_unknown_task,
     }
@@ -193,6 +194,11 @@ def _check_seconds(name: str, value: object) -> Iterator[str]:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= LONGEST_SECONDS:
         yield f"{name} must be a number of seconds or a timedelta greater than zero, not {value!r}"
+
+
+def _check_moment(name: str, value: object) -> Iterator[str]:
+    if not isinstance(value, datetime) or value.utcoffset() is None or not 1000 < value.year < 9999:
+        yield f"{name} must be an aware datetime, such as timezone.now() + timedelta(minutes=5), not {value!r}"
 
 
 def _check_on_unknown_task(name: str, value: object) -> Iterator[str]:

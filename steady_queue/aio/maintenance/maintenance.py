@@ -24,6 +24,7 @@ from steady_queue.configuration import alive_threshold
 from steady_queue.jobs.registry import durations_in_force, limits_in_force
 from steady_queue.store.operations import maintenance as store
 from steady_queue.store.operations.maintenance import release_overrun_slots
+from steady_queue.store.operations.sweeps import sweep_expired
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,6 +43,8 @@ T = TypeVar("T")
 INTERVAL_SECONDS = 5.0
 #: Turns between two checks for queues that no process serves.
 UNSERVED_CHECK_TURNS = 12
+#: Batches of expired jobs in one turn.
+EXPIRY_BATCHES = 20
 #: The work of a turn whose first statement has failed: every step is tried.
 ALL_WORK = store.Work(*[True] * len(store.Work._fields))
 
@@ -111,6 +114,7 @@ class Maintenance:
             ("failing orphans", work.orphans, self._pruning.fail_orphans),
             ("freeing ownerless slots", work.ownerless, self._free_ownerless),
             ("freeing overrun slots", work.overrun, self._free_overrun),
+            ("ending expired tasks", work.expired, self._end_expired),
             ("promoting blocked tasks", work.blocked and self._promotes, self._promote),
             ("clearing finished tasks", work.old, partial(self._clear, self._clearing_finished, keep)),
             ("clearing failed tasks", work.old_failed, partial(self._clear, self._clearing_failed, keep_failed)),
@@ -160,6 +164,19 @@ class Maintenance:
         for job_id, path, key in overran:
             self._events.emit(events.JobOverran(job_id=job_id, task_path=path, concurrency_key=key))
         return len(overran)
+
+    async def _end_expired(self) -> int:
+        promoted = 0
+        for _ in range(EXPIRY_BATCHES):
+            swept = await self._promoting_if_possible(
+                lambda promoting: sweep_expired(self._driver.sql, limits_in_force, promoting=promoting)
+            )
+            promoted += swept.promoted
+            if swept.expired:
+                self._events.emit(events.JobsExpired(job_ids=swept.expired, count=len(swept.expired)))
+            if not swept.is_more_left:
+                break
+        return promoted
 
     async def _promoting_if_possible(self, operation: Callable[[bool], Operation[T]]) -> T:
         """Run the operation with promotion; if a blocked job is rejected, free the slots without promotion.

@@ -11,6 +11,7 @@ from steady_queue.aio.worker.running import Running
 from steady_queue.aio.worker.threads import Threads
 from steady_queue.aio.worker.timeouts import Timeouts
 from steady_queue.errors import ConfigurationError
+from steady_queue.jobs.expiry import refusal
 from steady_queue.store.job import Lane
 from steady_queue.store.outcome import Failed, Released, report, report_of
 
@@ -114,6 +115,9 @@ class Capacity:
     def start(self, claims: Iterable[Claim]) -> None:
         """Start jobs that were claimed for the free capacity."""
         for claim in claims:
+            if claim.expires_at is not None and (refused := refusal(claim)) is not None:
+                self._settle(refused)
+                continue
             if not self._capacity.get(claim.lane):
                 # Its ready row has another lane than its job row.
                 error = f"the job has the lane {claim.lane}, for which this worker has no capacity"

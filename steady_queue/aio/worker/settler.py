@@ -14,6 +14,7 @@ import steady_queue
 from steady_queue import events
 from steady_queue.errors import StoreDataError, StoreError
 from steady_queue.jobs.registry import limits_in_force
+from steady_queue.store.job import FailureKind
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Failed, Finished, Released, Retried, Snoozed, Verdict, report
 
@@ -167,6 +168,8 @@ class Settler:
     def _emit(self, outcome: Failed | Retried | Snoozed | Released) -> None:
         who: dict[str, Any] = {"job_id": outcome.claim.job_id, "task_path": outcome.claim.task_path}
         match outcome:
+            case Failed(kind=FailureKind.EXPIRED):
+                pass  # maintenance reports those that expired in one event
             case Failed():
                 self._events.emit(_failure_event(outcome))
             case Retried():

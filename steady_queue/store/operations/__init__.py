@@ -7,6 +7,9 @@
     claim.py         ready -> claimed
     settle.py        claimed -> finished, failed, or ready again
     results.py       read jobs with their status
+    expiry.py        jobs that were not started in time
+    unique_keys.py   the keys that only one job may have
+    endings.py       the end of a job that no process has claimed
 
 Manual actions:
 
@@ -20,6 +23,7 @@ Processes and repair:
     processes.py     register, heartbeat, deregister
     prune.py         end the claims of dead processes
     maintenance.py   find work, overrun slots, ownerless slots, stranded keys, old jobs
+    sweeps.py        expired jobs, unique keys that are no longer needed
     set_aside.py     rows whose changes the database rejects
 
 Recurring tasks, server and schema:

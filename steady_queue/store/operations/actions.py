@@ -64,7 +64,7 @@ def retry(
     if not failed:
         return UNCHANGED
     yield sql.delete("failedexecution", failed)
-    yield sql.statement(f"UPDATE steady_queue_job{sql.by_id} SET retries = 0 WHERE id IN ?*", failed)
+    yield sql.statement(f"UPDATE steady_queue_job{sql.by_id} SET retries = 0, expires_at = NULL WHERE id IN ?*", failed)
     keys = yield from _insert_first_executions(sql, failed, limits)
     promoted, after_commit = yield from _promote_or_defer(sql, keys, limits, promoting)
     return ActionResult(failed, promoted, True, after_commit)
@@ -92,7 +92,7 @@ def discard(
     if not deleted:
         return UNCHANGED
     discarded = [id_ for id_ in ids if id_ in deleted]
-    keys = yield from _free_slots(sql, discarded, limits)
+    keys = yield from free_slots(sql, discarded, limits)
     yield sql.delete("job", discarded)
     promoted, after_commit = yield from _promote_or_defer(sql, keys, limits, promoting)
     return ActionResult(discarded, promoted, bool(promoted) or after_commit is not None, after_commit, discarded_from)
@@ -164,7 +164,7 @@ def _promote_or_defer(
     return (), promote(sql, keys, limits)
 
 
-def _free_slots(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[dict[str, int]]:
+def free_slots(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[dict[str, int]]:
     """Delete the slots of these jobs; returns their keys, to be promoted."""
     slots = yield sql.select("semaphore", "job_id, concurrency_key", list(ids), returns="u.")
     if not slots:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.store.job import OnConflict
+from steady_queue.store.operations.expiry import end_expired, is_expired
 from steady_queue.store.operations.promote import (
     JOBS_PER_STATEMENT,
     NO_LIMITS,
@@ -48,9 +49,12 @@ def dispatch(sql: Dialect, limit: int, limits: Limits = NO_LIMITS, *, past: int 
     due = [row[0] for row in rows]
     if not due:
         return Dispatched(0)
-    columns = "id, concurrency_key, concurrency_limit, priority, on_conflict, task_path"
-    rows = yield sql.select("job", columns, due, returns="u.....")
+    columns = f"id, concurrency_key, concurrency_limit, priority, on_conflict, task_path, {is_expired(sql)}"
+    rows = yield sql.select("job", columns, due, returns="u......")
     yield sql.delete("scheduledexecution", due)
+    if expired := [row[0] for row in rows if row[6]]:
+        yield from end_expired(sql, expired)
+        rows = [row for row in rows if not row[6]]
     unlimited = [row[0] for row in rows if row[1] is None]
     if unlimited:
         yield insert_ready(sql, unlimited)
@@ -58,9 +62,9 @@ def dispatch(sql: Dialect, limit: int, limits: Limits = NO_LIMITS, *, past: int 
     if not limited:
         return Dispatched(len(due))
     yield insert_blocked(sql, [(job_id, key, priority) for job_id, key, _, priority, *_ in limited])
-    keys = {key: limit_in_force(limits, path, stored) for _, key, stored, *_, path in limited}
+    keys = {key: limit_in_force(limits, path, stored) for _, key, stored, _, _, path, _ in limited}
     yield from promote.flow(sql, keys, limits)
-    discardable = [job_id for job_id, _, _, _, on_conflict, _ in limited if on_conflict == OnConflict.DISCARD]
+    discardable = [job_id for job_id, _, _, _, on_conflict, *_ in limited if on_conflict == OnConflict.DISCARD]
     return Dispatched(len(due), (yield from discard_without_slot(sql, discardable)))
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from steady_queue.store.job import JOB_COLUMNS, PLAIN_JOB_COLUMNS, PLAIN_JOB_REST, OnConflict
+from steady_queue.store.operations.expiry import insert_expiries
 from steady_queue.store.operations.promote import (
     NO_LIMITS,
     discard_without_slot,
@@ -64,7 +65,7 @@ def enqueue(
     locked; after it, the operation fails with a lock timeout and can be repeated with `promoting=False`.
     `notifies` lets the statement that inserts one ready job notify the listeners as well.
     """
-    if sql.single_statements is not None and not is_repeated and _all_ready(jobs) and len(_chunks(jobs)) == 1:
+    if sql.single_statements is not None and not is_repeated and are_plain(jobs) and len(_chunks(jobs)) == 1:
         if notifies and len(jobs) == 1:
             flow = partial(_insert_and_notify, sql.single_statements, jobs[0])
             return Operation("enqueue", flow, transaction=False)
@@ -108,6 +109,7 @@ def _enqueue(
         yield from _insert_scheduled(sql, chunk)
     for chunk in _chunks(blocked):
         yield from _insert_blocked(sql, chunk)
+    yield from insert_expiries(sql, jobs)
     if not promoting:
         return Enqueued(blocked=blocked)
     return Enqueued(discarded=(yield from _admit(sql, blocked, limits, wait_seconds)))
@@ -134,14 +136,16 @@ def _admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits, wait_seconds
     return (yield from discard_without_slot(sql, discardable))
 
 
-def _all_ready(jobs: Sequence[NewJob]) -> bool:
-    return all(job.scheduled_at is None and job.concurrency_key is None for job in jobs)
+def are_plain(jobs: Sequence[NewJob]) -> bool:
+    """Whether the jobs are ready at once, and have rows in no other table than `job` and `readyexecution`."""
+    return all(
+        job.scheduled_at is None and job.concurrency_key is None and job.expires_at is None and job.unique_key is None
+        for job in jobs
+    )
 
 
 def _sort_by_status(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[tuple[list[NewJob], list[NewJob], list[NewJob]]]:
     """The ready, the scheduled and the blocked jobs. The database's clock decides which are due."""
-    if _all_ready(jobs):
-        return list(jobs), [], []
     now: datetime | None = None
     if any(job.scheduled_at is not None for job in jobs):
         now = (yield sql.statement(f"SELECT {sql.now}", returns="t"))[0][0]

@@ -41,6 +41,7 @@ class Work(NamedTuple):
     blocked: bool
     old: bool
     old_failed: bool
+    expired: bool = False
 
 
 class OverrunJob(NamedTuple):
@@ -69,8 +70,9 @@ def find_work(
         f" WHERE last_heartbeat_at < {sql.ago(alive.total_seconds())}),"
         f" EXISTS (SELECT 1{from_orphans(sql)}), EXISTS (SELECT 1{_from_ownerless(sql)}),"
         f" EXISTS (SELECT 1{_from_overrun(sql)}),"
-        f" EXISTS (SELECT 1 FROM steady_queue_blockedexecution), {old}, {old_failed}",
-        returns=".......",
+        f" EXISTS (SELECT 1 FROM steady_queue_blockedexecution), {old}, {old_failed},"
+        f" EXISTS (SELECT 1 FROM {sql.expiry_by_time} WHERE expires_at <= {sql.now})",
+        returns="........",
     )
     return Work(*map(bool, rows[0]))
 

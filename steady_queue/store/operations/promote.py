@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from zlib import crc32
 
 from steady_queue.store.names import LOCK_ID_COUNT
+from steady_queue.store.operations.expiry import end_expired, is_expired
 from steady_queue.store.statement import chunks_of, operation
 
 if TYPE_CHECKING:
@@ -130,14 +131,18 @@ def _promote_locked(sql: Dialect, keys: Mapping[str, int], limits: Limits) -> Fl
     wants = {key: min(JOBS_PER_STATEMENT, max(1, limit - len(taken[key]) + 1)) for key, limit in keys.items()}
     while wants:
         candidates = yield from _find_candidates(sql, wants)
+        expired = [row for row in candidates if row[4]]
+        if expired:
+            candidates = [row for row in candidates if not row[4]]
+            yield from _end_blocked(sql, [row[1] for row in expired])
         grants = allocate_slots(taken, candidates, limits)
         for chunk in chunks_of(grants, JOBS_PER_STATEMENT):
             yield from grant_slots(sql, chunk)
-        granted = Counter(grant.concurrency_key for grant in grants)
+        handled = Counter(grant.concurrency_key for grant in grants) + Counter(row[0] for row in expired)
         promoted.extend(grant.job_id for grant in grants)
         for grant in grants:
             taken[grant.concurrency_key].add(grant.slot)
-        wants = {key: min(JOBS_PER_STATEMENT, 2 * count) for key, count in wants.items() if granted[key] == count}
+        wants = {key: min(JOBS_PER_STATEMENT, 2 * count) for key, count in wants.items() if handled[key] == count}
     return promoted
 
 
@@ -147,12 +152,12 @@ def limit_in_force(limits: Limits, path: str, stored: int | None) -> int:
 
 
 def allocate_slots(taken: Mapping[str, set[int]], candidates: Iterable[Row], limits: Limits) -> list[Grant]:
-    """Which job gets which slot. Candidates are (key, job id, stored limit, task path), in order within their key."""
+    """Which job gets which slot. A candidate begins with key, job id, stored limit and task path."""
     used = {key: set(slots) for key, slots in taken.items()}
     lowest: dict[str, int] = {}
     exhausted: set[str] = set()
     grants: list[Grant] = []
-    for key, job_id, stored, path in candidates:
+    for key, job_id, stored, path, *_ in candidates:
         if key in exhausted:
             continue
         if len(used[key]) >= limit_in_force(limits, path, stored):
@@ -173,9 +178,17 @@ def _find_candidates(sql: Dialect, wants: Mapping[str, int]) -> Flow[Sequence[Ro
     found = yield from sql.first_blocked(wants)
     jobs: dict[UUID, Row] = {}
     for chunk in chunks_of([job_id for _, job_id in found], JOBS_PER_STATEMENT):
-        rows = yield sql.select("job", "id, concurrency_limit, task_path", list(chunk), returns="ui.")
+        columns = f"id, concurrency_limit, task_path, {is_expired(sql)}"
+        rows = yield sql.select("job", columns, list(chunk), returns="ui.i")
         jobs.update((row[0], row) for row in rows)
-    return [(key, job_id, jobs[job_id][1], jobs[job_id][2]) for key, job_id in found if job_id in jobs]
+    return [(key, job_id, *jobs[job_id][1:]) for key, job_id in found if job_id in jobs]
+
+
+def _end_blocked(sql: Dialect, ids: Sequence[UUID]) -> Flow[None]:
+    """End blocked jobs that have expired, and whose rows are locked: they must not take a slot."""
+    for chunk in chunks_of(ids, JOBS_PER_STATEMENT):
+        yield sql.delete("blockedexecution", list(chunk))
+        yield from end_expired(sql, list(chunk))
 
 
 def grant_slots(sql: Dialect, grants: Sequence[Grant]) -> Flow[None]:

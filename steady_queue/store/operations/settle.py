@@ -8,9 +8,12 @@ nothing, and its verdict says so.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from steady_queue.store.operations.endings import insert_failed
+from steady_queue.store.operations.expiry import keep_from_expiring
 from steady_queue.store.operations.promote import NO_LIMITS, insert_blocked, insert_ready, limit_in_force, promote
+from steady_queue.store.operations.unique_keys import free_keys
 from steady_queue.store.outcome import (
     Attempt,
     Failed,
@@ -56,10 +59,11 @@ def settle(
     waits for the freed slot cannot be written: maintenance promotes, and sets that job aside.
     """
     limited = any(outcome.claim.concurrency_key is not None for outcome in outcomes)
+    needs_more = any(isinstance(outcome, Snoozed) and outcome.claim.expires_at is not None for outcome in outcomes)
     return Operation(
         "settle",
         partial(_settle, sql, outcomes, process_name, preserve, by_owner, limits if limited else None, promotes),
-        transaction=limited or sql.single_statements is None,
+        transaction=limited or needs_more or sql.single_statements is None,
     )
 
 
@@ -82,6 +86,8 @@ def _settle(
         applied = {row[0] for row in rows}
     else:
         applied = yield from _end_claims(sql, outcomes, process_name, preserve, by_owner)
+    if snoozed := [o.claim for o in outcomes if isinstance(o, Snoozed) and o.claim.expires_at is not None]:
+        yield from keep_from_expiring(sql, [claim.job_id for claim in snoozed if claim.claim_id in applied])
     promoted: Sequence[UUID] = ()
     if limits is not None:
         keys = _find_freed_keys(outcomes, applied, limits)
@@ -171,7 +177,7 @@ def _free(sql: Dialect, outcomes: Sequence[Outcome]) -> Flow[None]:
         yield sql.delete("semaphore", without_slot)
     ended = [outcome.claim for outcome in outcomes if isinstance(outcome, (Finished, Failed))]
     if keyed := [claim.job_id for claim in ended if claim.unique_key is not None]:
-        yield sql.statement(free_keys_text(sql), keyed)
+        yield from free_keys(sql, keyed)
 
 
 def _end_attempts(
@@ -235,17 +241,3 @@ def _insert_failures(sql: Dialect, failed: Sequence[Failed], held: Held) -> Flow
             for o in failed
         ],
     )
-
-
-def insert_failed(sql: Dialect, rows: Sequence[tuple[Any, ...]]) -> Statement:
-    """A failed row for each (job id, time, exception class, message, kind)."""
-    return sql.statement_each(
-        "INSERT INTO steady_queue_failedexecution (job_id, failed_at, exception_class, message, kind)"
-        " VALUES (?, ?, ?, ?, ?)",
-        rows,
-    )
-
-
-def free_keys_text(sql: Dialect) -> str:
-    """Deletes the unique keys of jobs that have ended, except those that are held for some time."""
-    return f"DELETE FROM steady_queue_uniquekey WHERE job_id IN ?* AND (held_until IS NULL OR held_until <= {sql.now})"

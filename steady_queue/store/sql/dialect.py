@@ -28,7 +28,7 @@ _PLACEHOLDER = re.compile(r"\?\*?")
 #: Values of these types, which most values have, are the same for every driver.
 _PLAIN = frozenset((str, int, bytes, type(None)))
 #: The primary keys that are not `job_id`.
-_KEYS = {"job": "id", "process": "id", "lockbucket": "id"}
+_KEYS = {"job": "id", "process": "id", "lockbucket": "id", "uniquekey": "unique_key"}
 
 #: Error messages about a value may quote it, and are cut to this length.
 MESSAGE_CHARACTERS = 500
@@ -88,6 +88,9 @@ class Dialect:
     ready_all = "steady_queue_readyexecution r"
     blocked_by_key = "steady_queue_blockedexecution"
     scheduled_due = "steady_queue_scheduledexecution"
+    expiry_by_time = "steady_queue_expiry"
+    keys_by_job = "steady_queue_uniquekey"
+    keys_by_time = "steady_queue_uniquekey"
     #: The next keys of blocked jobs after a bound one, in order and at most a bound number, by index lookups as well.
     blocked_keys = (
         "WITH RECURSIVE found(name, place) AS"

@@ -42,6 +42,9 @@ class MySQL(Dialect):
     ready_all = "steady_queue_readyexecution r FORCE INDEX (sq_ready_all)"
     blocked_by_key = "steady_queue_blockedexecution FORCE INDEX (sq_blocked_by_key)"
     scheduled_due = "steady_queue_scheduledexecution FORCE INDEX (sq_scheduled_due)"
+    expiry_by_time = "steady_queue_expiry FORCE INDEX (sq_expiry)"
+    keys_by_job = "steady_queue_uniquekey FORCE INDEX (sq_unique_by_job)"
+    keys_by_time = "steady_queue_uniquekey FORCE INDEX (sq_unique_held_until)"
 
     text_columns = (
         "SELECT table_name, column_name, character_set_name, collation_name FROM information_schema.columns"

@@ -80,13 +80,14 @@ class PostgresStatements:
 
     def find_blocked(self, wants: Mapping[str, int]) -> Statement:
         return Statement(
-            "SELECT k.key, b.job_id, j.concurrency_limit, j.task_path"
+            "SELECT k.key, b.job_id, j.concurrency_limit, j.task_path,"
+            " j.expires_at <= statement_timestamp() AND j.attempts = 0"
             " FROM unnest($1::text[], $2::int[]) AS k(key, count)"
             " CROSS JOIN LATERAL (SELECT job_id, priority FROM steady_queue_blockedexecution"
             " WHERE concurrency_key = k.key ORDER BY priority DESC, job_id LIMIT k.count FOR UPDATE SKIP LOCKED) b"
             " JOIN steady_queue_job j ON j.id = b.job_id ORDER BY b.priority DESC, b.job_id",
             (list(wants), list(wants.values())),
-            returns=".u..",
+            returns=".u...",
         )
 
     def grant(self, grants: Sequence[Grant]) -> Statement:

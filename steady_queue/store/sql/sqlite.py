@@ -34,6 +34,9 @@ class SQLite(Dialect):
     ready_all = "steady_queue_readyexecution r INDEXED BY sq_ready_all"
     blocked_by_key = "steady_queue_blockedexecution INDEXED BY sq_blocked_by_key"
     scheduled_due = "steady_queue_scheduledexecution INDEXED BY sq_scheduled_due"
+    expiry_by_time = "steady_queue_expiry INDEXED BY sq_expiry"
+    keys_by_job = "steady_queue_uniquekey INDEXED BY sq_unique_by_job"
+    keys_by_time = "steady_queue_uniquekey INDEXED BY sq_unique_held_until"
 
     change_marker = "PRAGMA data_version"
 

@@ -1,0 +1,44 @@
+"""The examples of the guides to expiry and uniqueness, as modules of tasks that are run."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+from django.utils import timezone
+
+from steady_queue.models import Job
+from steady_queue.testing import run_pending
+from tests.docs.pages import page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], ModuleType]:
+    """Executes an example of a guide, by its number, as a module that tasks can be found in."""
+
+    def execute(guide: str, number: int) -> ModuleType:
+        module = ModuleType(f"tests.shop.{guide}_{number}")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        exec(page(f"docs/guides/{guide}.md").blocks("python")[number], vars(module))
+        return module
+
+    return execute
+
+
+def test_the_example_of_expiry(database: str, example: Callable[[str, int], ModuleType]) -> None:
+    module = example("expiry", 0)
+    module.book("0171 4711")
+    code, reminder = Job.objects.using(database).order_by("pk")
+    assert code.expires_at is not None
+    assert timedelta(minutes=4) < code.expires_at - timezone.now() <= timedelta(minutes=5)
+    assert reminder.expires_at == reminder.scheduled_at + timedelta(hours=1)
+    Job.objects.using(database).filter(pk=code.pk).update(expires_at=timezone.now())
+    (result,) = run_pending()
+    assert (result.id, result.state) == (str(code.pk), "expired")  # type: ignore[attr-defined]

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], ModuleType]:
     """Executes an example of a guide, by its number, as a module that tasks can be found in."""
@@ -38,6 +37,7 @@ def test_the_example_of_expiry(database: str, example: Callable[[str, int], Modu
     code, reminder = Job.objects.using(database).order_by("pk")
     assert code.expires_at is not None
     assert timedelta(minutes=4) < code.expires_at - timezone.now() <= timedelta(minutes=5)
+    assert reminder.scheduled_at is not None
     assert reminder.expires_at == reminder.scheduled_at + timedelta(hours=1)
     Job.objects.using(database).filter(pk=code.pk).update(expires_at=timezone.now())
     (result,) = run_pending()

@@ -104,4 +104,3 @@ def test_run_pending_does_not_run_a_task_that_has_expired(database: str) -> None
     assert (first.id, first.state, first.attempts) == (late.id, "expired", 0)  # type: ignore[attr-defined]
     assert [error.exception_class_path for error in first.errors] == ["steady_queue.errors.TaskExpired"]
     assert (second.id, second.return_value) == (timely.id, 2)
-

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-__all__ = ["JobOverrun", "JobRetryScheduled", "JobSnoozed", "JobsExpired", "ThreadsStuck"]
+__all__ = ["JobPastTimeout", "JobRetryScheduled", "JobSnoozed", "JobsExpired", "ThreadsStuck"]
 
 
 class JobRetryScheduled(Event):
@@ -39,7 +39,7 @@ class JobSnoozed(Event):
     reason: str
 
 
-class JobOverrun(Event):
+class JobPastTimeout(Event):
     """The task still runs after its timeout: it is in a thread, or ignores its cancellation. Repeated while it does."""
 
     level: ClassVar[int] = logging.WARNING

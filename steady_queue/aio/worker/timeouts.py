@@ -120,7 +120,7 @@ class Timeouts:
     def _report(self, running: Running, deadline: Deadline, now: float) -> None:
         claim = running.claim
         self._events.emit(
-            events.JobOverrun(
+            events.JobPastTimeout(
                 job_id=claim.job_id,
                 task_path=claim.task_path,
                 seconds=deadline.seconds + now - deadline.instant,

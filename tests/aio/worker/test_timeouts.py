@@ -14,7 +14,7 @@ import steady_queue
 from steady_queue.aio import running
 from steady_queue.aio.worker import timeouts
 from steady_queue.errors import TaskTimeout
-from steady_queue.events import JobFailed, JobOverrun, JobReleased, ProcessStopped, ThreadsStuck
+from steady_queue.events import JobFailed, JobPastTimeout, JobReleased, ProcessStopped, ThreadsStuck
 from steady_queue.jobs.compat import task_finished
 from tests.aio.worker.helpers import still_works
 from tests.support.databases.tables import count, counts, query
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskResult
     from steady_queue.jobs.task import SteadyQueueTask
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "sqlite")]
 
 TIMEOUT = "steady_queue.errors.TaskTimeout"
 SHORT = 0.05
@@ -56,7 +56,7 @@ async def test_an_async_task_is_cancelled_and_fails_with_the_place_where_it_was(
     assert result.errors[0].exception_class is TaskTimeout
     assert "the attempt took longer than its timeout of 0.05 s" in result.errors[0].traceback
     assert "in _await_an_event" in result.errors[0].traceback
-    assert not emitted.of(JobOverrun)
+    assert not emitted.of(JobPastTimeout)
     assert len(emitted.of(JobFailed)) == 1
     assert await in_thread(query, database, "SELECT max(attempts) FROM steady_queue_job") == [(1,)]
 
@@ -90,6 +90,16 @@ async def test_a_task_that_returns_or_raises_after_its_timeout_has_done_so(datab
     assert error_of(raised) == "builtins.LookupError"
 
 
+@pytest.mark.parametrize("task", [timing_out.tries_twice, timing_out.tries_twice_in_thread])
+async def test_a_task_that_timed_out_is_retried_with_the_whole_time(
+    database: str, task: SteadyQueueTask[..., Any]
+) -> None:
+    async with running(worker()):
+        (result,) = await wait_for_results(await task.aenqueue())
+    assert [error.exception_class_path for error in result.errors] == [TIMEOUT] * 2
+    assert len(result.worker_ids) == 2
+
+
 async def test_receivers_of_the_signal_are_not_cancelled_with_the_task(database: str) -> None:
     received: list[str] = []
 
@@ -111,12 +121,12 @@ async def test_a_call_in_an_orm_thread_ends_before_its_task_has_timed_out(databa
     emitted = EmittedEvents()
     async with running(worker(coroutines=1), events=emitted):
         result = await timing_out.awaits_thread.using(timeout=SHORT).aenqueue()
-        await until(lambda: bool(emitted.of(JobOverrun)))
+        await until(lambda: bool(emitted.of(JobPastTimeout)))
         assert await in_thread(counts, database) == {"claimed": 1}
         task_record.gate.set()
         await wait_for_results(result)
     assert error_of(result) == TIMEOUT
-    assert "block_in_orm_thread" in emitted.of(JobOverrun)[0].stack
+    assert "block_in_orm_thread" in emitted.of(JobPastTimeout)[0].stack
 
 
 async def test_a_task_that_swallows_its_cancellation_holds_up_nothing(database: str) -> None:
@@ -131,7 +141,7 @@ async def test_a_task_that_swallows_its_cancellation_holds_up_nothing(database: 
         task_record.gate.set()
         assert await values(result) == [None]
         await until(lambda: process.services.workers[0].capacity._room[0] == 2)
-    first, second, *_ = emitted.of(JobOverrun)
+    first, second, *_ = emitted.of(JobPastTimeout)
     assert str(first.job_id) == result.id
     assert "in swallows_cancellation" in first.stack
     assert "executor.py" not in first.stack
@@ -147,7 +157,7 @@ async def test_a_stuck_task_does_not_delay_a_shutdown_and_fails_with_it(
     async with running(worker(), events=emitted):
         stubborn = await misbehaving.swallows_cancellation.using(timeout=SHORT).aenqueue("stubborn")
         thread = await recording.blocks.using(timeout=SHORT).aenqueue("thread")
-        await until(lambda: len({event.job_id for event in emitted.of(JobOverrun)}) == 2)
+        await until(lambda: len({event.job_id for event in emitted.of(JobPastTimeout)}) == 2)
     assert time.monotonic() - began < 60
     task_record.gate.set()
     await wait_for_results(stubborn, thread)
@@ -188,7 +198,7 @@ async def test_a_function_in_a_thread_is_reported_and_keeps_its_thread_until_it_
     emitted = EmittedEvents()
     async with running(worker(coroutines=1, threads=2), events=emitted) as process:
         result = await recording.blocks.using(timeout=SHORT).aenqueue("blocks")
-        await until(lambda: len(emitted.of(JobOverrun)) >= 2)
+        await until(lambda: len(emitted.of(JobPastTimeout)) >= 2)
         await still_works()
         capacity = process.services.workers[0].capacity
         assert capacity._room[1] == 1
@@ -198,7 +208,7 @@ async def test_a_function_in_a_thread_is_reported_and_keeps_its_thread_until_it_
         # What it returns counts: it has finished, although late.
         assert await values(result) == ["blocks"]
         assert capacity.stuck_threads == 0
-    first = emitted.of(JobOverrun)[0]
+    first = emitted.of(JobPastTimeout)[0]
     assert (str(first.job_id), first.task_path) == (result.id, recording.blocks.module_path)
     assert "in blocks" in first.stack
     assert "executor.py" not in first.stack
@@ -236,7 +246,7 @@ async def test_without_a_supervisor_stuck_threads_are_reported_once_and_others_r
         await until(lambda: process.services.workers[0].capacity.stuck_threads == 2)
         await until(lambda: bool(emitted.of(ThreadsStuck)))
         assert await values(await recording.rests.aenqueue("async")) == ["async"]
-        await until(lambda: len(emitted.of(JobOverrun)) >= 6)
+        await until(lambda: len(emitted.of(JobPastTimeout)) >= 6)
         task_record.gate.set()
         assert await values(*results) == [0, 1]
         await still_works()

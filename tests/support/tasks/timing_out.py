@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
 
-from steady_queue import task
+from steady_queue import fixed, task
 from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
@@ -78,9 +78,23 @@ async def awaits_thread() -> None:
 @task(takes_context=True)
 def stops_itself(context: TaskContext) -> None:
     """Look at the time until it is over."""
+    _wait_until_timed_out(context)
+
+
+def _wait_until_timed_out(context: TaskContext) -> None:
     while context.remaining():
         threading.Event().wait(0.01)
     context.raise_if_timed_out()
+
+
+@task(timeout=0.05, max_attempts=2, backoff=fixed(0))
+async def tries_twice() -> None:
+    await _await_an_event()
+
+
+@task(timeout=0.05, max_attempts=2, backoff=fixed(0), takes_context=True)
+def tries_twice_in_thread(context: TaskContext) -> None:
+    _wait_until_timed_out(context)
 
 
 @task(takes_context=True)

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from steady_queue.jobs.task import SteadyQueueTask, task
     from steady_queue.jobs.task_result import SteadyQueueResult, TaskState
     from steady_queue.jobs.uniqueness import Unique
+    from steady_queue.jobs.updates import StateChanged, Update
     from steady_queue.recurring.entries import (
         adisable_recurring_task,
         aenable_recurring_task,
@@ -77,11 +78,13 @@ __all__ = [
     "Progress",
     "RetryLater",
     "Snooze",
+    "StateChanged",
     "SteadyQueueResult",
     "SteadyQueueTask",
     "TaskContext",
     "TaskState",
     "Unique",
+    "Update",
     "adisable_recurring_task",
     "aenable_recurring_task",
     "aenqueue_all",
@@ -145,6 +148,8 @@ _MODULES = {
     "LogLine": "steady_queue.jobs.reports",
     "SteadyQueueResult": "steady_queue.jobs.task_result",
     "TaskState": "steady_queue.jobs.task_result",
+    "StateChanged": "steady_queue.jobs.updates",
+    "Update": "steady_queue.jobs.updates",
     "enqueue_all": "steady_queue.jobs.enqueue",
     "aenqueue_all": "steady_queue.jobs.enqueue",
     "schedule_recurring_task": "steady_queue.recurring.entries",

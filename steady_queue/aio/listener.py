@@ -17,7 +17,7 @@ from steady_queue.store.names import NOTIFY_CHANNEL
 from steady_queue.store.operations.notify import notify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from steady_queue.aio.context import Context
     from steady_queue.store.drivers.pool import AsyncDriver, ConnectionParameters
@@ -27,7 +27,7 @@ PROBE_INTERVAL_SECONDS, PROBE_TIMEOUT_SECONDS = 10.0, 5.0
 
 
 class Listener:
-    """The listener of a process."""
+    """The listener of a process. `announcements` has for the first word of a payload what receives the rest."""
 
     name = "listener"
 
@@ -37,11 +37,13 @@ class Listener:
         parameters: ConnectionParameters,
         driver: AsyncDriver,
         wake: Callable[[], None],
+        announcements: Mapping[str, Callable[[str], None]],
         context: Context,
     ) -> None:
         self._parameters = parameters
         self._driver = driver
         self._wake = wake
+        self._announcements = announcements
         self._events = context.events
         self._outage = context.outage
         self._probe = ""
@@ -91,6 +93,10 @@ class Listener:
             self._probe_received.set()
         elif payload == "":
             self._wake()
+        else:
+            word, _, rest = payload.partition(" ")
+            if receive := self._announcements.get(word):
+                receive(rest)
 
     def _stop_listening(self, error: str) -> None:
         if self._is_listening:

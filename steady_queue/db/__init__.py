@@ -5,4 +5,7 @@ loop_connections.py    async connections that belong to the running event loop
 missing_tables.py      explain the error of a database in which `migrate` has not been run
 transactions.py        run operations from sync or async code, inside or outside the caller's transaction
 notify.py              wake workers after an enqueue
+watcher.py             the thread that reads the jobs which this process waits for
+watch.py               one caller that waits for one job, and how often the job is read
+result_channel.py      how a waiting process learns from PostgreSQL that a job has changed
 """

@@ -13,6 +13,7 @@ import asyncio
 import ssl
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -92,9 +93,7 @@ def open_async(alias: str, *, size: int = 4) -> Pool[Any]:
     if connection.vendor == "postgresql":
         from steady_queue.store.drivers import postgres
 
-        # Django's own setting for connections that go through a pooler in transaction mode.
-        pooled = bool(connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"))
-        return postgres.open_pool(connection_parameters(alias), size=size, pooled_by_server=pooled)
+        return postgres.open_pool(connection_parameters(alias), size=size, pooled_by_server=is_pooled_by_server(alias))
     if connection.vendor == "mysql":
         from steady_queue.store.drivers import mysql
 
@@ -104,6 +103,20 @@ def open_async(alias: str, *, size: int = 4) -> Pool[Any]:
     from steady_queue.store.drivers import sqlite
 
     return sqlite.open_pool(parameters(alias).values)
+
+
+def import_async_driver(alias: str) -> None:
+    """Import the async driver of an alias, as `open_async` does.
+
+    A thread that imports it would leave half of a module to a process that is forked meanwhile.
+    """
+    vendor = connections[alias].vendor
+    import_module(f"steady_queue.store.drivers.{'postgres' if vendor == 'postgresql' else vendor}")
+
+
+def is_pooled_by_server(alias: str) -> bool:
+    """Whether connections go through a pooler in transaction mode, by Django's own setting for that."""
+    return bool(connections[alias].settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"))
 
 
 def parameters(alias: str) -> Parameters:

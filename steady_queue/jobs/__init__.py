@@ -17,6 +17,8 @@ new_jobs.py         build the rows of new jobs from calls
 task_result.py      the class of results
 attempt_errors.py   the errors of attempts: their class, and how they are read
 results.py          a job as a result
+waiting.py          wait for the end of a task, or follow it
+updates.py          what changes while a task is followed
 registry.py         find the task of a stored path, and the limit it has in the code
 task_signals.py     send the framework's signals, at no cost when only its own log is connected
 framework_log.py    whether the framework's log would emit a line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 from uuid import UUID
@@ -81,8 +82,16 @@ def of_new(task: Task[..., Any], job: NewJob) -> TaskResult[Any]:
         backend=job.backend,
         errors=[],
         worker_ids=[],
+        state=_new_state(job),
         metadata=load_metadata(job.metadata),
     )
+
+
+def _new_state(job: NewJob) -> TaskState:
+    """Return the state of a new job as far as it is known: by this machine's clock, and before slots are granted."""
+    if job.scheduled_at is not None and job.scheduled_at > datetime.now(UTC):
+        return TaskState.SCHEDULED
+    return TaskState.READY if job.concurrency_key is None else TaskState.BLOCKED
 
 
 def of_record(record: JobRecord) -> TaskResult[Any]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from steady_queue.jobs.compat import BaseTaskBackend
     from steady_queue.jobs.context import TaskContext
     from steady_queue.jobs.policy import ExceptionClasses
+    from steady_queue.jobs.task_result import SteadyQueueResult
     from steady_queue.jobs.uniqueness import Unique
 
 P = ParamSpec("P")
@@ -129,6 +130,13 @@ class SteadyQueueTask(GenericTask[P, T]):
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> TaskCall:
         """Return a call of this task with these arguments, for `enqueue_all`."""
         return TaskCall(self, args, kwargs)
+
+    if TYPE_CHECKING:  # the framework's own methods, which return the results of the backend
+
+        def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> SteadyQueueResult[T]: ...
+        async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> SteadyQueueResult[T]: ...
+        def get_result(self, result_id: str) -> SteadyQueueResult[T]: ...
+        async def aget_result(self, result_id: str) -> SteadyQueueResult[T]: ...
 
     # No `__call__` to name enqueue(): templates would call a task, and on_commit(task) would fail after the commit.
 

@@ -11,9 +11,14 @@ from steady_queue.store.job import FailureKind, Status
 from steady_queue.store.outcome import Failed
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from datetime import timedelta
+    from typing import Self
+
     from steady_queue.jobs.compat import TaskResult
     from steady_queue.jobs.reports import LogLine, Progress
-    from steady_queue.store.job import JobRecord
+    from steady_queue.jobs.updates import Update
+    from steady_queue.store.job import JobRecord, JobState
     from steady_queue.store.outcome import Retried
 
 T = TypeVar("T")
@@ -36,7 +41,13 @@ class TaskState(StrEnum):
     #: It was not started in time.
     EXPIRED = "expired"
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the task has ended. Only an action can change the state then."""
+        return self in _FINAL
 
+
+_FINAL = frozenset({TaskState.FINISHED, TaskState.FAILED, TaskState.EXHAUSTED, TaskState.CANCELLED, TaskState.EXPIRED})
 _STATES = {
     Status.READY: TaskState.READY,
     Status.SCHEDULED: TaskState.SCHEDULED,
@@ -44,7 +55,7 @@ _STATES = {
     Status.CLAIMED: TaskState.RUNNING,
     Status.FINISHED: TaskState.FINISHED,
 }
-_FAILURES = {
+_FAILURES: dict[int, TaskState] = {
     FailureKind.FAILED: TaskState.FAILED,
     FailureKind.EXHAUSTED: TaskState.EXHAUSTED,
     FailureKind.CANCELLED: TaskState.CANCELLED,
@@ -52,10 +63,11 @@ _FAILURES = {
 }
 
 
-def state_of(record: JobRecord) -> TaskState:
+def state_of(record: JobRecord | JobState) -> TaskState:
     """Return the exact state of a job that was read from the database."""
     if record.status is Status.FAILED:
-        return _FAILURES.get(FailureKind(record.failure or 0), TaskState.FAILED)
+        # A newer version may have stored a kind that this one lacks.
+        return _FAILURES.get(record.failure or 0, TaskState.FAILED)
     if record.status is Status.SCHEDULED and record.retries:
         return TaskState.RETRYING
     return _STATES[record.status]
@@ -91,6 +103,32 @@ class SteadyQueueResult(GenericTaskResult[T]):
 
     async def arefresh(self) -> None:
         self._copy(await self.task.get_backend().aget_result(self.id))
+
+    # waiting.py uses the modules that build results, which import this one.
+
+    def wait(self, timeout: float | timedelta | None = None) -> Self:
+        """Block until the task has ended, however it has, and return this result with what is known then.
+
+        `timeout` has seconds; after it, TimeoutError is raised. For sync code outside a transaction.
+        """
+        from steady_queue.jobs import waiting
+
+        return waiting.wait(self, timeout)
+
+    async def awaited(self, timeout: float | timedelta | None = None) -> Self:
+        """The async form of `wait`."""
+        from steady_queue.jobs import waiting
+
+        return await waiting.awaited(self, timeout)
+
+    def updates(self, timeout: float | timedelta | None = None) -> AsyncGenerator[Update, None]:
+        """Yield the state of the task, its progress and its log, as they are and whenever they change.
+
+        The last update is the state in which the task has ended; then this result is up to date.
+        """
+        from steady_queue.jobs import waiting
+
+        return waiting.updates(self, timeout)
 
     def _copy(self, other: TaskResult[Any]) -> None:
         """Take over everything of a newer result but what identifies the task."""

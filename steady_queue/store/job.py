@@ -188,3 +188,15 @@ class JobRecord(NamedTuple):
     log: str | None = None
     saved: str | None = None
     headers: str | None = None
+
+
+class JobState(NamedTuple):
+    """The columns of a JobRecord that change while the job is watched."""
+
+    id: UUID
+    status: Status
+    failure: int | None
+    retries: int
+    attempts: int
+    progress: str | None = None
+    log: str | None = None

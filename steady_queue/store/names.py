@@ -15,6 +15,8 @@ KEY_LENGTH = 512
 LONGEST_TIMEDELTA = timedelta(days=36_500)
 #: The PostgreSQL channel on which workers listen for new jobs.
 NOTIFY_CHANNEL = "steady_queue"
+#: The PostgreSQL channel on which processes listen that wait for results.
+RESULTS_CHANNEL = "steady_queue_results"
 #: Concurrency keys hash into this many lock ids; the id after the last one is the lock of maintenance.
 LOCK_ID_COUNT = 1024
 

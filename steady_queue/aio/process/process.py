@@ -153,6 +153,7 @@ class Process:
         await run_unless_stopped(self.deadlines.requested, self.services.heartbeat.register)
         upkeep.start_soon(self.services.heartbeat.run)
         upkeep.start_soon(self.services.maintenance.run)
+        upkeep.start_soon(self.services.awaited.run)
         if self.services.schedulers:
             for _ in range(CONCURRENCY):
                 upkeep.start_soon(self.services.other_backends.run)

@@ -21,6 +21,7 @@ from steady_queue.aio.process.watchdog import Watchdog
 from steady_queue.aio.scheduler.other_backends import OtherBackends
 from steady_queue.aio.scheduler.scheduler import Scheduler
 from steady_queue.aio.wake_ups import WakeUps
+from steady_queue.aio.worker.awaited import AwaitedJobs
 from steady_queue.aio.worker.capacity import Capacity
 from steady_queue.aio.worker.claims import Claims
 from steady_queue.aio.worker.executor import Executor
@@ -32,6 +33,7 @@ from steady_queue.configuration import alive_threshold
 from steady_queue.db.aliases import connection_parameters
 from steady_queue.jobs.registry import registry
 from steady_queue.recurring.definitions import collect_recurrences
+from steady_queue.store.operations.notify import AWAITED, FOLLOWED
 
 if TYPE_CHECKING:
     from steady_queue.aio.context import Context
@@ -67,6 +69,7 @@ class Services:
         self.hot, self.settling = self.connections.hot, self.connections.settling
         self.upkeep = self.connections.upkeep
         self.wake_ups = WakeUps(self.settling)
+        self.awaited = AwaitedJobs(alias, driver=self.settling, clock=context.clock)
         self.listener = self._build_listener()
         self.is_listening = self.listener.is_listening if self.listener is not None else _never
         threads = max([worker.orm_lanes for worker in options.workers], default=1)
@@ -119,6 +122,7 @@ class Services:
             parameters=connection_parameters(self.alias),
             driver=self.settling,
             wake=self.wake_ups.wake,
+            announcements={AWAITED: self.awaited.announce_awaited, FOLLOWED: self.awaited.announce_followed},
             context=self.context,
         )
 
@@ -128,6 +132,7 @@ class Services:
             driver=driver,
             process_name=self.row.name,
             wake_all=self.wake_ups.wake_all,
+            awaited=self.awaited,
             context=self.context,
         )
 
@@ -150,6 +155,7 @@ class Services:
             plan=QueuePlan(options.selection, driver=self.hot, clock=self.context.clock),
             capacity=capacity,
             claims=self.claims,
+            awaited=self.awaited,
             driver=self.hot,
             wake_event=wake_event,
             polling=PollingInterval(options.polling_interval.total_seconds(), self.is_listening),

@@ -12,5 +12,6 @@ Its modules, in the order of a job's path:
     timeouts.py     cancels or reports jobs that have run longer than their timeout
     stacks.py       the current stack of a running job as text
     settler.py      writes outcomes, in batches; one settler for jobs with a concurrency key, one for all others
+    awaited.py      notifies the processes that wait for results
     claims.py       the claims that the process holds, and whether it may make more
 """

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.aio.context import Context
+    from steady_queue.aio.worker.awaited import AwaitedJobs
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.outcome import Outcome
 
@@ -46,12 +47,14 @@ class Settler:
         driver: AsyncDriver,
         process_name: str,
         wake_all: Callable[[], Awaitable[None]],
+        awaited: AwaitedJobs,
         context: Context,
     ) -> None:
         self.name = name
         self._driver = driver
         self._process_name = process_name
         self._wake_all = wake_all
+        self._awaited = awaited
         self._clock = context.clock
         self._events = context.events
         self._outage = context.outage
@@ -149,6 +152,7 @@ class Settler:
                 promotes=promotes,
             )
         )
+        self._awaited.settled(lambda: [outcome.claim.job_id for outcome in batch])
         milliseconds = (self._clock.monotonic() - began) * 1000
         self._events.emit(events.JobsSettled(count=len(batch), promoted=settlement.promoted, milliseconds=milliseconds))
         if settlement.promoted:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.context import Context
     from steady_queue.aio.timing import WakeEvent
+    from steady_queue.aio.worker.awaited import AwaitedJobs
     from steady_queue.aio.worker.capacity import Capacity
     from steady_queue.aio.worker.claims import Claims
     from steady_queue.aio.worker.polling import PollingInterval
@@ -47,6 +48,7 @@ class Worker:
         plan: QueuePlan,
         capacity: Capacity,
         claims: Claims,
+        awaited: AwaitedJobs,
         driver: AsyncDriver,
         wake_event: WakeEvent,
         polling: PollingInterval,
@@ -58,6 +60,7 @@ class Worker:
         self.plan = plan
         self.capacity = capacity
         self._claims = claims
+        self._awaited = awaited
         self._driver = driver
         self._wake_event = wake_event
         self._polling = polling
@@ -135,6 +138,8 @@ class Worker:
         self._claim_and_start_seconds = ended - began
         if len(claims) < sum(free.values()) and self.plan.may_miss:
             self._marker = None
+        if claims:
+            self._awaited.changed(lambda: [claim.job_id for claim in claims])
         self._emit(claims)
         return claims
 

@@ -29,6 +29,8 @@ from tests.support.tasks import misbehaving, recording
 from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from steady_queue.jobs.compat import Task, TaskResult
     from steady_queue.store.job import Claim
 
@@ -150,7 +152,7 @@ async def test_tasks_that_do_not_stop_fail_and_do_not_delay_the_shutdown(
     assert await errors_of(results) == ["steady_queue.processes.ProcessExitError"] * len(stubborn)
 
 
-async def errors_of(results: list[TaskResult[Any]]) -> list[str]:
+async def errors_of(results: Sequence[TaskResult[Any]]) -> list[str]:
     for result in results:
         await result.arefresh()
     return [error_of(result) for result in results]

@@ -29,7 +29,6 @@ from steady_queue.store.outcome import Finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from datetime import datetime
 
     from steady_queue.jobs.compat import Task, TaskError
     from steady_queue.jobs.task import TaskCall

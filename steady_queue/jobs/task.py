@@ -25,7 +25,7 @@ from steady_queue.jobs.policy import add_headers, find_contradictions, find_prob
 from steady_queue.store.job import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from typing import Self
 
     from steady_queue.concurrency import Limit
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R")
 
 #: What other packages call `enqueue`.
 OTHER_ENQUEUE_NAMES = frozenset(
@@ -133,8 +134,20 @@ class SteadyQueueTask(GenericTask[P, T]):
 
     if TYPE_CHECKING:  # the framework's own methods, which return the results of the backend
 
+        @overload
+        def enqueue(
+            self: SteadyQueueTask[P, Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs
+        ) -> SteadyQueueResult[R]: ...
+        @overload
         def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> SteadyQueueResult[T]: ...
+        def enqueue(self, *args: Any, **kwargs: Any) -> Any: ...
+        @overload
+        async def aenqueue(
+            self: SteadyQueueTask[P, Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs
+        ) -> SteadyQueueResult[R]: ...
+        @overload
         async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> SteadyQueueResult[T]: ...
+        async def aenqueue(self, *args: Any, **kwargs: Any) -> Any: ...
         def get_result(self, result_id: str) -> SteadyQueueResult[T]: ...
         async def aget_result(self, result_id: str) -> SteadyQueueResult[T]: ...
 

@@ -92,11 +92,11 @@ async def test_updates_follow_a_task_from_its_state_to_its_end(database: str) ->
     assert await anext(updates) == StateChanged(TaskState.RUNNING, 1)
     await in_thread(write, database, progress(1, 2), line("half"))
     assert [type(await anext(updates)), type(await anext(updates))] == [LogLine, Progress]
-    await in_thread(worker.finish, claimed, '"value"')
+    await in_thread(worker.finish, claimed, "42")
     assert await anext(updates) == StateChanged(TaskState.FINISHED, 1)
     with pytest.raises(StopAsyncIteration):
         await anext(updates)
-    assert (result.state, result.return_value) == (TaskState.FINISHED, "value")
+    assert (result.state, result.return_value) == (TaskState.FINISHED, 42)
     assert not watchers.watcher(database).has_watches
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +21,7 @@ from steady_queue.db.watch import LISTENING, POLLING
 from steady_queue.errors import StoreNotMigrated
 from steady_queue.jobs.compat import TaskResultDoesNotExist
 from steady_queue.store.job import FailureKind, Lane
+from steady_queue.store.operations.results import find_states
 from steady_queue.store.outcome import Failed
 from tests.shop import tasks
 from tests.support.databases.aliases import pointed_at
@@ -193,7 +194,6 @@ def test_blocking_an_event_loop_is_refused_with_advice(database: str) -> None:
 
 def test_callers_in_threads_and_in_loops_share_the_statements(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[int] = []
-    find_states = watchers.find_states
 
     def noted(sql: Any, ids: list[Any], **options: Any) -> Any:
         reads.append(len(ids))
@@ -207,7 +207,9 @@ def test_callers_in_threads_and_in_loops_share_the_statements(database: str, mon
 
     worker = Worker(database)
     with ThreadPoolExecutor(22) as threads:
-        waits = [threads.submit(closing, result.wait, WAIT_TIMEOUT_SECONDS) for result in results[:20]]
+        waits: list[Future[Any]] = [
+            threads.submit(closing, result.wait, WAIT_TIMEOUT_SECONDS) for result in results[:20]
+        ]
         waits += [threads.submit(asyncio.run, all_of(part)) for part in (results[20:40], results[40:])]
         reader = watchers.watcher(database)
         when_waited_for(database, lambda: None)()

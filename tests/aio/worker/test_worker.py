@@ -95,8 +95,8 @@ async def test_a_worker_without_a_lane_leaves_its_jobs_alone(database: str, lane
     without = {"coroutines": 0, "threads": 2} if lane == "coroutines" else {"coroutines": 2, "threads": 0}
     served, unserved = (add, greet) if lane == "coroutines" else (greet, add)
     async with running(worker(**without)):
-        await unserved.aenqueue(1)  # type: ignore[operator, arg-type, unused-ignore]
-        await wait_for_results(await served.aenqueue(1))  # type: ignore[operator, arg-type, unused-ignore]
+        await unserved.aenqueue(1)  # type: ignore[operator, arg-type, call-overload, unused-ignore]
+        await wait_for_results(await served.aenqueue(1))  # type: ignore[operator, arg-type, call-overload, unused-ignore]
         assert await in_thread(counts, database) == {"ready": 1}
 
 

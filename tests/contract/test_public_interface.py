@@ -20,7 +20,7 @@ NAMES = {
         "SteadyQueueTask __version__ adisable_recurring_task aenable_recurring_task aenqueue_all "
         "aschedule_recurring_task aunschedule_recurring_task disable_recurring_task enable_recurring_task enqueue_all "
         "schedule_recurring_task task unschedule_recurring_task GiveUp Interrupted RetryLater Snooze SteadyQueueResult "
-        "TaskContext TaskState Unique exponential fixed steps Progress LogLine"
+        "TaskContext TaskState Unique exponential fixed steps Progress LogLine StateChanged Update"
     ),
     "steady_queue.actions": (
         "aclear_queue adiscard adiscard_many adiscard_where apause aresume aretry aretry_many aretry_where arun_now "

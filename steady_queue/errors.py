@@ -16,6 +16,8 @@ SteadyQueueError
 ├── TaskCancelled              the task was cancelled: see `by` and `reason`
 ├── TaskExpired                the task was not started in time
 ├── ClaimLost                  the process has lost the task that it runs; nothing was written
+├── CompletionError            a task cannot be completed in a transaction: not twice, and only in a worker
+├── TransactionEndedByTask     a transactional task ended its transaction, or tried to; nothing was written
 ├── TransactionLeftOpen        a task ended with a transaction open, which was rolled back
 ├── OrmThreadTimeout           an ORM call of an async task waited too long for a thread (also a TimeoutError)
 ├── ProcessExitError           the process that ran the task exited before the task ended
@@ -125,6 +127,14 @@ class TransactionLeftOpen(SteadyQueueError):
             f"a transaction was left open on the database '{database}': it was rolled back."
             " Leave every atomic block, and commit where autocommit is off"
         )
+
+
+class CompletionError(SteadyQueueError, RuntimeError):
+    """The task cannot be completed in a transaction: it has been already, or no worker runs it."""
+
+
+class TransactionEndedByTask(SteadyQueueError):
+    """A transactional task committed or rolled back by itself, or tried to. The worker commits, after the task."""
 
 
 class OrmThreadTimeout(SteadyQueueError, TimeoutError):

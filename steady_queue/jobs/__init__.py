@@ -13,6 +13,7 @@ requests.py         what a task raises to decide what happens to it
 context.py          the context of a running task
 json_values.py      metadata and checkpoints as JSON
 reports.py          the progress and the log of a task
+completion.py       settle a task in the transaction in which it writes
 new_jobs.py         build the rows of new jobs from calls
 task_result.py      the class of results
 attempt_errors.py   the errors of attempts: their class, and how they are read

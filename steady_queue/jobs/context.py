@@ -6,13 +6,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from threading import get_ident
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
+
+from asgiref.sync import sync_to_async
 
 from steady_queue.errors import TaskTimeout
-from steady_queue.jobs import compat
+from steady_queue.jobs import compat, completion
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from steady_queue.store.job import Claim
+    from steady_queue.store.outcome import Completed
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class CancelRequest(NamedTuple):
@@ -58,6 +67,18 @@ class TaskControl:
     cancellation: CancelRequest | None = None
     #: Whether the attempt has timed out: an async task is cancelled then, a function in a thread continues.
     has_timed_out: bool = False
+    #: Whether the task has a claim that it can settle in a transaction of its own, and whether that joins a transaction
+    #: of the caller, as in tests.
+    can_complete: bool = True
+    joins_transaction: bool = False
+    #: Whether the task is in such a transaction; settles itself there; and has sent a commit whose reply was lost.
+    is_in_completion: bool = False
+    is_completing: bool = False
+    is_commit_unknown: bool = False
+    #: Set when the task was settled in its own transaction, or lost its claim there.
+    completed: Completed | None = None
+    #: Whether the attempt has ended: a context that was kept is of no use then.
+    has_ended: bool = False
 
 
 class ContextServices(Protocol):
@@ -82,6 +103,7 @@ class TaskContext(compat.TaskContext):
 
     control: TaskControl
     services: ContextServices
+    process_name: str = ""
 
     @property
     def deadline(self) -> datetime | None:
@@ -99,3 +121,23 @@ class TaskContext(compat.TaskContext):
         deadline = self.control.deadline
         if deadline is not None and deadline.has_passed:
             raise deadline.error()
+
+    def completing(self, result: Any = None) -> AbstractContextManager[completion.Completion]:
+        """The last part of a task: a transaction in which the task is settled with this result, before its only commit.
+
+        `with context.completing() as completion` sets the result in the block: `completion.result = ...`.
+        """
+        return completion.completing(self.control, self.process_name, result)
+
+    async def complete_in_transaction(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """In an async task: call a sync function in such a transaction, on the task's ORM thread.
+
+        What it returns is the result of the task.
+        """
+
+        def complete() -> T:
+            with self.completing() as block:
+                block.result = value = function(*args, **kwargs)
+            return value
+
+        return await sync_to_async(complete, thread_sensitive=True)()

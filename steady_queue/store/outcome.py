@@ -109,6 +109,16 @@ class Completed:
 
     claim: Claim
     settlement: Settlement
+    #: As in Finished.
+    value: str | None = None
+    milliseconds: float = 0.0
+    #: What happened in the task after its transaction had ended, and has no effect.
+    ignored: str = ""
+
+    @property
+    def is_applied(self) -> bool:
+        """Whether the transaction was committed; otherwise the claim was lost, and it was rolled back."""
+        return self.settlement.verdicts[self.claim.claim_id] is Verdict.APPLIED
 
 
 #: How a task can end.

@@ -68,10 +68,15 @@ class ThreadConnections:
         if wrapper.alias in connections and connections[wrapper.alias] is wrapper:
             self._add(wrapper)
 
-    def open_transaction(self) -> str | None:
-        """Return the alias of a database with an open transaction that a task should have ended."""
+    def open_transaction(self, besides: str | None = None) -> str | None:
+        """Return the alias of a database, not `besides`, with an open transaction that a task should have ended."""
         return next(
-            (connection.wrapper.alias for connection in self._connections if connection.has_open_transaction()), None
+            (
+                connection.wrapper.alias
+                for connection in self._connections
+                if connection.wrapper.alias != besides and connection.has_open_transaction()
+            ),
+            None,
         )
 
     def is_held(self) -> bool:

@@ -96,6 +96,20 @@ class DjangoDriver:
                 time.sleep(random.uniform(0, 0.005 * 2**attempt))
         raise AssertionError("unreachable")
 
+    def run_without_savepoint(self, operation: Operation[T]) -> T:
+        """As the last part of a transaction that is committed or rolled back as a whole."""
+        try:
+            return drive(operation.flow(), self._execute)
+        except StoreError as error:
+            error.applied = "no"
+            self.connection.needs_rollback = True
+            raise
+
+    def take_write_lock(self) -> None:
+        """On SQLite, inside a transaction: one that begins with a read may not be able to write later."""
+        if self.connection.vendor == "sqlite":
+            self._command("DELETE FROM steady_queue_lockbucket WHERE 0")
+
     def _run_in_callers(self, operation: Operation[T]) -> T:
         """Inside the caller's transaction: in a savepoint if the operation has several statements."""
         connection = self.connection
@@ -154,9 +168,8 @@ class DjangoDriver:
     def _begin(self) -> None:
         if self.connection.vendor == "postgresql":
             self._command("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        elif self.connection.vendor == "sqlite":
-            # Takes the write lock now: a transaction that begins with a read cannot wait for it later.
-            self._command("DELETE FROM steady_queue_lockbucket WHERE 0")
+        else:
+            self.take_write_lock()
 
     def _command(self, text: str) -> None:
         try:

@@ -43,7 +43,7 @@ from steady_queue.store.operations.prune import BATCH_ROWS, find_process_claims,
 from steady_queue.store.operations.queues import find_queue_names
 from steady_queue.store.operations.results import find_jobs
 from steady_queue.store.operations.settle import settle
-from steady_queue.store.outcome import Failed, Finished, report_of
+from steady_queue.store.outcome import Completed, Failed, Finished, report_of
 from steady_queue.store.queue_selection import QueueSelection
 
 if TYPE_CHECKING:
@@ -196,14 +196,15 @@ class Drain:
         translation.deactivate()
         timezone.deactivate()
         # Not run_sync, which closes stale connections and so would roll back the test's own transaction.
-        return self._executor.run_here(TaskControl(claimed))
+        return self._executor.run_here(TaskControl(claimed, joins_transaction=True))
 
     async def acall(self, claimed: Claim) -> Ended:
         """Await the task in the running loop; the async form of `call`."""
         translation.deactivate()
         timezone.deactivate()
         me = asyncio.current_task()
-        return await self._executor.run_async(TaskControl(claimed), lambda _: me is not None and me.cancelling() > 0)
+        control = TaskControl(claimed, joins_transaction=True)
+        return await self._executor.run_async(control, lambda _: me is not None and me.cancelling() > 0)
 
     def end(self, ended: Ended) -> None:
         """Settle the job and keep its result; with `raising`, raises the error of the task."""
@@ -212,8 +213,9 @@ class Drain:
         if broken is not None and isinstance(ended, Finished):
             # The task caught an error that had broken the transaction: its writes are lost, here if not in a worker.
             ended, raised = Failed(ended.claim, report_of(broken)), broken
-        preserve = steady_queue.preserve_finished_jobs
-        self._run(settle(self._sql, [ended], process_name=WORKER_NAME, preserve=preserve, limits=limits_in_force))
+        if not isinstance(ended, Completed):
+            preserve = steady_queue.preserve_finished_jobs
+            self._run(settle(self._sql, [ended], process_name=WORKER_NAME, preserve=preserve, limits=limits_in_force))
         self.results.append(self._result(ended))
         if raised is not None and (self._raising or isinstance(raised, KeyboardInterrupt)):
             raise raised
@@ -223,7 +225,7 @@ class Drain:
             return results.of_record(found[0])
         result = results.of_claim(ended.claim, registry.resolve(ended.claim.task_path), WORKER_NAME)
         # Finished jobs are not preserved.
-        return results.conclude(result, ended) if isinstance(ended, Finished) else result
+        return results.conclude(result, ended) if isinstance(ended, (Finished, Completed)) else result
 
     def _record_error(self, *, task_result: TaskResult[Any], **_: Any) -> None:
         # The signal of a failure is sent while its exception is being handled.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 #: The first word of a statement, after white space, comments and parentheses.
-_FIRST_WORD = re.compile(r"(?:[\s(;]|--[^\n]*(?:\n|$)|/\*(?!!).*?\*/)*(?:/\*!\d*\s*)?([a-z]+)", re.IGNORECASE | re.DOTALL)
+_FIRST_WORD = re.compile(
+    r"(?:[\s(;]|--[^\n]*(?:\n|$)|/\*(?!!).*?\*/)*(?:/\*!\d*\s*)?([a-z]+)", re.IGNORECASE | re.DOTALL
+)
 #: These end a transaction, or begin another, on every database.
 _ENDING = {"COMMIT", "ROLLBACK", "BEGIN", "END", "ABORT", "START"}
 #: MySQL commits before and after these. Not all of their forms do: see `_HARMLESS`.

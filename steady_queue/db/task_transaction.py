@@ -5,6 +5,7 @@ To the task it is an `atomic` block. It begins with the first statement: a task 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from django.db import DatabaseError, Error, connections, transaction
@@ -15,7 +16,7 @@ from steady_queue.errors import ConfigurationError, TransactionEndedByTask, Tran
 from steady_queue.store.drivers.django import classify_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
 #: What Django resets when it connects, which may be in the middle of the block.
@@ -68,7 +69,7 @@ class TaskTransaction:
             connection.in_atomic_block = connection.commit_on_exit = True
             connection.needs_rollback = False
             connection.atomic_blocks.append(self._atomic)
-            vars(connection)["ensure_connection"] = self._begin
+            vars(connection).update(ensure_connection=self._begin, temporary_connection=self._temporary_connection)
         self._depth = len(connection.savepoint_ids)
         connection.execute_wrappers.append(self._guard)
         return self
@@ -100,7 +101,7 @@ class TaskTransaction:
     ) -> None:
         connection = self.connection
         connection.execute_wrappers.remove(self._guard)
-        vars(connection).pop("ensure_connection", None)
+        self._restore_methods()
         del connection.savepoint_ids[self._depth :]  # of blocks that the task did not leave
         if not self.has_begun:
             self._leave_unbegun()
@@ -158,11 +159,22 @@ class TaskTransaction:
             raise
         else:
             self.has_begun = True
-            del vars(connection)["ensure_connection"]
+            self._restore_methods()
         finally:
             self._is_beginning = False
             for name, value in state.items():
                 setattr(connection, name, value)
+
+    @contextmanager
+    def _temporary_connection(self) -> Iterator[Any]:
+        """Django's own would close a connection that it has opened, and so end the transaction that begins with it."""
+        self._begin()
+        with self.connection.cursor() as cursor:
+            yield cursor
+
+    def _restore_methods(self) -> None:
+        for name in ("ensure_connection", "temporary_connection"):
+            vars(self.connection).pop(name, None)
 
     def _guard(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         """Called by Django instead of executing a statement."""

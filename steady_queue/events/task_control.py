@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-__all__ = ["JobPastTimeout", "JobRetryScheduled", "JobSnoozed", "JobsExpired", "ThreadsStuck"]
+__all__ = [
+    "JobCommitConfirmed",
+    "JobContinuedAfterCompletion",
+    "JobPastTimeout",
+    "JobRetryScheduled",
+    "JobSnoozed",
+    "JobsExpired",
+    "ThreadsStuck",
+]
 
 
 class JobRetryScheduled(Event):
@@ -75,3 +83,22 @@ class JobsExpired(Event):
     text: ClassVar[str] = "%(count)d job[s] expired: not started in time"
     job_ids: Sequence[UUID]
     count: int
+
+
+class JobCommitConfirmed(Event):
+    """The reply of the commit of a task's own transaction was lost, but the task was finished by it."""
+
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = "%(task_path)s %(job_id)s has finished, although the reply of its commit was lost"
+    job_id: UUID
+    task_path: str
+
+
+class JobContinuedAfterCompletion(Event):
+    """A task raised an error or returned a value after it had been completed in its own transaction."""
+
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "%(task_path)s %(job_id)s had been completed before, so this is ignored: %(ignored)s"
+    job_id: UUID
+    task_path: str
+    ignored: str

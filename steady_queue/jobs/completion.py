@@ -48,16 +48,24 @@ class _AlreadyCompleted(Exception):
 
 
 def run_transactional(
-    control: TaskControl, process_name: str, function: Callable[[], Any], check_connections: Callable[[str], None]
+    control: TaskControl,
+    process_name: str,
+    function: Callable[[], Any],
+    check_connections: Callable[[str], None] | None = None,
+    *,
+    only_if_used: bool = True,
 ) -> Finished | Completed:
     """Call a transactional task, and settle it in its transaction.
 
-    A task that executes no statement has nothing to be atomic with: it is settled with others, which is faster.
+    With `only_if_used`, a task that executes no statement has nothing to be atomic with: it is settled with others,
+    which is faster.
     """
+    completion = Completion()
     try:
-        with completing(control, process_name, only_if_used=True) as completion:
+        with completing(control, process_name, only_if_used=only_if_used) as completion:
             completion.result = function()
-            check_connections(queue_alias())
+            if check_connections is not None:
+                check_connections(queue_alias())
     except ClaimLost:
         if control.completed is None:
             raise

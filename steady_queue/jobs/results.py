@@ -25,7 +25,7 @@ from steady_queue.jobs.registry import registry
 from steady_queue.jobs.reports import load_log, load_progress
 from steady_queue.jobs.task_result import SteadyQueueResult, TaskState, state_of, state_of_failure
 from steady_queue.store.job import JobRecord, Status
-from steady_queue.store.outcome import Finished
+from steady_queue.store.outcome import Completed, Finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -157,10 +157,10 @@ def of_claim(claim: Claim, task: Task[..., Any], process_name: str) -> TaskResul
     )
 
 
-def conclude(result: TaskResult[Any], outcome: Finished | Failed | Retried) -> TaskResult[Any]:
+def conclude(result: TaskResult[Any], outcome: Finished | Completed | Failed | Retried) -> TaskResult[Any]:
     """Write the outcome into the result of a running job, in place, as the framework's own backends do."""
     object.__setattr__(result, "finished_at", timezone.now())
-    if isinstance(outcome, Finished):
+    if isinstance(outcome, (Finished, Completed)):
         value = None if outcome.value is None else arguments.load_result(outcome.value)
         object.__setattr__(result, "_return_value", value)
         status, state = TaskResultStatus.SUCCESSFUL, TaskState.FINISHED

@@ -13,7 +13,7 @@ from steady_queue.aio.worker.timeouts import Timeouts
 from steady_queue.errors import ConfigurationError
 from steady_queue.jobs.expiry import refusal
 from steady_queue.store.job import Lane
-from steady_queue.store.outcome import Failed, Released, report, report_of
+from steady_queue.store.outcome import Completed, Failed, Released, report, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from steady_queue.events import Events
     from steady_queue.jobs.context import TaskControl
     from steady_queue.store.job import Claim
-    from steady_queue.store.outcome import Outcome
+    from steady_queue.store.outcome import Ending
 
 #: How long claims may wait for a thread behind functions that turn out to be long before they are released.
 LONG_TASK_SECONDS = 0.1
@@ -43,7 +43,7 @@ class Capacity:
         threads: int,
         executor: Executor,
         orm_threads: OrmThreads,
-        settle: Callable[[Outcome], None],
+        settle: Callable[[Ending], None],
         wake_worker: Callable[[], None],
         events: Events,
     ) -> None:
@@ -53,7 +53,7 @@ class Capacity:
         self._orm_threads = orm_threads
         self._settle = settle
         self._wake_worker = wake_worker
-        self._threads: Threads[Running, Outcome] = Threads(
+        self._threads: Threads[Running, Ending] = Threads(
             threads, self._in_clean_context, self._end_in_thread, on_exit=lambda: thread_connections().close()
         )
         self._loop = asyncio.get_running_loop()
@@ -195,7 +195,7 @@ class Capacity:
         self._threads.close()
 
     async def _run(self, running: Running, session: OrmSession) -> None:
-        outcome: Outcome
+        outcome: Ending
         claim = running.claim
         running.has_begun = True
         try:
@@ -211,24 +211,27 @@ class Capacity:
         self._orm_threads.end(session)
         self._end(running, outcome)
 
-    def _in_clean_context(self, running: Running) -> Outcome:
+    def _in_clean_context(self, running: Running) -> Ending:
         try:
             # A thread's own context lives as long as the thread: the next task would see what this one sets.
             return contextvars.Context().run(self._executor.run_sync, running)
         except BaseException as error:
             return Failed(running.claim, report_of(error))
 
-    def _end_in_thread(self, running: Running, outcome: Outcome) -> None:
+    def _end_in_thread(self, running: Running, outcome: Ending) -> None:
         self._has_freed_thread = True
         self._end(running, outcome)
 
-    def _end(self, running: Running, outcome: Outcome) -> None:
+    def _end(self, running: Running, outcome: Ending) -> None:
         claim = running.claim
         if self.running.pop(claim.claim_id, None) is None:
             return  # abandoned
         if running.has_timed_out:
             self._timeouts.forget(running)
             self.on_stuck_thread()
+        running.has_ended = True
+        if running.completed is not None and not isinstance(outcome, Completed):
+            outcome = running.completed  # cancelled or timed out after it had been settled
         self.released += isinstance(outcome, Released)
         self._room[claim.lane] += 1
         if len(self.running) == len(self._stuck_claims):

@@ -34,11 +34,11 @@ class Claims:
 
     def known(self) -> set[UUID]:
         """Return every claim that this process knows: running, waiting to be settled, being settled."""
-        return self._settlers.claims() | self.running()
+        return self._settlers.claims() | {running.claim.claim_id for running in self.running_jobs()}
 
     def running(self) -> set[UUID]:
-        """Return the claims whose tasks run now."""
-        return {claim_id for capacity in self._capacities for claim_id in capacity.running}
+        """Return the claims whose tasks run now, without those of tasks that settle or have settled themselves."""
+        return {running.claim.claim_id for running in self.running_jobs() if not running.is_completing}
 
     def running_jobs(self) -> list[Running]:
         # Each copied in one step: the watchdog calls this from its own thread.

@@ -22,6 +22,7 @@ from steady_queue.aio.orm_threads.connections import thread_connections
 from steady_queue.errors import TransactionLeftOpen
 from steady_queue.jobs import results
 from steady_queue.jobs.compat import task_backends, task_finished, task_started
+from steady_queue.jobs.completion import ignoring, run_transactional
 from steady_queue.jobs.context import NO_SERVICES, Deadline, TaskContext
 from steady_queue.jobs.policy import Policies
 from steady_queue.jobs.retries import decide
@@ -29,7 +30,7 @@ from steady_queue.jobs.task import lane_of
 from steady_queue.jobs.task_signals import FAILURE_LEVEL, asend, is_observed, send
 from steady_queue.jobs.task_signals import is_logged as is_logged_by_framework
 from steady_queue.store.job import Lane
-from steady_queue.store.outcome import Failed, Finished, Released, Retried, Snoozed, report_of
+from steady_queue.store.outcome import Completed, Failed, Finished, Released, Retried, Snoozed, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from steady_queue.jobs.registry import Registry
     from steady_queue.store.job import Claim
 
-    Ended = Finished | Failed | Retried | Snoozed | Released
+    Ended = Finished | Completed | Failed | Retried | Snoozed | Released
 
 #: Added to the error of an async task that used the sync ORM.
 ASYNC_ORM = "In an async task, use the async methods of the ORM (await Model.objects.aget(...)), or sync_to_async."
@@ -75,24 +76,26 @@ class Executor:
                 args = self._prepare(control, task, args, result)
             # A function that was async when it was enqueued may be sync by now.
             is_async = lane_of(task.func) is Lane.ASYNC
-            call = task.func if is_async else sync_to_async(_contain(task.func), thread_sensitive=True)
+            call = task.func if is_async else sync_to_async(self._as_sync(control, task), thread_sensitive=True)
             seconds = self._policies.of_claim(claim, task).timeout_seconds
             if seconds is None:
                 value = await call(*args, **kwargs)
             else:
                 value = await self._call_with_timeout(control, seconds, session, partial(call, *args, **kwargs))
-            success = _build_success(claim, value, None if session is None else session.open_transaction)
+            success = _build_success(control, value, None if session is None else session.open_transaction)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and was_stopped(control):
                 raise
             if session is not None:
                 await session.release_thread()  # writes of the signal's receivers must not be rolled back with the task
-            ended, result = self._fail(claim, error, result)
-            # Inside the handler: the framework logs the exception that is being handled.
-            if result is not None and isinstance(ended, Failed):
-                await self._send_finished(result, ended)
-            return ended
-        result = result or self._result_for_end(claim)
+            if control.completed is None:
+                ended, result = self._fail(control, error, result)
+                # Inside the handler: the framework logs the exception that is being handled.
+                if result is not None and isinstance(ended, Failed):
+                    await self._send_finished(result, ended)
+                return ended
+            success = ignoring(control.completed, error)
+        result = self._result_of_success(success, result)
         if result is not None:
             await self._send_finished(result, success)
         return success
@@ -120,7 +123,7 @@ class Executor:
         self.watch_deadline(control)
         return deadline
 
-    async def _send_finished(self, result: TaskResult[Any], ended: Finished | Failed) -> None:
+    async def _send_finished(self, result: TaskResult[Any], ended: Finished | Completed | Failed) -> None:
         level = FAILURE_LEVEL if isinstance(ended, Failed) else None
         with suppress(asyncio.CancelledError):  # the task has ended: a shutdown that comes now must not release it
             await asend(task_finished, self._sender(ended.claim.backend), [results.conclude(result, ended)], level)
@@ -148,24 +151,51 @@ class Executor:
                 send(task_started, self._sender(claim.backend), [result])
             if result is not None or claim.headers is not None:
                 args = self._prepare(control, task, args, result)
-            seconds = self._policies.of_claim(claim, task).timeout_seconds
-            if seconds is not None:
-                self._set_deadline(control, seconds)
+            policy = self._policies.of_claim(claim, task)
+            if policy.timeout_seconds is not None:
+                self._set_deadline(control, policy.timeout_seconds)
             is_async = lane_of(task.func) is Lane.ASYNC
             call: Callable[..., Any] = async_to_sync(task.func) if is_async else task.func
-            value = call(*args, **kwargs)
-            success = _build_success(claim, value, None if connections is None else connections.open_transaction())
+            if policy.transactional:
+                success = run_transactional(
+                    control, self.process_name, partial(call, *args, **kwargs), _checker_of(connections)
+                )
+            else:
+                value = call(*args, **kwargs)
+                open_transaction = None if connections is None else connections.open_transaction()
+                success = _build_success(control, value, open_transaction)
         except BaseException as error:
             if connections is not None:
                 connections.release()  # writes of the signal's receivers must not be rolled back with the task
-            ended, result = self._fail(claim, error, result)
-            if result is not None and isinstance(ended, Failed):
-                send(task_finished, self._sender(claim.backend), [results.conclude(result, ended)], FAILURE_LEVEL)
-            return ended
-        result = result or self._result_for_end(claim)
+            if control.completed is None:
+                ended, result = self._fail(control, error, result)
+                if result is not None and isinstance(ended, Failed):
+                    send(task_finished, self._sender(claim.backend), [results.conclude(result, ended)], FAILURE_LEVEL)
+                return ended
+            success = ignoring(control.completed, error)
+        result = self._result_of_success(success, result)
         if result is not None:
             send(task_finished, self._sender(claim.backend), [results.conclude(result, success)])
         return success
+
+    def _as_sync(self, control: TaskControl, task: Task[..., Any]) -> Callable[..., Any]:
+        """Return the function of a sync task that was enqueued for the event loop."""
+        if not getattr(task, "transactional", False):
+            return _contain(task.func)
+
+        def call(*args: Any, **kwargs: Any) -> None:
+            function = partial(_contain(task.func), *args, **kwargs)
+            run_transactional(control, self.process_name, function, only_if_used=False)
+
+        return call
+
+    def _result_of_success(
+        self, success: Finished | Completed, result: TaskResult[Any] | None
+    ) -> TaskResult[Any] | None:
+        """Return the result to send with `task_finished`; none if the task has lost its claim."""
+        if isinstance(success, Completed) and not success.is_applied:
+            return None
+        return result or self._result_for_end(success.claim)
 
     def _result_for_start(self, claim: Claim, task: Task[..., Any]) -> TaskResult[Any] | None:
         """Return the result, if the task takes a context or `task_started` has a receiver.
@@ -193,14 +223,15 @@ class Executor:
         return None
 
     def _fail(
-        self, claim: Claim, error: BaseException, result: TaskResult[Any] | None
+        self, control: TaskControl, error: BaseException, result: TaskResult[Any] | None
     ) -> tuple[Ended, TaskResult[Any] | None]:
         """Return the outcome, and the result to send with `task_finished` if the job has failed for good."""
+        claim = control.claim
         if isinstance(error, SynchronousOnlyOperation) and claim.lane == Lane.ASYNC:
             error.add_note(ASYNC_ORM)
         ended = self._decide(claim, error)
-        if not isinstance(ended, Failed):
-            return ended, None
+        if not isinstance(ended, Failed) or control.is_commit_unknown:
+            return ended, None  # after a commit without a reply, the settle shows whether the task has failed
         result = result or self._result_for_end(claim, FAILURE_LEVEL)
         if result is not None and ended.is_loadable:
             is_logged = is_logged_by_framework(task_finished, self._sender(claim.backend), FAILURE_LEVEL)
@@ -226,7 +257,10 @@ class Executor:
         if control.claim.headers is not None:
             _activate(json.loads(control.claim.headers))
         if task.takes_context and result is not None:
-            return [TaskContext(task_result=result, control=control, services=self._services), *args]
+            context = TaskContext(
+                task_result=result, control=control, services=self._services, process_name=self.process_name
+            )
+            return [context, *args]
         return args
 
     def _sender(self, alias: str) -> type[BaseTaskBackend]:
@@ -252,11 +286,25 @@ def _activate(headers: dict[str, Any]) -> None:
         timezone.activate(timezone.get_fixed_timezone(zone) if isinstance(zone, int) else zone)
 
 
-def _build_success(claim: Claim, value: Any, open_transaction: str | None) -> Finished:
+def _build_success(control: TaskControl, value: Any, open_transaction: str | None) -> Finished | Completed:
     """Return the success; raises if the task has left a transaction open, or its value cannot be stored."""
     if open_transaction is not None:
         raise TransactionLeftOpen(open_transaction)
-    return Finished(claim, None if value is None else arguments.dump_result(value))
+    text = None if value is None else arguments.dump_result(value)
+    if control.completed is not None:
+        is_ignored = text is not None and text != control.completed.value
+        return replace(control.completed, ignored="it returned a value") if is_ignored else control.completed
+    return Finished(control.claim, text)
+
+
+def _checker_of(connections: ThreadConnections | None) -> Callable[[str], None]:
+    """Return a function that raises if a transaction is open on another database than this one."""
+
+    def check(alias: str) -> None:
+        if connections is not None and (other := connections.open_transaction(besides=alias)) is not None:
+            raise TransactionLeftOpen(other)
+
+    return check
 
 
 def _contain(function: Callable[..., Any]) -> Callable[..., Any]:

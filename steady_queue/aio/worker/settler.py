@@ -15,8 +15,9 @@ from steady_queue import events
 from steady_queue.errors import StoreDataError, StoreError
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.job import FailureKind
+from steady_queue.store.operations.results import find_jobs
 from steady_queue.store.operations.settle import settle
-from steady_queue.store.outcome import Failed, Finished, Released, Retried, Snoozed, Verdict, report
+from steady_queue.store.outcome import Completed, Failed, Finished, Released, Retried, Snoozed, Verdict, report
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.context import Context
     from steady_queue.aio.worker.awaited import AwaitedJobs
     from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.outcome import Outcome
+    from steady_queue.store.outcome import Ending, Outcome, Settlement
 
 #: Outcomes in one statement.
 BATCH_SIZE = 500
@@ -153,6 +154,7 @@ class Settler:
             )
         )
         self._awaited.settled(lambda: [outcome.claim.job_id for outcome in batch])
+        completed = await self._find_completed(batch, settlement)
         milliseconds = (self._clock.monotonic() - began) * 1000
         self._events.emit(events.JobsSettled(count=len(batch), promoted=settlement.promoted, milliseconds=milliseconds))
         if settlement.promoted:
@@ -166,8 +168,39 @@ class Settler:
             is_released = isinstance(outcome, Released) and is_retry
             if settlement.verdicts[claim.claim_id] is Verdict.FENCED and not is_released:
                 self._events.emit(events.JobFenced(job_id=claim.job_id, task_path=claim.task_path))
+            elif claim.job_id in completed:
+                self._events.emit(events.JobCommitConfirmed(job_id=claim.job_id, task_path=claim.task_path))
             elif not isinstance(outcome, Finished):
                 self._emit(outcome)
+
+    async def _find_completed(self, batch: Sequence[Outcome], settlement: Settlement) -> set[UUID]:
+        """Return the jobs that their own transaction had finished, although the reply of its commit was lost."""
+        if Verdict.REPEATED not in settlement.verdicts.values():
+            return set()
+        repeated = {
+            outcome.claim.job_id
+            for outcome in batch
+            if settlement.verdicts[outcome.claim.claim_id] is Verdict.REPEATED and not isinstance(outcome, Finished)
+        }
+        if not repeated:
+            return repeated
+        found = await self._driver.run(find_jobs(self._driver.sql, sorted(repeated)))
+        # A job that no longer exists was finished, and its row was not preserved.
+        return repeated - {job.id for job in found if job.finished_at is None}
+
+    def report_completed(self, completed: Completed) -> None:
+        """Emit the events of a task that was settled in its own transaction."""
+        who: dict[str, Any] = {"job_id": completed.claim.job_id, "task_path": completed.claim.task_path}
+        promoted = completed.settlement.promoted
+        if completed.is_applied:
+            self._awaited.settled(lambda: [completed.claim.job_id])
+        self._events.emit(events.JobsSettled(count=1, promoted=promoted, milliseconds=completed.milliseconds))
+        if promoted:
+            self._events.emit(events.JobsPromoted(by=self.name, count=promoted))
+        if not completed.is_applied:
+            self._events.emit(events.JobFenced(**who))
+        elif completed.ignored:
+            self._events.emit(events.JobContinuedAfterCompletion(**who, ignored=completed.ignored))
 
     def _emit(self, outcome: Failed | Retried | Snoozed | Released) -> None:
         who: dict[str, Any] = {"job_id": outcome.claim.job_id, "task_path": outcome.claim.task_path}
@@ -202,12 +235,15 @@ class Settlers:
         self.limited = limited
         self._observer = observer
 
-    def put(self, outcome: Outcome) -> None:
-        """A task has ended: pass its outcome to the settler that writes it."""
+    def put(self, outcome: Ending) -> None:
+        """A task has ended: pass its outcome to the settler that writes it, unless it is written."""
         if self._observer.wants_ended_tasks:
             self._observer.task_ended(outcome.claim.claim_id)
         settler = self.unlimited if outcome.claim.concurrency_key is None else self.limited
-        settler.put(outcome)
+        if isinstance(outcome, Completed):
+            settler.report_completed(outcome)
+        else:
+            settler.put(outcome)
 
     def are_full(self) -> bool:
         """Return whether so many outcomes wait that nothing more may be claimed."""

@@ -38,7 +38,8 @@ NAMES = {
         "ArgumentError ConcurrencyKeyError ConfigurationError DeserializationError EnqueueError JobIsRunning "
         "OrmThreadTimeout ProcessExitError ProcessMissingError ProcessPrunedError SteadyQueueError StoreBug "
         "StoreConflict StoreDataError StoreError StoreNotMigrated StoreUnavailable TransactionLeftOpen "
-        "UnknownRecurringTask UnknownTaskError TaskTimeout TaskCancelled TaskExpired ClaimLost DuplicateTask CompletionError TransactionEndedByTask "
+        "UnknownRecurringTask UnknownTaskError TaskTimeout TaskCancelled TaskExpired ClaimLost DuplicateTask "
+        "CompletionError TransactionEndedByTask "
         "UniqueKeyError"
     ),
     "steady_queue.events": "Event Events Fault Subscription emit log subscribe unsubscribe",

@@ -146,11 +146,14 @@ class ProcessPruned(Event):
     """Maintenance removed the row of a dead process."""
 
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "pruned %(name)s (%(reason)s): %(jobs)d of its tasks were marked as failed"
+    text: ClassVar[str] = (
+        "pruned %(name)s (%(reason)s): %(jobs)d of its tasks were marked as failed, %(retried)d are retried"
+    )
     process_id: UUID
     name: str
     reason: str
     jobs: int
+    retried: int
 
 
 class OrphansFailed(Event):
@@ -234,10 +237,11 @@ class ChildPruned(Event):
     """The supervisor settled the claims of a child that exited."""
 
     level: ClassVar[int] = logging.WARNING
-    text: ClassVar[str] = "claims of process %(pid)d: %(failed)d failed, %(released)d released"
+    text: ClassVar[str] = "claims of process %(pid)d: %(failed)d failed, %(released)d released, %(retried)d retried"
     pid: int
     failed: int
     released: int
+    retried: int
 
 
 class ChildrenStopping(Event):

@@ -23,7 +23,7 @@ from steady_queue.events import (
     ProcessRegisteredAgain,
 )
 from steady_queue.processes import ProcessMissingError
-from steady_queue.store.operations.prune import fail_orphans
+from steady_queue.store.operations.prune import end_orphans
 from steady_queue.store.outcome import report
 from tests.support.databases.tables import count, counts, query
 from tests.support.runtime import EmittedEvents, error_of, in_thread, until, values, wait_for_results, worker
@@ -222,7 +222,7 @@ def fail_all_claims(alias: str) -> None:
     """What the maintenance of another process does with a process that it takes for dead."""
     store = SyncStore(alias)
     query(alias, "DELETE FROM steady_queue_process")
-    assert store.run(fail_orphans(store.sql, report(ProcessMissingError, "it is gone"))) != []
+    assert store.run(end_orphans(store.sql, report(ProcessMissingError, "it is gone"))).failed
 
 
 async def test_a_process_whose_task_cannot_be_stopped_exits_when_its_lease_is_lost(

@@ -187,7 +187,7 @@ async def test_dead_processes_and_orphans(
     async with running(worker(), events=emitted) as process:
         await process.services.maintenance.turn()
     pruned = one(emitted, events.ProcessPruned)
-    assert pruned == {"process_id": dead, "name": "dead", "reason": "no heartbeat", "jobs": 1}
+    assert pruned == {"process_id": dead, "name": "dead", "reason": "no heartbeat", "jobs": 1, "retried": 0}
     assert one(emitted, events.OrphansFailed) == {"jobs": 1}
     failed = [fields(event) for event in emitted.of(events.JobsFailed)]
     assert [(event["process_id"], event["job_ids"], event["count"]) for event in failed] == [

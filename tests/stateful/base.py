@@ -184,6 +184,17 @@ class BaseMachine(RuleBasedStateMachine):
         found = [self.claims[-1 - number % len(self.claims)] for number in numbers if self.claims]
         return list({claim.claim_id: claim for claim in found}.values())
 
+    def read_due_times(self) -> None:
+        """When jobs are due that were scheduled again: after half an hour, or three halves, by the database's clock."""
+        undated = [job for job in self.model.those(Status.SCHEDULED) if job.due is None]
+        if undated:
+            now = self.store.now()
+            text = "SELECT job_id, scheduled_at FROM steady_queue_scheduledexecution"
+            due = {row[0]: row[1] for row in self.store.ask(text, returns="ut")}
+            for job in undated:
+                job.due = due[job.new.id]
+                assert now < job.due < now + 2 * HOUR
+
     # -- what must be -------------------------------------------------------------------------------------------------
 
     @invariant()
@@ -248,7 +259,8 @@ class BaseMachine(RuleBasedStateMachine):
         for id_, shown in snapshot.jobs.items():
             if shown.status not in (Status.FINISHED.value, Status.FAILED.value):
                 found.append(f"{id_} has not ended: {shown}")
-            if not shown.attempts == self.history.over[id_] == 1 + self.history.retried[id_]:
+            attempts = shown.attempts + self.history.refused[id_]
+            if not attempts == self.history.over[id_] == 1 + self.history.retried[id_]:
                 found.append(f"{id_} ended {self.history.over[id_]} times, and has {shown.attempts} attempts")
         assert not found, "\n".join(found)
 

@@ -22,7 +22,10 @@ class ClaimHistory:
         self.begun: Counter[UUID] = Counter()
         self.over: Counter[UUID] = Counter()
         self.released: Counter[UUID] = Counter()
+        #: Also by hand.
         self.retried: Counter[UUID] = Counter()
+        #: Claims that ended the job before its task was started: they are no attempts.
+        self.refused: Counter[UUID] = Counter()
 
     def begin(self, claims: Iterable[Claim]) -> None:
         for claim in claims:
@@ -36,7 +39,9 @@ class ClaimHistory:
         assert claim_id in self.open, f"{claim_id} is to be {how}, and was {self.ended.get(claim_id, 'never begun')}"
         job_id = self.open.pop(claim_id)
         self.ended[claim_id] = how
-        (self.released if how == "released" else self.over)[job_id] += 1
+        (self.released if how in ("released", "snoozed") else self.over)[job_id] += 1
+        self.retried[job_id] += how == "retried"
+        self.refused[job_id] += how == "refused"
 
     def violations(self) -> Iterable[str]:
         """Jobs that began or ended more often than there was a cause."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from steady_queue.store.job import OnConflict, Status
-from steady_queue.store.outcome import Finished, Released, Verdict
+from steady_queue.store.job import FailureKind, OnConflict, Status
+from steady_queue.store.outcome import Failed, Finished, Released, Retried, Snoozed, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,6 +35,10 @@ class Job:
     #: Written by the owner's settle alone.
     last_claim_id: UUID | None = None
     attempts: int = 0
+    #: Automatic ones, since it was enqueued or retried by hand.
+    retries: int = 0
+    #: Why it has failed.
+    failure: FailureKind | None = None
     #: Whether run_now() gave its slot.
     is_manual: bool = False
     #: The hour in which it ended.
@@ -203,21 +207,37 @@ class Model:
         return verdicts
 
     def _settled(self, job: Job, outcome: Outcome, preserve: bool, by_owner: bool) -> None:
-        if isinstance(outcome, Released):
-            job.status = Status.READY
-        elif isinstance(outcome, Finished) and not preserve:
-            del self.jobs[job.new.id]
-        else:
-            job.status = Status.FINISHED if isinstance(outcome, Finished) else Status.FAILED
-            job.attempts, job.ended, job.is_manual = job.attempts + 1, self.hour, False
-            if by_owner:
-                job.last_claim_id = job.claim_id
+        match outcome:
+            case Released():
+                job.status = Status.READY
+            case Snoozed():
+                job.status, job.is_manual = Status.SCHEDULED, False
+            case Finished() if not preserve:
+                del self.jobs[job.new.id]
+            case _:
+                self._end_attempt(job, outcome)
+                if by_owner:
+                    job.last_claim_id = job.claim_id
         job.claim_id = job.owner = None
+
+    def _end_attempt(self, job: Job, outcome: Finished | Failed | Retried) -> None:
+        job.ended, job.is_manual = self.hour, False
+        job.attempts += 0 if isinstance(outcome, Failed) and not outcome.is_attempt else 1
+        match outcome:
+            case Finished():
+                job.status = Status.FINISHED
+            case Failed():
+                job.status, job.failure = Status.FAILED, outcome.kind
+            case Retried():
+                # The database decides by its own clock when it is due.
+                job.status, job.due, job.retries = Status.SCHEDULED, None, job.retries + 1
 
     # -- actions ----------------------------------------------------------------------------------------------------
 
     def retry(self, ids: Iterable[UUID], limits: Mapping[str, int]) -> set[UUID]:
         failed = self._found(ids, Status.FAILED)
+        for job in failed:
+            job.retries, job.failure = 0, None
         self.promote(self._enter_queue(failed), limits)
         return {job.new.id for job in failed}
 

@@ -9,23 +9,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from steady_queue.store.job import Lane, Status
+from steady_queue.store.operations.lost_claims import fail
 from steady_queue.store.operations.maintenance import clear_failed, clear_finished, free_ownerless, promote_stranded
 from steady_queue.store.operations.processes import deregister, heartbeat
-from steady_queue.store.operations.prune import fail_orphans, prune_exited_process, prune_process
+from steady_queue.store.operations.prune import end_orphans, prune_exited_process, prune_process
 from steady_queue.store.operations.ticks import clear_ticks
-from steady_queue.store.outcome import Released
+from steady_queue.store.outcome import Released, Retried
 from tests.stateful.base import calm, some, step, which
 from tests.stateful.clock import HALF, HOUR, make_rows_older
 from tests.stateful.worker_rules import WorkerRules
-from tests.support.store.jobs import failed, report
+from tests.support.store.jobs import report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steady_queue.store.job import Claim
+    from steady_queue.store.operations.lost_claims import Decide, SettledClaims
     from steady_queue.store.outcome import Outcome
 
 MOST = 4
+decisions = st.sampled_from([fail, lambda claim, error, _: Retried(claim, error, HALF.total_seconds())])
 
 
 class ProcessRules(WorkerRules):
@@ -47,33 +50,42 @@ class ProcessRules(WorkerRules):
                 self.model.processes[process_id] = self.model.hour
 
     @step
-    @rule(me=which)
-    def prune(self, me: int) -> None:
-        """Fail the jobs of processes without a recent heartbeat, one process after another; never the own ones."""
+    @rule(me=which, decide=decisions)
+    def prune(self, me: int, decide: Decide) -> None:
+        """End the jobs of processes without a recent heartbeat, one process after another; never the own ones."""
         mine = self.process_at(me)
         dead = {id_ for id_, hour in self.model.processes.items() if hour < self.model.hour and id_ != mine}
         while dead:  # all of them, because the database chooses the order
             pruned = self.store.run(
-                prune_process(self.sql, me=mine, report=lambda _: report(), alive=HALF, limits=self.limits)
+                prune_process(
+                    self.sql, me=mine, report=lambda _: report(), alive=HALF, limits=self.limits, decide=decide
+                )
             )
             assert pruned is not None
             dead.remove(pruned.process.id)
-            assert len(pruned.jobs) == self.process_ends(pruned.process.id)
+            assert _count(pruned.settled) == self.process_ends(pruned.process.id, decide=decide)
         assert self.store.run(prune_process(self.sql, me=mine, report=lambda _: report(), alive=HALF)) is None
 
     @step
-    @rule(number=which, numbers=some, is_parent=st.booleans())
-    def die(self, number: int, numbers: list[int], is_parent: bool) -> None:
+    @rule(number=which, numbers=some, is_parent=st.booleans(), decide=decisions)
+    def die(self, number: int, numbers: list[int], is_parent: bool, decide: Decide) -> None:
         """A process that certainly has ended. Its parent also knows which of its tasks may be released."""
         process_id = self.process_at(number)
         if not is_parent:
             pruned = self.store.run(
-                prune_process(self.sql, me=uuid4(), report=lambda _: report(), only=[process_id], limits=self.limits)
+                prune_process(
+                    self.sql,
+                    me=uuid4(),
+                    report=lambda _: report(),
+                    only=[process_id],
+                    limits=self.limits,
+                    decide=decide,
+                )
             )
             assert (pruned is not None) is (process_id in self.model.processes)
-            assert pruned is None or len(pruned.jobs) == self.process_ends(process_id)
+            assert pruned is None or _count(pruned.settled) == self.process_ends(process_id, decide=decide)
             return
-        self.reap(process_id, {claim.claim_id for claim in self.claims_at(numbers)})
+        self.reap(process_id, {claim.claim_id for claim in self.claims_at(numbers)}, decide)
 
     @precondition(lambda self: self.may_write and self.live_claims())
     @rule(number=which)
@@ -87,8 +99,8 @@ class ProcessRules(WorkerRules):
         self.claim_for(self.new_process(), [Lane.ASYNC, Lane.THREAD], 100, None)
 
     @step
-    @rule(number=which, vanishes=st.booleans())
-    def fail_orphans(self, number: int, vanishes: bool) -> None:
+    @rule(number=which, vanishes=st.booleans(), decide=decisions)
+    def end_orphans(self, number: int, vanishes: bool, decide: Decide) -> None:
         """Claims whose process has no row, perhaps since a moment ago."""
         live = self.live_claims()
         if vanishes and live:
@@ -96,8 +108,8 @@ class ProcessRules(WorkerRules):
             assert owner is not None
             self.vanish(owner)
         orphans = [claim for claim in live if self.model.jobs[claim.job_id].owner not in self.model.processes]
-        assert len(self.store.run(fail_orphans(self.sql, report(), self.limits))) == len(orphans)
-        self.end_claims([failed(claim) for claim in orphans])
+        assert _count(self.store.run(end_orphans(self.sql, report(), self.limits, decide))) == len(orphans)
+        self.end_claims([decide(claim, report(), "unknown") for claim in orphans])
 
     # -- the rest of a maintenance turn -------------------------------------------------------------------------------
 
@@ -138,13 +150,15 @@ class ProcessRules(WorkerRules):
         self.store.run(deregister(self.sql, process_id))
         self.model.processes.pop(process_id, None)
 
-    def reap(self, process_id: UUID, back: set[UUID]) -> None:
+    def reap(self, process_id: UUID, back: set[UUID], decide: Decide = fail) -> None:
         owned = self.claims_of(process_id)
         settled = self.store.run(
-            prune_exited_process(self.sql, process_id, "gone", report(), release=back, limits=self.limits)
+            prune_exited_process(
+                self.sql, process_id, "gone", report(), release=back, limits=self.limits, decide=decide
+            )
         )
         assert len(settled.released) == sum(claim.claim_id in back for claim in owned)
-        assert len(settled.failed) == self.process_ends(process_id, back)
+        assert _count(settled) == self.process_ends(process_id, back, decide)
 
     def live_claims(self) -> list[Claim]:
         return [claim for claim in self.claims if self.model.is_live(claim)]
@@ -152,10 +166,11 @@ class ProcessRules(WorkerRules):
     def claims_of(self, process_id: UUID) -> list[Claim]:
         return [claim for claim in self.live_claims() if self.model.jobs[claim.job_id].owner == process_id]
 
-    def process_ends(self, process_id: UUID, back: set[UUID] | None = None) -> int:
-        """In the model; returns how many of its claims failed."""
+    def process_ends(self, process_id: UUID, back: set[UUID] | None = None, decide: Decide = fail) -> int:
+        """In the model; returns how many of its claims failed or were retried."""
         outcomes: list[Outcome] = [
-            Released(claim) if claim.claim_id in (back or ()) else failed(claim) for claim in self.claims_of(process_id)
+            Released(claim) if claim.claim_id in (back or ()) else decide(claim, report(), "gone")
+            for claim in self.claims_of(process_id)
         ]
         self.model.processes.pop(process_id, None)
         self.end_claims(outcomes)
@@ -164,5 +179,9 @@ class ProcessRules(WorkerRules):
     def end_claims(self, outcomes: Sequence[Outcome]) -> None:
         self.model.settle(outcomes, self.limits, by_owner=False)
         for outcome in outcomes:
-            way = "released" if isinstance(outcome, Released) else "failed"
-            self.history.end(outcome.claim.claim_id, way)
+            self.history.end(outcome.claim.claim_id, type(outcome).__name__.lower())
+        self.read_due_times()
+
+
+def _count(settled: SettledClaims) -> int:
+    return len(settled.failed) + len(settled.retried)

@@ -23,12 +23,15 @@ class JobSnapshot(NamedTuple):
     queue: str
     priority: int
     attempts: int
+    retries: int
     last_claim_id: UUID | None
     claim_id: UUID | None
     owner: UUID | None
     due: datetime | None
     #: The key of the slot it holds, and whether run_now() gave it.
     slot: tuple[str, bool] | None
+    #: Why it has failed.
+    failure: int | None = None
 
 
 class Snapshot(NamedTuple):
@@ -75,18 +78,30 @@ def snapshot_of_database(store: Store) -> Snapshot:
         )
     }
     jobs = {}
-    for id_, queue, priority, attempts, last_claim_id, finished_at in store.ask(
-        "SELECT id, queue_name, priority, attempts, last_claim_id, finished_at FROM steady_queue_job", returns="u...ut"
+    kinds = {row[0]: row[1] for row in store.ask("SELECT job_id, kind FROM steady_queue_failedexecution", returns="u.")}
+    for id_, queue, priority, attempts, retries, last_claim_id, finished_at in store.ask(
+        "SELECT id, queue_name, priority, attempts, retries, last_claim_id, finished_at FROM steady_queue_job",
+        returns="u....ut",
     ):
         states = rows.pop(id_, [])
         if finished_at is not None:
             states = [*states, (Status.FINISHED.value, None, None, None)]
         status, claim_id, owner, due = states[0] if len(states) == 1 else (str(states), None, None, None)
         jobs[id_] = JobSnapshot(
-            status, queue, priority, attempts, last_claim_id, claim_id, owner, due, slots.pop(id_, None)
+            status,
+            queue,
+            priority,
+            attempts,
+            retries,
+            last_claim_id,
+            claim_id,
+            owner,
+            due,
+            slots.pop(id_, None),
+            kinds.get(id_),
         )
     for id_, states in rows.items():
-        jobs[id_] = JobSnapshot(f"no job, but {states}", "", 0, 0, None, None, None, None, slots.pop(id_, None))
+        jobs[id_] = JobSnapshot(f"no job, but {states}", "", 0, 0, 0, None, None, None, None, slots.pop(id_, None))
     assert not slots, f"slots without a job: {slots}"
     return Snapshot(
         jobs,
@@ -109,11 +124,13 @@ def snapshot_of_model(model: Model) -> Snapshot:
             job.new.queue_name,
             job.new.priority,
             job.attempts,
+            job.retries,
             job.last_claim_id,
             job.claim_id,
             job.owner,
             job.due,
             None if job.holds is None else (job.holds, job.is_manual),
+            job.failure,
         )
         for job in model.jobs.values()
     }

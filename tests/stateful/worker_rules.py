@@ -1,4 +1,4 @@
-"""Rules of workers: claim, settle as finished or failed, early or late, release."""
+"""Rules of workers: claim, settle in every way, early or late, release."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from django.db import connections
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from steady_queue.store.job import Lane, Status
+from steady_queue.store.job import FailureKind, Lane, Status
 from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
 from steady_queue.store.operations.prune import release_claims
-from steady_queue.store.outcome import Finished, Released, Verdict
+from steady_queue.store.outcome import Finished, Released, Snoozed, Verdict
 from tests.stateful.base import QUEUES, some, step, which
+from tests.stateful.clock import HALF
 from tests.stateful.enqueue_rules import EnqueueRules
-from tests.support.store.jobs import failed
+from tests.support.store.jobs import failed, retried
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from steady_queue.store.job import Claim
@@ -26,7 +27,17 @@ if TYPE_CHECKING:
 
 lists = st.one_of(st.none(), st.lists(st.sampled_from(QUEUES), min_size=1, max_size=4))
 lanes = st.sampled_from([(Lane.ASYNC,), (Lane.THREAD,), (Lane.ASYNC, Lane.THREAD)])
-WAYS = ("finished", "failed", "released")
+#: Ways to settle, and the outcome of each.
+OUTCOMES: dict[str, Callable[[Claim], Outcome]] = {
+    "finished": Finished,
+    "failed": failed,
+    "exhausted": lambda claim: failed(claim, kind=FailureKind.EXHAUSTED),
+    "refused": lambda claim: failed(claim, kind=FailureKind.EXPIRED, is_attempt=False),
+    "retried": retried,
+    "snoozed": lambda claim: Snoozed(claim, (3 * HALF).total_seconds()),
+    "released": Released,
+}
+WAYS = tuple(OUTCOMES)
 ways = st.lists(st.sampled_from(WAYS), min_size=4, max_size=4)
 
 
@@ -62,12 +73,13 @@ class WorkerRules(EnqueueRules):
     @rule(numbers=some, ways=ways, preserve=st.sampled_from([True, True, False]))
     def settle(self, numbers: list[int], ways: list[str], preserve: bool) -> None:
         """Any claims, also those that ended long ago or were released: these change nothing."""
-        outcomes = [_outcome(claim, way) for claim, way in zip(self.claims_at(numbers), ways, strict=False)]
+        outcomes = [OUTCOMES[way](claim) for claim, way in zip(self.claims_at(numbers), ways, strict=False)]
         settled = self.store.settle(*outcomes, preserve=preserve, limits=self.limits)
         assert settled.verdicts == self.model.settle(outcomes, self.limits, preserve=preserve)
         for outcome, way in zip(outcomes, ways, strict=False):
             if settled.verdicts[outcome.claim.claim_id] is Verdict.APPLIED:
                 self.history.end(outcome.claim.claim_id, way)
+        self.read_due_times()
 
     settle_again = settle_more = settle
 
@@ -77,9 +89,9 @@ class WorkerRules(EnqueueRules):
         """A lost claim whose job another process has claimed: the fence."""
         zombies = self.zombies()
         zombie = zombies[number % len(zombies)]
-        verdict = self.store.settle(_outcome(zombie, way), limits=self.limits).verdicts[zombie.claim_id]
+        verdict = self.store.settle(OUTCOMES[way](zombie), limits=self.limits).verdicts[zombie.claim_id]
         assert verdict in (Verdict.FENCED, Verdict.REPEATED)
-        assert self.model.settle([_outcome(zombie, way)], self.limits) == {zombie.claim_id: verdict}
+        assert self.model.settle([OUTCOMES[way](zombie)], self.limits) == {zombie.claim_id: verdict}
 
     def zombies(self) -> list[Claim]:
         """Ended claims of jobs that were claimed again since."""
@@ -121,12 +133,6 @@ class WorkerRules(EnqueueRules):
         self.model.claim(claims, process_id)
         self.history.begin(claims)
         self.claims += claims
-
-
-def _outcome(claim: Claim, way: str) -> Outcome:
-    if way == "finished":
-        return Finished(claim)
-    return failed(claim) if way == "failed" else Released(claim)
 
 
 def _claims(store: Store, *requests: ClaimRequest) -> Sequence[Claim]:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from steady_queue import events
 from steady_queue.errors import StoreDataError
 from steady_queue.jobs.registry import limits_in_force
+from steady_queue.jobs.retries import decide_lost
 from steady_queue.store.operations import prune
-from steady_queue.store.operations.prune import BATCH_ROWS, SettledClaims
+from steady_queue.store.operations.lost_claims import SettledClaims
+from steady_queue.store.operations.prune import BATCH_ROWS
 from steady_queue.store.operations.set_aside import ClaimOwner, end_claims, set_aside
 from steady_queue.store.outcome import report
 from steady_queue.store.statement import chunks_of
@@ -82,54 +84,48 @@ class ClaimSplitter:
     async def end_process(
         self, process_id: UUID, name: str, error: ErrorReport, release: Collection[UUID] = ()
     ) -> EndedClaims:
-        """Fail the claims of a process that has ended, except some that are released, and remove its row.
+        """End the claims of a process that has ended, except some that are released, and remove its row.
 
         The row stays if there is a rejection.
         """
         operation = prune.prune_exited_process(
-            self._driver.sql, process_id, name, error, release=release, limits=limits_in_force
+            self._driver.sql, process_id, name, error, release=release, limits=limits_in_force, decide=decide_lost
         )
         try:
             return EndedClaims(await self._driver.run(operation), None)
         except REJECTED:
             pass
-        failed: list[UUID] = []
-        released: list[UUID] = []
+        ended = SettledClaims()
         rejection: Exception | None
         try:
             claims = await self._driver.run(prune.find_process_claims(self._driver.sql, process_id))
-            settled, rejection = await self.end_claims(ClaimOwner(name, process_id), claims, error, release)
-            failed.extend(settled.failed)
-            released.extend(settled.released)
+            ended, rejection = await self.end_claims(ClaimOwner(name, process_id), claims, error, release)
             if rejection is None:
                 rest = await self._driver.run(operation)
-                failed.extend(rest.failed)
-                released.extend(rest.released)
+                ended += rest
         except REJECTED as again:
             rejection = again
-        return EndedClaims(SettledClaims(failed, released), rejection)
+        return EndedClaims(ended, rejection)
 
     async def end_claims(
         self, owner: ClaimOwner, claims: Mapping[UUID, UUID], error: ErrorReport, release: Collection[UUID] = ()
     ) -> EndedClaims:
-        """Fail claims, each given with its job's id, except some that are released."""
-        failed: list[UUID] = []
-        released: list[UUID] = []
+        """End claims, each given with its job's id, except some that are released."""
+        parts: list[SettledClaims] = []
         rejections: list[Exception] = []
 
         async def write(part: Sequence[tuple[UUID, UUID]]) -> None:
-            operation = end_claims(self._driver.sql, owner, dict(part), error, release=release, limits=limits_in_force)
-            settled = await self._driver.run(operation)
-            failed.extend(settled.failed)
-            released.extend(settled.released)
+            given = (self._driver.sql, owner, dict(part), error)
+            operation = end_claims(*given, release=release, limits=limits_in_force, decide=decide_lost)
+            parts.append(await self._driver.run(operation))
 
         async def alone(claim: tuple[UUID, UUID], rejection: Exception) -> None:
             if await self.set_aside(owner, *claim, f"{error.message}; ", rejection):
-                failed.append(claim[1])
+                parts.append(SettledClaims(failed=[claim[1]]))
 
         for part in chunks_of(list(claims.items()), BATCH_ROWS):
             rejections += await split(part, write, alone)
-        return EndedClaims(SettledClaims(failed, released), rejections[-1] if rejections else None)
+        return EndedClaims(sum(parts, SettledClaims()), rejections[-1] if rejections else None)
 
     async def release_claims(self, owner: ClaimOwner, claims: Mapping[UUID, UUID]) -> tuple[int, Exception | None]:
         """Release claims, and set aside those whose release the database rejects.

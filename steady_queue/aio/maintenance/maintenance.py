@@ -111,7 +111,7 @@ class Maintenance:
         work = await self._steps.run("looking for work", partial(self._driver.run, look)) or ALL_WORK
         due: list[tuple[str, bool, Callable[[], Awaitable[int | None]]]] = [
             ("pruning", work.dead, partial(self._prune_silent, alive)),
-            ("failing orphans", work.orphans, self._pruning.fail_orphans),
+            ("failing orphans", work.orphans, self._pruning.end_orphans),
             ("freeing ownerless slots", work.ownerless, self._free_ownerless),
             ("freeing overrun slots", work.overrun, self._free_overrun),
             ("ending expired tasks", work.expired, self._end_expired),

@@ -1,4 +1,4 @@
-"""Pruning: fails the claims of dead processes, and deletes their rows."""
+"""Pruning: ends the claims of dead processes, and deletes their rows."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 from steady_queue import events
 from steady_queue.aio.maintenance.batch_splitting import REJECTED
+from steady_queue.aio.maintenance.lost_claims import emit_settled
 from steady_queue.aio.process_identity import is_gone
 from steady_queue.errors import ProcessExitError, ProcessMissingError, ProcessPrunedError
 from steady_queue.jobs.registry import limits_in_force
+from steady_queue.jobs.retries import decide_lost
 from steady_queue.store.operations import prune
+from steady_queue.store.operations.lost_claims import SettledClaims
 from steady_queue.store.operations.set_aside import ClaimOwner
 from steady_queue.store.outcome import report
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
     from datetime import timedelta
     from uuid import UUID
 
@@ -24,9 +27,11 @@ if TYPE_CHECKING:
     from steady_queue.store.outcome import ErrorReport
     from steady_queue.store.statement import Operation
 
+NONE_SETTLED = SettledClaims()
+
 
 class Pruning:
-    """Fails the claims of processes that are dead, or that have no row."""
+    """Ends the claims of processes that are dead, or that have no row."""
 
     def __init__(
         self,
@@ -62,23 +67,24 @@ class Pruning:
         """Prune the processes without a heartbeat for longer than `alive`."""
         await self._prune(alive, None)
 
-    async def fail_orphans(self) -> None:
-        """Fail claims whose process has no row."""
+    async def end_orphans(self) -> None:
+        """End claims whose process has no row."""
         error = report(ProcessMissingError, "the process that claimed the task is not registered")
+        operation = prune.end_orphans(self._driver.sql, error, limits_in_force, decide_lost)
         try:
-            while jobs := await self._driver.run(prune.fail_orphans(self._driver.sql, error, limits_in_force)):
-                self._emit_orphans(jobs, error)
+            while any(settled := await self._driver.run(operation)):
+                self._emit_orphans(settled, error)
         except REJECTED:
             claims = await self._driver.run(prune.find_orphans(self._driver.sql))
-            settled, rejection = await self._splitter.end_claims(ClaimOwner("unknown"), claims, error)
-            self._emit_orphans(settled.failed, error)
+            settled, rejection = await self._splitter.end_claims(ClaimOwner(prune.UNKNOWN_PROCESS), claims, error)
+            self._emit_orphans(settled, error)
             if rejection is not None:
                 raise rejection from None
 
     async def _prune(self, alive: timedelta | None, only: list[UUID] | None) -> None:
         try:
             while (pruned := await self._driver.run(self._prune_next(alive, only))) is not None:
-                self._emit_pruned(pruned.process, pruned.jobs, alive)
+                self._emit_pruned(pruned.process, pruned.settled, alive)
         except REJECTED:
             await self._prune_each(alive, only)
 
@@ -91,7 +97,7 @@ class Pruning:
             why = _why(dead, alive)
             claims = await self._driver.run(prune.find_process_claims(self._driver.sql, dead.id))
             settled, rejection = await self._splitter.end_claims(ClaimOwner(dead.name, dead.id, alive), claims, why)
-            self._emit_failed(dead.id, settled.failed, why)
+            emit_settled(self._events, settled, dead.id, why)
             try:
                 pruned = await self._driver.run(self._prune_next(alive, [dead.id])) if rejection is None else None
             except REJECTED as error:
@@ -99,7 +105,7 @@ class Pruning:
             if rejection is not None:
                 left.append(rejection)
             elif pruned is not None:
-                self._emit_pruned(dead, pruned.jobs, alive, len(settled.failed))
+                self._emit_pruned(dead, pruned.settled, alive, settled)
         if left:
             raise left[-1]
 
@@ -111,25 +117,28 @@ class Pruning:
             alive=alive,
             only=only,
             limits=limits_in_force,
+            decide=decide_lost,
         )
 
     def _emit_pruned(
-        self, dead: RegisteredProcess, jobs: Sequence[UUID], alive: timedelta | None, already_failed: int = 0
+        self,
+        dead: RegisteredProcess,
+        settled: SettledClaims,
+        alive: timedelta | None,
+        settled_before: SettledClaims = NONE_SETTLED,
     ) -> None:
-        reason, count = "it no longer exists" if alive is None else "no heartbeat", already_failed + len(jobs)
-        self._events.emit(events.ProcessPruned(process_id=dead.id, name=dead.name, reason=reason, jobs=count))
-        self._emit_failed(dead.id, jobs, _why(dead, alive))
+        reason = "it no longer exists" if alive is None else "no heartbeat"
+        total = settled_before + settled
+        jobs, retried = len(total.failed) + len(total.cancelled), len(total.retried)
+        self._events.emit(
+            events.ProcessPruned(process_id=dead.id, name=dead.name, reason=reason, jobs=jobs, retried=retried)
+        )
+        emit_settled(self._events, settled, dead.id, _why(dead, alive))
 
-    def _emit_orphans(self, jobs: Sequence[UUID], error: ErrorReport) -> None:
-        if jobs:
-            self._events.emit(events.OrphansFailed(jobs=len(jobs)))
-            self._emit_failed(None, jobs, error)
-
-    def _emit_failed(self, process_id: UUID | None, jobs: Sequence[UUID], error: ErrorReport) -> None:
-        if jobs:
-            self._events.emit(
-                events.JobsFailed(process_id=process_id, job_ids=jobs, count=len(jobs), error=error.message)
-            )
+    def _emit_orphans(self, settled: SettledClaims, error: ErrorReport) -> None:
+        if settled.failed:
+            self._events.emit(events.OrphansFailed(jobs=len(settled.failed)))
+        emit_settled(self._events, settled, None, error)
 
 
 def _why(process: RegisteredProcess, alive: timedelta | None) -> ErrorReport:

@@ -19,6 +19,7 @@ from anyio import create_task_group
 
 from steady_queue import events
 from steady_queue.aio.maintenance.batch_splitting import REJECTED, ClaimSplitter
+from steady_queue.aio.maintenance.lost_claims import emit_settled
 from steady_queue.aio.process.deadlines import BLOCKED_LOOP_SECONDS, FLUSH_NOW_SECONDS, shutdown_seconds
 from steady_queue.errors import ProcessExitError, StoreError
 from steady_queue.store.outcome import report
@@ -173,14 +174,11 @@ class Shutdown:
         error = report(ProcessExitError, f"{self._row.name} stopped before the task did")
         splitter = ClaimSplitter(driver=self._services.upkeep, events=self._events)
         settled, rejection = await splitter.end_process(self._row.id, self._row.name, error)
-        failed = list(settled.failed)
-        if failed:
-            self._events.emit(
-                events.JobsFailed(process_id=self._row.id, job_ids=failed, count=len(failed), error=error.message)
-            )
+        emit_settled(self._events, settled, self._row.id, error)
         if rejection is not None:
             raise rejection
-        self._events.emit(events.ProcessDeregistered(process_id=self._row.id, name=self._row.name, claims=len(failed)))
+        ended = len(settled.failed) + len(settled.cancelled)
+        self._events.emit(events.ProcessDeregistered(process_id=self._row.id, name=self._row.name, claims=ended))
 
     def _abandon_tasks(self) -> None:
         # Again, even if the database cannot be reached: a task that ended meanwhile was not settled, and must not be

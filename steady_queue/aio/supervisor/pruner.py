@@ -2,7 +2,7 @@
 
 Tasks that were interrupted by a requested exit are released, now that the process has certainly exited: a task that
 runs is never released. All others have failed, with an error that says how the process exited: they may have ended, and
-must not run again by themselves.
+must not run again by themselves, unless their tasks have `retry_lost`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from steady_queue import events
 from steady_queue.aio.maintenance.batch_splitting import ClaimSplitter
+from steady_queue.aio.maintenance.lost_claims import emit_settled
 from steady_queue.aio.process_identity import process_name
 from steady_queue.aio.supervisor.child import describe_role
 from steady_queue.errors import ProcessExitError
@@ -69,12 +70,15 @@ class Pruner:
                 await self._outage.wait(self.name, failure)
         self._outage.succeeded(self.name)
         if any(settled):
-            failed, released = len(settled.failed), len(settled.released)
-            self._events.emit(events.ChildPruned(pid=child.pid, failed=failed, released=released))
-            if failed:
-                self._events.emit(
-                    events.JobsFailed(process_id=child.id, job_ids=settled.failed, count=failed, error=error.message)
+            self._events.emit(
+                events.ChildPruned(
+                    pid=child.pid,
+                    failed=len(settled.failed) + len(settled.cancelled),
+                    released=len(settled.released),
+                    retried=len(settled.retried),
                 )
+            )
+            emit_settled(self._events, settled, child.id, error)
             await self._wake_all()
         if rejection is not None:
             # The next children must not wait for what cannot be written. Maintenance finds this process by its missing

@@ -165,7 +165,7 @@ class Settler:
             claim = outcome.claim
             # A release leaves nothing in the job's row: after a lost reply, a missing claim was released by the first
             # try.
-            is_released = isinstance(outcome, Released) and is_retry
+            is_released = isinstance(outcome, (Released, Snoozed)) and is_retry
             if settlement.verdicts[claim.claim_id] is Verdict.FENCED and not is_released:
                 self._events.emit(events.JobFenced(job_id=claim.job_id, task_path=claim.task_path))
             elif claim.job_id in completed:
@@ -208,11 +208,9 @@ class Settler:
             case Failed(kind=FailureKind.EXPIRED):
                 pass  # maintenance reports those that expired in one event
             case Failed():
-                self._events.emit(_failure_event(outcome))
+                self._events.emit(failure_event(outcome))
             case Retried():
-                error = f"{outcome.error.exception_class}: {outcome.error.message}"
-                attempt, delay = outcome.claim.attempts + 1, outcome.delay_seconds
-                self._events.emit(events.JobRetryScheduled(**who, attempt=attempt, delay_seconds=delay, error=error))
+                self._events.emit(retry_event(outcome))
             case Snoozed():
                 self._events.emit(events.JobSnoozed(**who, delay_seconds=outcome.delay_seconds, reason=outcome.reason))
             case Released():
@@ -254,7 +252,19 @@ class Settlers:
         return self.unlimited.claims() | self.limited.claims()
 
 
-def _failure_event(outcome: Failed) -> events.JobFailed:
+def retry_event(outcome: Retried) -> events.JobRetryScheduled:
+    """Return the event of an attempt that is followed by another one."""
+    claim, error = outcome.claim, outcome.error
+    return events.JobRetryScheduled(
+        job_id=claim.job_id,
+        task_path=claim.task_path,
+        attempt=claim.attempts + 1,
+        delay_seconds=outcome.delay_seconds,
+        error=f"{error.exception_class}: {error.message}",
+    )
+
+
+def failure_event(outcome: Failed) -> events.JobFailed:
     """Return the event of a failure: with its traceback, unless Django logs the failure."""
     claim = outcome.claim
     error = f"{outcome.error.exception_class}: {outcome.error.message}"

@@ -5,7 +5,7 @@
     dispatch.py      scheduled -> ready or blocked
     promote.py       blocked -> ready, within the limit of the concurrency key
     claim.py         ready -> claimed
-    settle.py        claimed -> finished, failed, or ready again
+    settle.py        claimed -> finished, failed, scheduled, or ready again
     results.py       read jobs with their status
     expiry.py        jobs that were not started in time
     unique_keys.py   the keys that only one job may have
@@ -21,6 +21,7 @@ Manual actions:
 Processes and repair:
 
     processes.py     register, heartbeat, deregister
+    lost_claims.py   fail, retry, cancel or release the claims of processes that are gone
     prune.py         end the claims of dead processes
     maintenance.py   find work, overrun slots, ownerless slots, stranded keys, old jobs
     sweeps.py        expired jobs, unique keys that are no longer needed

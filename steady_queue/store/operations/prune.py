@@ -10,9 +10,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.store.job import Claim
+from steady_queue.store.operations.lost_claims import SettledClaims, fail, settle_lost
 from steady_queue.store.operations.promote import NO_LIMITS
 from steady_queue.store.operations.settle import settle
-from steady_queue.store.outcome import Failed, Released
+from steady_queue.store.outcome import Released
 from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from steady_queue.store.operations.lost_claims import Decide
     from steady_queue.store.operations.promote import Limits
     from steady_queue.store.outcome import ErrorReport
     from steady_queue.store.sql import Dialect
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Rows in one step.
 BATCH_ROWS = 500
+#: The worker of claims whose process has no row.
+UNKNOWN_PROCESS = "unknown"
 
 _CLAIM_COLUMNS = "c.job_id, c.claim_id, c.claimed_at, " + ", ".join(f"j.{name}" for name in Claim._fields[3:])
 _CLAIM_TYPES = "uut" + "".join(
@@ -50,18 +54,11 @@ _PROCESS_COLUMNS = ", ".join(RegisteredProcess._fields)
 _PROCESS_TYPES = "u....ut"
 
 
-class SettledClaims(NamedTuple):
-    """The jobs whose claims were failed, and those whose claims were released."""
-
-    failed: Sequence[UUID]
-    released: Sequence[UUID]
-
-
 class PrunedProcess(NamedTuple):
-    """A dead process whose claims were ended, and their jobs, which have failed."""
+    """A dead process whose claims were ended, and what became of their jobs."""
 
     process: RegisteredProcess
-    jobs: Sequence[UUID]
+    settled: SettledClaims
 
 
 @operation(transaction=False)
@@ -80,8 +77,9 @@ def prune_process(
     alive: timedelta | None = None,
     only: Collection[UUID] | None = None,
     limits: Limits = NO_LIMITS,
+    decide: Decide = fail,
 ) -> Flow[PrunedProcess | None]:
-    """Fail the claims of one dead process and remove its row; None when no process is dead.
+    """End the claims of one dead process and remove its row; None when no process is dead.
 
     A process is dead that has sent no heartbeat within `alive`; with `only`, one of those, regardless of its heartbeat;
     with both, one of those that has sent no heartbeat.
@@ -92,8 +90,8 @@ def prune_process(
     if not dead:
         return None
     (process,) = dead
-    settled = yield from _end_all_claims(sql, process.id, process.name, report(process), (), limits)
-    return PrunedProcess(process, settled.failed)
+    settled = yield from _end_all_claims(sql, process.id, process.name, report(process), (), limits, decide)
+    return PrunedProcess(process, settled)
 
 
 @operation(transaction=False)
@@ -126,13 +124,14 @@ def prune_exited_process(
     *,
     release: Collection[UUID] = (),
     limits: Limits = NO_LIMITS,
+    decide: Decide = fail,
 ) -> Flow[SettledClaims]:
-    """Fail the claims of a process that has certainly exited, except some that are released; remove its row."""
+    """End the claims of a process that has certainly exited, except some that are released; remove its row."""
     # Locked until the commit: a process that considers it dead must not settle the same claims meanwhile.
     yield sql.statement(
         f"SELECT id FROM steady_queue_process{sql.by_id} WHERE id = ?{sql.for_update}", process_id, returns="u"
     )
-    return (yield from _end_all_claims(sql, process_id, name, report, set(release), limits))
+    return (yield from _end_all_claims(sql, process_id, name, report, set(release), limits, decide))
 
 
 @operation(transaction=False)
@@ -143,20 +142,20 @@ def find_orphans(sql: Dialect) -> Flow[dict[UUID, UUID]]:
 
 
 @operation()
-def fail_orphans(sql: Dialect, report: ErrorReport, limits: Limits = NO_LIMITS) -> Flow[list[UUID]]:
-    """Fail claims whose process has no row; returns their jobs."""
+def end_orphans(
+    sql: Dialect, report: ErrorReport, limits: Limits = NO_LIMITS, decide: Decide = fail
+) -> Flow[SettledClaims]:
+    """End claims whose process has no row."""
     if not (yield from sql.try_maintenance()):
-        return []
+        return SettledClaims()
     rows = yield sql.statement(f"SELECT c.job_id{from_orphans(sql)} LIMIT ?", BATCH_ROWS, returns="u")
     if not rows:
-        return []
+        return SettledClaims()
     ids = [row[0] for row in rows]
     claims = yield from find_claims(sql, "c.job_id IN ?*", ids)
-    if claims:
-        outcomes = [Failed(claim, report) for claim in claims]
-        yield from settle(sql, outcomes, process_name="unknown", by_owner=False, limits=limits).flow()
+    settled = yield from settle_lost(sql, claims, report, UNKNOWN_PROCESS, limits=limits, decide=decide)
     yield from delete_jobless_claims(sql, ids)
-    return [claim.job_id for claim in claims]
+    return settled
 
 
 @operation(transaction=False)
@@ -213,14 +212,16 @@ def find_claims(sql: Dialect, where: str, value: object) -> Flow[list[Claim]]:
 
 
 def _end_all_claims(
-    sql: Dialect, process_id: UUID, name: str, report: ErrorReport, release: Collection[UUID], limits: Limits
+    sql: Dialect,
+    process_id: UUID,
+    name: str,
+    report: ErrorReport,
+    release: Collection[UUID],
+    limits: Limits,
+    decide: Decide,
 ) -> Flow[SettledClaims]:
-    failed: list[UUID] = []
-    released: list[UUID] = []
+    settled = SettledClaims()
     while claims := (yield from find_claims(sql, "c.process_id = ?", process_id)):
-        outcomes = [Released(c) if c.claim_id in release else Failed(c, report) for c in claims]
-        yield from settle(sql, outcomes, process_name=name, by_owner=False, limits=limits).flow()
-        for outcome in outcomes:
-            (released if isinstance(outcome, Released) else failed).append(outcome.claim.job_id)
+        settled += yield from settle_lost(sql, claims, report, name, release=release, limits=limits, decide=decide)
     yield sql.delete_one("process", process_id)
-    return SettledClaims(failed, released)
+    return settled

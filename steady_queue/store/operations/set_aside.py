@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from steady_queue.store.operations.lost_claims import SettledClaims, fail, settle_lost
 from steady_queue.store.operations.promote import NO_LIMITS
-from steady_queue.store.operations.prune import SettledClaims, delete_jobless_claims, find_claims, without_process
-from steady_queue.store.operations.settle import settle
-from steady_queue.store.outcome import Failed, Released, Verdict
+from steady_queue.store.operations.prune import delete_jobless_claims, find_claims, without_process
 from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
+    from steady_queue.store.operations.lost_claims import Decide
     from steady_queue.store.operations.promote import Limits
     from steady_queue.store.outcome import ErrorReport
     from steady_queue.store.sql import Dialect
@@ -49,28 +49,20 @@ def end_claims(
     *,
     release: Collection[UUID] = (),
     limits: Limits = NO_LIMITS,
+    decide: Decide = fail,
 ) -> Flow[SettledClaims]:
-    """Fail these claims, each given with its job's id, except some that are released."""
+    """End these claims, each given with its job's id, except some that are released."""
     if not (yield from _is_still_silent(sql, owner)):
-        return SettledClaims([], [])
-    release = set(release)
+        return SettledClaims()
     where = "c.job_id IN ?*"
     if owner.process_id is None:
         where += f" AND {without_process(sql)}"
     found = yield from find_claims(sql, where, list(claims.values()))
-    outcomes = [
-        Released(claim) if claim.claim_id in release else Failed(claim, report)
-        for claim in found
-        if claim.claim_id in claims
-    ]
-    settlement = yield from settle(sql, outcomes, process_name=owner.name, by_owner=False, limits=limits).flow()
+    known = [claim for claim in found if claim.claim_id in claims]
+    settled = yield from settle_lost(sql, known, report, owner.name, release=set(release), limits=limits, decide=decide)
     if len(found) < len(claims):
         yield from delete_jobless_claims(sql, list(claims.values()))
-    applied = [o for o in outcomes if settlement.verdicts[o.claim.claim_id] is Verdict.APPLIED]
-    return SettledClaims(
-        [outcome.claim.job_id for outcome in applied if isinstance(outcome, Failed)],
-        [outcome.claim.job_id for outcome in applied if isinstance(outcome, Released)],
-    )
+    return settled
 
 
 @operation()

@@ -176,4 +176,4 @@ def prune_process(alias: str) -> None:
     ):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert len(found.jobs) == 1
+    assert len(found.settled.failed) == 1

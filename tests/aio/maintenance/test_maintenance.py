@@ -264,7 +264,7 @@ async def test_a_process_that_was_pruned_registers_again_and_its_late_outcomes_c
         result = await recording.blocks.aenqueue("late")
         await until(lambda: task_record.began == ["late"])
         await in_thread(query, database, "DELETE FROM steady_queue_process")
-        await process.services.maintenance._pruning.fail_orphans()
+        await process.services.maintenance._pruning.end_orphans()
         assert await process.services.heartbeat._beat()
         assert len(emitted.of(ProcessRegisteredAgain)) == 1
         assert left == [75]  # the thread cannot be stopped, and its job has failed

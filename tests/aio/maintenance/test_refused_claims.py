@@ -27,6 +27,7 @@ from steady_queue.processes import ProcessExitError
 from steady_queue.store.job import Lane
 from steady_queue.store.operations import prune
 from steady_queue.store.operations import set_aside as set_aside_module
+from steady_queue.store.operations.lost_claims import SettledClaims
 from steady_queue.store.outcome import report
 from tests.shop.tasks import charge
 from tests.support.databases.refuse_changes import refusing
@@ -264,11 +265,11 @@ async def test_a_process_whose_heartbeat_returns_keeps_the_claims_that_were_not_
         store, process_id, claims = claimed()
         owner = ClaimOwner("other", process_id, timedelta(minutes=5))
         error = report(ProcessExitError, "died")
-        assert store.run(end_claims(store.sql, owner, claims, error)) == ([], [])
+        assert store.run(end_claims(store.sql, owner, claims, error)) == SettledClaims()
         for claim in claims.items():
             assert not store.run(set_aside(store.sql, owner, *claim, error, writes_errors=True))
         orphaned = ClaimOwner("unknown")
-        assert store.run(end_claims(store.sql, orphaned, claims, error)) == ([], [])
+        assert store.run(end_claims(store.sql, orphaned, claims, error)) == SettledClaims()
         for claim in claims.items():
             assert not store.run(set_aside(store.sql, orphaned, *claim, error, writes_errors=True))
         assert counts(database) == {"claimed": 2}

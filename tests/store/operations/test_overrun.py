@@ -9,6 +9,7 @@ import pytest
 from django.db import transaction
 
 from steady_queue.store.operations import prune
+from steady_queue.store.operations.lost_claims import SettledClaims
 from steady_queue.store.operations.maintenance import find_work, free_ownerless, release_overrun_slots
 from steady_queue.store.outcome import Finished, Released
 from tests.support.databases.tables import count, counts, query, row
@@ -155,7 +156,7 @@ def test_a_lost_reply_and_a_dead_process_also_release_jobs_to_blocked(store: Sto
     assert store.run(prune.release_claims(store.sql, {claims[0].claim_id: first.id}, "worker")) == 1
     assert store.status(first, waiting) == ["blocked", "ready"]
     ended = prune.prune_exited_process(store.sql, process, "worker", report(), release=[claims[1].claim_id])
-    assert store.run(ended) == ([], [second.id])
+    assert store.run(ended) == SettledClaims([], [second.id], [], [])
     assert store.status(second) == ["blocked"]
 
 

@@ -34,6 +34,8 @@ RULES = {
     "jobs with fewer worker names than attempts": """
         SELECT id FROM steady_queue_job
         WHERE (attempts > 0 AND worker_ids IS NULL) OR (attempts = 0 AND worker_ids IS NOT NULL)""",
+    "jobs that were retried more often than they were attempted": """
+        SELECT id FROM steady_queue_job WHERE retries > attempts""",
 }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from steady_queue.store.ids import new_job_ids
 from steady_queue.store.job import Claim, Lane, NewJob, OnConflict
-from steady_queue.store.outcome import ErrorReport, Failed
+from steady_queue.store.outcome import ErrorReport, Failed, Retried
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -58,9 +58,14 @@ def report(message: str = "it broke") -> ErrorReport:
     return ErrorReport("builtins.ValueError", message, f"Traceback ...\nValueError: {message}")
 
 
-def failed(claim: Claim, message: str = "it broke") -> Failed:
+def failed(claim: Claim, message: str = "it broke", **options: Any) -> Failed:
     """The end of an attempt with that error."""
-    return Failed(claim, report(message))
+    return Failed(claim, report(message), **options)
+
+
+def retried(claim: Claim, message: str = "it broke", *, delay_seconds: float = 1800) -> Retried:
+    """The end of an attempt that is followed by another one, after half an hour."""
+    return Retried(claim, report(message), delay_seconds)
 
 
 def fail_jobs(store: SyncStore, *jobs: NewJob, **options: Any) -> None:

@@ -91,6 +91,7 @@ def test_a_job_that_has_been_started_does_not_expire(store: Store) -> None:
     past_expiry(store, new)
     assert sweep(store) == []
     store.settle(Retried(claim, report(), 0))
+    query(store.alias, "UPDATE steady_queue_scheduledexecution SET scheduled_at = '2020-01-01 00:00:00'")
     store.run(dispatch(store.sql, 10))
     (claim,) = store.claim(store.worker())
     assert refusal(claim) is None
@@ -101,6 +102,7 @@ def test_a_task_that_was_snoozed_has_been_started(store: Store) -> None:
     new = job(expires_at=later())
     (claim,) = store.claimed(new)
     store.settle(Snoozed(claim, 0))
+    query(store.alias, "UPDATE steady_queue_scheduledexecution SET scheduled_at = '2020-01-01 00:00:00'")
     past = store.find(new)[0].expires_at
     assert past is None
     assert store.run(dispatch(store.sql, 10)).moved == 1

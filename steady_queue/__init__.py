@@ -123,6 +123,8 @@ check_arguments: bool = True
 supervisor_pidfile: str | os.PathLike[str] | None = None
 #: Whether workers on PostgreSQL are woken by NOTIFY. Set it to False behind a pooler in transaction mode.
 notify: bool = True
+#: The version of the project's code, such as a git hash; None: not known. Processes compare it: see `on_unknown_task`.
+code_version: str | None = None
 #: The alias in DATABASES that holds the queue.
 database: str = "default"
 

@@ -301,6 +301,9 @@ def problems(options: Options) -> Iterator[str]:
     yield from check_bool("preserve_finished_jobs", steady_queue.preserve_finished_jobs)
     yield from check_bool("notify", steady_queue.notify)
     yield from check_bool("check_arguments", steady_queue.check_arguments)
+    version: object = steady_queue.code_version
+    if not isinstance(version, (str, NoneType)) or (isinstance(version, str) and len(version) > 200):
+        yield f"code_version must be a string of at most 200 characters or None, not {version!r:.100}"
     pidfile: object = steady_queue.supervisor_pidfile
     if not isinstance(pidfile, (str, PathLike, NoneType)):
         yield f"supervisor_pidfile must be a path or None, not {pidfile!r}"

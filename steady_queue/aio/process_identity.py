@@ -8,6 +8,8 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import steady_queue
+
 if TYPE_CHECKING:
     from uuid import UUID
 
@@ -45,7 +47,10 @@ def started_at(pid: int) -> float | None:
 
 def describe(actors: list[dict[str, Any]]) -> str:
     """Return the metadata of this process's row."""
-    return json.dumps({"actors": actors, **this_machine(), "started": start_time(os.getpid())})
+    version = steady_queue.code_version
+    # Absent if it is not set, so that the rows of projects without it are as before there was the setting.
+    code = {} if version is None else {"code_version": version}
+    return json.dumps({"actors": actors, **this_machine(), "started": start_time(os.getpid()), **code})
 
 
 def is_here(process: ProcessHealth) -> bool:

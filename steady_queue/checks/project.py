@@ -27,7 +27,7 @@ from steady_queue.events.wording import suggest
 from steady_queue.jobs.compat import task_backends
 from steady_queue.jobs.options import find_backend
 from steady_queue.store.operations.charset import describe_text_columns, find_text_column_problem
-from steady_queue.store.operations.database_server import find_applied_migrations
+from steady_queue.store.operations.database_server import find_applied_migrations, find_schema_window
 from steady_queue.store.operations.table_shapes import describe_foreign_tables, find_shapes
 from steady_queue.store.queue_selection import matches
 
@@ -77,7 +77,8 @@ def check_schema(databases: Collection[str] | None = None, **kwargs: Any) -> lis
 
 def _check_migrations(driver: DjangoDriver, shapes: Shapes) -> Iterator[CheckMessage]:
     migrations = driver.run(find_applied_migrations(driver.sql))
-    if problem := describe_schema(driver.alias, shapes, migrations):
+    window = driver.run(find_schema_window(driver.sql))
+    if problem := describe_schema(driver.alias, shapes, migrations, window):
         yield _message(Warning, "W009", *_split(problem))
 
 

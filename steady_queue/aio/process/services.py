@@ -28,6 +28,7 @@ from steady_queue.aio.worker.executor import Executor
 from steady_queue.aio.worker.polling import LastPoll, PollingInterval
 from steady_queue.aio.worker.queues import QueuePlan
 from steady_queue.aio.worker.settler import Settler, Settlers
+from steady_queue.aio.worker.unknown_tasks import UnknownTasks
 from steady_queue.aio.worker.worker import Worker
 from steady_queue.configuration import alive_threshold
 from steady_queue.db.aliases import connection_parameters
@@ -74,6 +75,7 @@ class Services:
         self.is_listening = self.listener.is_listening if self.listener is not None else _never
         threads = max([worker.orm_lanes for worker in options.workers], default=1)
         self.orm_threads = OrmThreads(threads, events=context.events)
+        self.unknown_tasks = UnknownTasks(process_id=row.id, driver=self.upkeep, context=context)
         self.settlers = Settlers(
             self._build_settler("settler", self.settling), self._build_settler("limited settler", self.upkeep), host
         )
@@ -133,6 +135,7 @@ class Services:
             process_name=self.row.name,
             wake_all=self.wake_ups.wake_all,
             awaited=self.awaited,
+            unknown_tasks=self.unknown_tasks,
             context=self.context,
         )
 

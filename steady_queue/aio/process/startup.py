@@ -17,6 +17,7 @@ from steady_queue.errors import ConfigurationError, StoreBug, StoreError
 from steady_queue.store.operations.database_server import (
     describe_schema_problem,
     find_applied_migrations,
+    find_schema_window,
     find_version_problem,
 )
 from steady_queue.store.operations.table_shapes import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.outage import Outage
     from steady_queue.store.drivers.pool import AsyncDriver
+    from steady_queue.store.operations.database_server import SchemaWindow
     from steady_queue.store.operations.table_shapes import Shapes
 
 
@@ -41,20 +43,29 @@ async def find_start_problem(driver: AsyncDriver, alias: str) -> str | None:
     try:
         shapes = await driver.run(find_shapes(driver.sql))
         found = await driver.run(find_applied_migrations(driver.sql))
+        window = await driver.run(find_schema_window(driver.sql))
     except StoreBug as error:
         return f"the schema of the database {alias!r} cannot be read: {error}"
-    return describe_schema(alias, shapes, found)
+    return describe_schema(alias, shapes, found, window)
 
 
-def describe_schema(alias: str, shapes: Shapes, migrations: Collection[str]) -> str | None:
-    """The error message for a database with these tables and migrations of this app; None if they fit."""
+def describe_schema(
+    alias: str, shapes: Shapes, migrations: Collection[str], window: SchemaWindow | None = None
+) -> str | None:
+    """The error message for a database with these tables and migrations of this app; None if they fit.
+
+    `window` is what the tables declare about older code.
+    """
     # First, because the migrations of the other implementation have the same names or are unknown.
     if problem := describe_foreign_tables(alias, shapes):
         return problem
     known = known_migrations()
     if known is None:
         return None
-    return describe_schema_problem(alias, migrations, known) or describe_missing_columns(alias, shapes, known_shapes())
+    # A newer schema must have all that this code uses.
+    return describe_schema_problem(alias, migrations, known, window) or describe_missing_columns(
+        alias, shapes, known_shapes()
+    )
 
 
 def known_migrations() -> list[str] | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.context import Context
     from steady_queue.aio.worker.awaited import AwaitedJobs
+    from steady_queue.aio.worker.unknown_tasks import UnknownTasks
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.outcome import Ending, Outcome, Settlement
 
@@ -49,6 +50,7 @@ class Settler:
         process_name: str,
         wake_all: Callable[[], Awaitable[None]],
         awaited: AwaitedJobs,
+        unknown_tasks: UnknownTasks,
         context: Context,
     ) -> None:
         self.name = name
@@ -56,6 +58,7 @@ class Settler:
         self._process_name = process_name
         self._wake_all = wake_all
         self._awaited = awaited
+        self._unknown_tasks = unknown_tasks
         self._clock = context.clock
         self._events = context.events
         self._outage = context.outage
@@ -88,7 +91,7 @@ class Settler:
             size = self._next_batch_size()
             batch, self._waiting = self._waiting[:size], self._waiting[size:]
             self._in_flight = batch
-            await self._settle(batch)
+            await self._settle(await self._unknown_tasks.decide(batch))
             self._in_flight = ()
             if not self._waiting:
                 self._wake.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.distribution import NAME
 from steady_queue.store.names import database_option
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
+#: The version of the tables that this code was written for: that of its newest migration.
+SCHEMA_VERSION = 2
 #: The oldest supported versions. MariaDB before 10.11.6 sorts the ids of jobs wrongly.
 OLDEST_VERSIONS = {"PostgreSQL": (14,), "MySQL": (8, 0, 1), "MariaDB": (10, 11, 6), "SQLite": (3, 35)}
 
@@ -64,14 +66,40 @@ def find_applied_migrations(sql: Dialect) -> Flow[list[str]]:
     return [str(row[0]) for row in rows]
 
 
-def describe_schema_problem(alias: str, found: Collection[str], known: Collection[str]) -> str | None:
-    """The error message if the migrations found in the database are not those that the package knows; or None."""
+class SchemaWindow(NamedTuple):
+    """The version of the tables in a database, and the oldest version whose code can work with them."""
+
+    version: int
+    compatible_with: int
+
+
+@operation(transaction=False)
+def find_schema_window(sql: Dialect) -> Flow[SchemaWindow | None]:
+    """What the newest migration of the database has declared; None where none has declared anything."""
+    rows = yield sql.statement(sql.has_table, "steady_queue_schemaversion", returns=".")
+    if not rows[0][0]:
+        return None
+    text = "SELECT version, compatible_with FROM steady_queue_schemaversion WHERE id = 1"
+    rows = yield sql.statement(text, returns="..")
+    return SchemaWindow(int(rows[0][0]), int(rows[0][1])) if rows else None
+
+
+def describe_schema_problem(
+    alias: str, found: Collection[str], known: Collection[str], window: SchemaWindow | None = None
+) -> str | None:
+    """The error message if this package cannot work with the migrations found in the database; or None.
+
+    Newer migrations are accepted if they have declared that code of this version can work with their tables. So
+    processes can start between `migrate` and the deployment of the new code, and after a rollback of the code.
+    """
     if missing := sorted(set(known) - set(found)):
         return (
             f"the database {alias!r} lacks migrations of steady_queue: {', '.join(missing)}; "
             f"run: python manage.py migrate steady_queue{database_option(alias)}"
         )
-    if unknown := sorted(set(found) - set(known)):
+    unknown = sorted(set(found) - set(known))
+    # A window of this version was declared by a migration that is known: the others have declared nothing.
+    if unknown and (window is None or not window.compatible_with <= SCHEMA_VERSION < window.version):
         return (
             f"the database {alias!r} is newer than this version of steady_queue (it has {', '.join(unknown)}); "
             f"update the package: pip install --upgrade {NAME}"

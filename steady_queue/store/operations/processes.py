@@ -42,6 +42,13 @@ class ProcessHealth(NamedTuple):
     now: datetime
 
 
+class LaterProcess(NamedTuple):
+    """A process that started later than another."""
+
+    name: str
+    metadata: str
+
+
 @operation()
 def register(sql: Dialect, process: NewProcess) -> Flow[None]:
     """Insert the process's row; registering again replaces it."""
@@ -85,6 +92,19 @@ def write_metadata(sql: Dialect, process_id: UUID, metadata: Callable[[datetime]
 def deregister(sql: Dialect, process_id: UUID) -> Flow[None]:
     """Remove the process's row. Its claims must have been settled before."""
     yield sql.delete_one("process", process_id)
+
+
+@operation(transaction=False)
+def find_later_processes(sql: Dialect, process_id: UUID, alive_seconds: float) -> Flow[list[LaterProcess]]:
+    """The live processes that started after this one, the last first."""
+    rows = yield sql.statement(
+        "SELECT p.name, p.metadata FROM steady_queue_process own"
+        " JOIN steady_queue_process p ON p.started_at > own.started_at"
+        f" WHERE own.id = ? AND p.last_heartbeat_at > {sql.ago(alive_seconds)} ORDER BY p.started_at DESC",
+        process_id,
+        returns="..",
+    )
+    return [LaterProcess._make(row) for row in rows]
 
 
 @operation(transaction=False)

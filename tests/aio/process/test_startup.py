@@ -10,13 +10,14 @@ from django.test import override_settings
 
 from steady_queue.aio import running
 from steady_queue.aio.embedding import prepare
-from steady_queue.aio.process.startup import find_start_problem
+from steady_queue.aio.process.startup import find_start_problem, known_migrations
 from steady_queue.db.aliases import open_async
 from steady_queue.errors import ConfigurationError
+from steady_queue.store.operations.database_server import SCHEMA_VERSION
 from tests.shop.tasks import add
 from tests.support.databases.foreign_tables import foreign_jobs, foreign_tables
 from tests.support.databases.tables import count, query
-from tests.support.databases.unmigrated import marked_as_migrated
+from tests.support.databases.unmigrated import declared_window, marked_as_migrated
 from tests.support.processes.scripts import run_script
 from tests.support.runtime import in_thread, values, worker
 
@@ -34,6 +35,20 @@ def newer(database: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def compatible(newer: str) -> Iterator[str]:
+    """A newer database that declares that the code of this version can work with it."""
+    with declared_window(newer, SCHEMA_VERSION + 1, compatible_with=SCHEMA_VERSION):
+        yield newer
+
+
+@pytest.fixture
+def incompatible(newer: str) -> Iterator[str]:
+    """A newer database that needs newer code."""
+    with declared_window(newer, SCHEMA_VERSION + 2, compatible_with=SCHEMA_VERSION + 1):
+        yield newer
+
+
+@pytest.fixture
 def foreign(unmigrated: str) -> Iterator[str]:
     """A database with the tables of another implementation."""
     with foreign_tables(unmigrated):
@@ -44,7 +59,7 @@ def foreign(unmigrated: str) -> Iterator[str]:
 def older(unmigrated: str) -> Iterator[str]:
     """A database in which another version of the first migration was applied."""
     query(unmigrated, "CREATE TABLE steady_queue_job (id integer, queue_name integer)")
-    with marked_as_migrated(unmigrated, "0001_initial"):
+    with marked_as_migrated(unmigrated, *(known_migrations() or ())):
         yield unmigrated
 
 
@@ -58,7 +73,7 @@ async def refused(alias: str) -> str:
 
 
 async def test_a_process_refuses_a_database_without_a_schema(unmigrated: str) -> None:
-    text = rf"'{unmigrated}' lacks migrations of steady_queue: 0001_initial; .* steady_queue --database={unmigrated}"
+    text = rf"'{unmigrated}' lacks migrations of steady_queue: 0001_initial, .*; .* --database={unmigrated}"
     with pytest.raises(ConfigurationError, match=text):
         async with running(worker(), alias=unmigrated):
             raise AssertionError("it works")
@@ -69,6 +84,16 @@ async def test_a_process_refuses_a_database_that_is_newer_and_leaves_no_trace(ne
         async with running(worker()):
             raise AssertionError("it works")
     assert await in_thread(count, newer, "process") == 0
+
+
+@pytest.mark.usually_on("postgres", "mariadb", "sqlite")
+async def test_a_process_works_on_a_newer_database_that_declares_itself_compatible(compatible: str) -> None:
+    async with running(worker()):
+        assert await values(await add.aenqueue(1)) == [1]
+
+
+async def test_a_process_refuses_a_newer_database_that_needs_newer_code(incompatible: str) -> None:
+    assert "newer than this version" in await refused(incompatible)
 
 
 async def test_a_prepared_process_that_is_run_ends_with_its_refusal(newer: str) -> None:

@@ -8,7 +8,14 @@ from uuid import uuid4
 
 import pytest
 
-from steady_queue.store.operations.processes import NewProcess, deregister, find_process_health, heartbeat, register
+from steady_queue.store.operations.processes import (
+    NewProcess,
+    deregister,
+    find_later_processes,
+    find_process_health,
+    heartbeat,
+    register,
+)
 from tests.support.databases.tables import count, counts, query, row
 from tests.support.store.jobs import job
 
@@ -146,3 +153,20 @@ def long_ago(store: Store) -> None:
         store.alias,
         "UPDATE steady_queue_process SET started_at = '2001-01-01 00:00:00', last_heartbeat_at = '2001-01-01 00:00:00'",
     )
+
+
+def test_later_processes_are_those_that_started_after_one_and_are_alive(store: Store) -> None:
+    first = store.worker("first")
+    own = store.worker("own")
+    for name in ("second", "dead", "third"):
+        store.worker(name)
+    minutes = {"first": 50, "own": 40, "second": 30, "dead": 20, "third": 10}
+    for name, ago in minutes.items():
+        query(
+            store.alias, f"UPDATE steady_queue_process SET started_at = {store.sql.ago(ago * 60)} WHERE name = %s", name
+        )
+    query(store.alias, f"UPDATE steady_queue_process SET last_heartbeat_at = {store.sql.ago(61)} WHERE name = 'dead'")
+
+    assert [one.name for one in store.run(find_later_processes(store.sql, own, 60))] == ["third", "second"]
+    assert [one.name for one in store.run(find_later_processes(store.sql, first, 600))][-1] == "own"
+    assert store.run(find_later_processes(store.sql, uuid4(), 60)) == []

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 
 from steady_queue.aio.process.startup import known_migrations
 from steady_queue.errors import StoreUnavailable
 from steady_queue.store.operations.database_server import (
+    SCHEMA_VERSION,
+    SchemaWindow,
     check_version,
     describe_schema_problem,
     find_applied_migrations,
+    find_schema_window,
     find_version_problem,
 )
 from tests.support.databases.aliases import extra_database, twin_settings
@@ -82,6 +86,38 @@ def test_a_migrated_database_has_the_migrations_of_the_package(store: Store) -> 
     found = store.run(find_applied_migrations(store.sql))
     assert found == known
     assert describe_schema_problem(store.alias, found, known) is None
+
+
+def test_a_migrated_database_declares_the_version_of_the_package(store: Store) -> None:
+    newest = import_module(f"steady_queue.migrations.{(known_migrations() or [])[-1]}")
+    assert store.run(find_schema_window(store.sql)) == SchemaWindow(newest.VERSION, newest.COMPATIBLE_WITH)
+    assert newest.VERSION == SCHEMA_VERSION
+
+
+def test_a_database_without_the_row_or_the_table_of_its_version_declares_none(store: Store, empty: Store) -> None:
+    assert empty.run(find_schema_window(empty.sql)) is None
+    with connections[store.alias].cursor() as cursor, transaction.atomic(using=store.alias):
+        cursor.execute("DELETE FROM steady_queue_schemaversion")
+        driver = SyncStore(store.alias)
+        assert driver.run(find_schema_window(driver.sql)) is None
+        transaction.set_rollback(True, using=store.alias)
+
+
+WINDOWS = {
+    "as old as this code": (SchemaWindow(SCHEMA_VERSION + 3, SCHEMA_VERSION), True),
+    "older than this code": (SchemaWindow(SCHEMA_VERSION + 3, SCHEMA_VERSION - 1), True),
+    "newer than this code": (SchemaWindow(SCHEMA_VERSION + 3, SCHEMA_VERSION + 1), False),
+    "of a migration that this code has": (SchemaWindow(SCHEMA_VERSION, SCHEMA_VERSION), False),
+    "missing": (None, False),
+}
+
+
+@pytest.mark.parametrize(("window", "is_accepted"), WINDOWS.values(), ids=WINDOWS)
+def test_newer_migrations_are_accepted_if_they_declare_that(window: SchemaWindow | None, is_accepted: bool) -> None:
+    problem = describe_schema_problem("default", ["0001_a", "0009_x"], ["0001_a"], window)
+    assert (problem is None) is is_accepted
+    # What this code needs must be there in any case.
+    assert "lacks migrations" in str(describe_schema_problem("default", ["0009_x"], ["0001_a"], window))
 
 
 def test_a_database_without_the_table_of_migrations_has_none(empty: Store) -> None:

@@ -34,6 +34,20 @@ def unmigrated_database(alias: str, servers: dict[str, Postgres | MariaDB], dire
 
 
 @contextmanager
+def declared_window(alias: str, version: int, compatible_with: int) -> Iterator[None]:
+    """Let the tables declare this version, and the oldest version whose code can work with them."""
+    from steady_queue.models import SchemaVersion
+
+    rows = SchemaVersion.objects.using(alias)
+    before = rows.values_list("version", "compatible_with").get(id=1)
+    rows.filter(id=1).update(version=version, compatible_with=compatible_with)
+    try:
+        yield
+    finally:
+        rows.filter(id=1).update(version=before[0], compatible_with=before[1])
+
+
+@contextmanager
 def marked_as_migrated(alias: str, *names: str) -> Iterator[None]:
     """Mark these migrations as applied in the database."""
     recorder = MigrationRecorder(connections[alias])

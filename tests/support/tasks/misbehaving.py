@@ -11,6 +11,7 @@ from django.db import connections, transaction
 
 import steady_queue
 from steady_queue import task
+from steady_queue.errors import UnknownTaskError
 from tests.support.tasks.recording import task_record
 
 
@@ -189,6 +190,11 @@ async def blocks_the_loop(seconds: float) -> None:
 @task
 def blocks_its_thread(seconds: float) -> None:
     time.sleep(seconds)
+
+
+@task
+def raises_unknown_task() -> None:
+    raise UnknownTaskError("it looks as if this task were unknown")
 
 
 not_a_task = 1

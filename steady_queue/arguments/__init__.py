@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from asgiref.sync import sync_to_async
 from django.utils.duration import duration_iso_string
 
-from steady_queue.arguments.decoding import MARK, read
+from steady_queue.arguments.decoding import MARK, read, replace_models
 from steady_queue.arguments.encoding import RefusalError, Writer
 from steady_queue.arguments.json_text import encode, is_plain, parse
 from steady_queue.arguments.results import dump_result, load_result
@@ -110,12 +110,17 @@ def _too_large(size: int, limit: int, args: Sequence[object], kwargs: Mapping[st
     return ArgumentError(message)
 
 
-def loads(text: str) -> tuple[list[object], dict[str, object]]:
+def resolve(text: str) -> tuple[list[object], dict[str, object]]:
+    """Return what `loads` does without a query: a text for each model instance, whose class was found."""
+    return loads(text, read_node=lambda node: read(replace_models(node)))
+
+
+def loads(text: str, *, read_node: Callable[[Any], Any] = read) -> tuple[list[object], dict[str, object]]:
     """Return the arguments of a text; model instances are fetched from the database."""
     try:
         args, kwargs = _open(text)
         if _MARK_TEXT in text:
-            args, kwargs = read(args), read(kwargs)
+            args, kwargs = read_node(args), read_node(kwargs)
             if type(kwargs) is not dict or any(type(name) is not str for name in kwargs):
                 raise DeserializationError("the names of the keyword arguments are not strings")
     except DeserializationError:

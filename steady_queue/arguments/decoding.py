@@ -14,6 +14,8 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from django.apps import apps
+from django.core.exceptions import ValidationError
+from django.db import connections
 from django.utils.safestring import SafeString
 
 from steady_queue.errors import DeserializationError
@@ -73,6 +75,23 @@ def _read_model(node: dict[str, Any]) -> object:
         return kind._base_manager.using(alias).get(pk=pk)
     except kind.DoesNotExist as error:
         raise DeserializationError(f"{node['v']} {pk!r} is no longer in the database {alias!r}") from error
+
+
+def replace_models(node: Any) -> Any:
+    """Return a node with a text for each model instance, whose class, key and database are checked: no query."""
+    if type(node) is list:
+        return [replace_models(item) for item in node]
+    if type(node) is not dict:
+        return node
+    if node.get(MARK) != "model":
+        return {key: replace_models(item) for key, item in node.items()}
+    kind, pk, alias = apps.get_model(node["v"]), read(node["pk"]), node["db"]
+    if alias not in connections:
+        raise DeserializationError(f"DATABASES has no entry {alias!r:.100}, from which {node['v']} is fetched")
+    try:
+        return f"{node['v']}:{kind._meta.pk.to_python(pk)}"
+    except ValidationError as error:
+        raise DeserializationError(f"{pk!r:.100} is no key of {node['v']}: {' '.join(error.messages)}") from error
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], object]] = {

@@ -10,6 +10,7 @@ retries.py          what happens to a job whose attempt has failed
 expiry.py           until when a task must have been started
 uniqueness.py       at most one task with the same key
 requests.py         what a task raises to decide what happens to it
+caller_locale.py    the language and the time zone of the code that enqueued a task
 context.py          the context of a running task
 json_values.py      metadata and checkpoints as JSON
 reports.py          the progress and the log of a task

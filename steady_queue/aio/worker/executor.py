@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import SynchronousOnlyOperation
-from django.utils import timezone, translation
 
 from steady_queue import arguments
 from steady_queue.aio.orm_threads.connections import thread_connections
 from steady_queue.errors import TransactionLeftOpen
 from steady_queue.jobs import results
+from steady_queue.jobs.caller_locale import activate
 from steady_queue.jobs.compat import task_backends, task_finished, task_started
 from steady_queue.jobs.completion import ignoring, run_transactional
 from steady_queue.jobs.context import NO_SERVICES, Deadline, TaskContext
@@ -255,7 +255,7 @@ class Executor:
     ) -> list[Any]:
         """Activate the enqueuer's language and time zone; returns the arguments, perhaps with a context."""
         if control.claim.headers is not None:
-            _activate(json.loads(control.claim.headers))
+            activate(json.loads(control.claim.headers))
         if task.takes_context and result is not None:
             context = TaskContext(
                 task_result=result, control=control, services=self._services, process_name=self.process_name
@@ -272,18 +272,6 @@ class Executor:
 
 def _ignore(control: TaskControl) -> None:
     """Where no worker watches the deadlines, the task can still read them."""
-
-
-def _activate(headers: dict[str, Any]) -> None:
-    """Activate the language and the time zone of the enqueuer."""
-    if "locale" in headers:
-        if headers["locale"] is None:
-            translation.deactivate_all()
-        else:
-            translation.activate(headers["locale"])
-    if "timezone" in headers:
-        zone = headers["timezone"]
-        timezone.activate(timezone.get_fixed_timezone(zone) if isinstance(zone, int) else zone)
 
 
 def _build_success(control: TaskControl, value: Any, open_transaction: str | None) -> Finished | Completed:

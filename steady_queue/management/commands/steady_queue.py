@@ -16,7 +16,7 @@ from steady_queue import events
 from steady_queue.aio.command.terminal import style_of
 from steady_queue.aio.supervisor.child import read_orders
 from steady_queue.configuration import read_options
-from steady_queue.errors import ConfigurationError
+from steady_queue.errors import ConfigurationError, SteadyQueueError
 from steady_queue.management import log_output
 from steady_queue.management.options import resolve
 
@@ -24,7 +24,7 @@ from steady_queue.management.options import resolve
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from steady_queue.aio.command.terminal import Terminal
     from steady_queue.management.options import ResolvedOptions
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Runs background tasks with the workers and dispatchers of settings.STEADY_QUEUE.
 
-  manage.py steady_queue            run each of them in a child process; this process supervises them
-  manage.py steady_queue --async    run all of them in one event loop in this process
-  manage.py steady_queue check      report all problems of settings, database and schema; start nothing
-  manage.py steady_queue health     exit with 0 if the processes of this machine poll for tasks, else with 1
+  manage.py steady_queue                   run each of them in a child process; this process supervises them
+  manage.py steady_queue --async           run all of them in one event loop in this process
+  manage.py steady_queue check             report all problems of settings, database and schema; start nothing
+  manage.py steady_queue check --stored    report which stored tasks this code could not run
+  manage.py steady_queue health            exit with 0 if the processes of this machine poll for tasks, else with 1
+  manage.py steady_queue run ID            run one stored task in this process, and change nothing in the queue
 """
 EPILOG = """\
 All options but --reload and --max-age can also be set in the environment, for example STEADY_QUEUE_THREADS=5 or
@@ -51,6 +53,16 @@ with NO_COLOR=1) and a status line (not with -v 0, TERM=dumb or --log-format jso
 """
 
 
+#: Options that have a meaning for one action only.
+OPTIONS_OF_ACTIONS = {
+    "failed": "check --stored",
+    "json": "check --stored",
+    "rollback": "run ID",
+    "pdb": "run ID",
+    "force": "run ID",
+}
+
+
 class Command(BaseCommand):
     help = DESCRIPTION
     # The command runs these checks itself, to report all problems at once.
@@ -64,12 +76,16 @@ class Command(BaseCommand):
         super().__init__(*args, **kwargs)
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
-        return super().create_parser(
+        parser: Any = super().create_parser(
             prog_name, subcommand, epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter, **kwargs
         )
+        # So that options may be between the action and the ids: `run --rollback ID`.
+        parser.parse_args = parser.parse_intermixed_args
+        return parser
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", nargs="?", default="run", choices=["run", "check", "health"], help="default: run")
+        parser.add_argument("ids", nargs="*", metavar="ID", help="the id of a stored task, for run")
         what = parser.add_argument_group("what runs")
         what.add_argument(
             "--async",
@@ -118,6 +134,16 @@ class Command(BaseCommand):
             metavar="text|json",
             help="format of all output: text or json; unless LOGGING configures 'steady_queue'",
         )
+        check = parser.add_argument_group("check")
+        check.add_argument(
+            "--stored", action="store_true", help="bind the arguments of each stored task to this code; start nothing"
+        )
+        check.add_argument("--failed", action="store_true", help="with --stored: look at failed tasks as well")
+        check.add_argument("--json", action="store_true", help="with --stored: print one JSON object")
+        replay = parser.add_argument_group("run ID")
+        replay.add_argument("--rollback", action="store_true", help="roll back what the task writes to the databases")
+        replay.add_argument("--pdb", action="store_true", help="start the debugger where the task raised its exception")
+        replay.add_argument("--force", action="store_true", help="run the task although it runs now")
         health = parser.add_argument_group("health")
         health.add_argument("--max-age", metavar="S", help="maximum age of the last successful poll, in seconds")
 
@@ -141,7 +167,7 @@ class Command(BaseCommand):
                 self._prepare_output(options)
                 launch.run_child(orders)
             else:
-                {"run": self.run, "check": self.check_all, "health": self.health}[options["action"]](options)
+                self._find_action(options)(options)
         except ConfigurationError as error:
             if self.log_format == "json" and self.is_main and options["action"] == "run":
                 events.emit(events.CommandFailed(problem=str(error)))
@@ -149,6 +175,42 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:  # before the signal handlers are installed
             sys.exit(130)
+
+    def _find_action(self, options: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+        """What the command line asks for; raises CommandError if its parts do not belong together."""
+        action, ids = options["action"], options["ids"]
+        if len(ids) > (action == "run"):
+            raise CommandError("run takes one id" if action == "run" else f"{action} takes no ids")
+        name = "run ID" if ids else "check --stored" if action == "check" and options["stored"] else action
+        for option, its_action in OPTIONS_OF_ACTIONS.items():
+            if options[option] and name != its_action:
+                raise CommandError(f"--{option} is an option of '{its_action}'")
+        return {
+            "run": self.run,
+            "run ID": self.replay,
+            "check": self.check_all,
+            "check --stored": self.check_stored,
+            "health": self.health,
+        }[name]
+
+    def replay(self, options: dict[str, Any]) -> None:
+        """Run one stored task in this process."""
+        from steady_queue.management.replay import run_stored
+
+        self._prepare_output(options)
+        if status := run_stored(self.stdout, self.stderr, options):
+            sys.exit(status)
+
+    def check_stored(self, options: dict[str, Any]) -> None:
+        """Report which stored tasks the code at hand could not run."""
+        from steady_queue.management.stored_check import check_stored
+
+        try:
+            status = check_stored(self.stdout, self.stderr, options)
+        except SteadyQueueError as error:
+            raise CommandError(str(error)) from error
+        if status:
+            sys.exit(status)
 
     def run(self, options: dict[str, Any]) -> None:
         """Run until a signal, or with --drain until the queues are empty."""

@@ -10,6 +10,7 @@
     expiry.py        jobs that were not started in time
     unique_keys.py   the keys that only one job may have
     endings.py       the end of a job that no process has claimed
+    pending.py       read jobs that have not ended, in the order of their ids
 
 Manual actions:
 

@@ -1,0 +1,173 @@
+"""`steady_queue run <id>`: a stored task runs in the foreground, and the queue stays as it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone, translation
+
+from tests.shop.models import Customer
+from tests.shop.replayed import (
+    adds_customer,
+    adds_customer_async,
+    greets,
+    returns_what_cannot_be_stored,
+    snoozes,
+    where_am_i,
+    with_attempt,
+)
+from tests.shop.tasks import add, fail, greet
+from tests.support.databases.tables import count, counts, query
+from tests.support.processes.commands import MANAGE
+from tests.support.processes.scripts import REPOSITORY
+from tests.support.store.jobs import job, report
+from tests.support.store.stores import SyncStore
+
+if TYPE_CHECKING:
+    from steady_queue.jobs.compat import TaskResult
+
+pytestmark = pytest.mark.usually_on("postgres", "mariadb", "sqlite")
+
+
+def replay(result: TaskResult[Any] | str, *options: str) -> tuple[int, str, str]:
+    """The exit status, what went to stdout, and what to stderr."""
+    out, err = StringIO(), StringIO()
+    try:
+        call_command("steady_queue", "run", *options, str(getattr(result, "id", result)), stdout=out, stderr=err)
+    except SystemExit as exit_:
+        return int(str(exit_.code)), out.getvalue(), err.getvalue()
+    return 0, out.getvalue(), err.getvalue()
+
+
+def everything(alias: str) -> list[Any]:
+    """All that the queue stores about jobs."""
+    jobs = query(alias, "SELECT id, attempts, finished_at, errors, return_value, arguments FROM steady_queue_job")
+    return [counts(alias), sorted(jobs, key=str)]
+
+
+def test_a_waiting_task_runs_and_stays_as_it_is(database: str) -> None:
+    results = [add.enqueue(1, b=2), greet.enqueue("Ada", times=2)]
+    before = everything(database)
+    status, out, err = replay(results[0])
+    assert (status, out) == (0, "3\n")
+    assert err == f"tests.shop.tasks.add {results[0].id} (ready), called with (1, b=2)\n"
+    assert replay(results[1])[:2] == (0, "'Hello, Ada! Hello, Ada!'\n")
+    assert everything(database) == before
+    assert counts(database) == {"ready": 2}
+
+
+def test_ended_tasks_run_again_and_stay_as_they_are(database: str) -> None:
+    from steady_queue.testing import run_pending
+
+    finished, failed = add.enqueue(1), fail.enqueue("broken")
+    run_pending()
+    before = everything(database)
+    assert replay(finished)[:2] == (0, "1\n")
+    status, out, err = replay(failed)
+    assert (status, out) == (1, "")
+    assert "ValueError: broken" in err
+    assert everything(database) == before
+
+
+def test_a_task_gets_its_context_language_and_time_zone(database: str) -> None:
+    with translation.override("de"), timezone.override("Europe/Berlin"):
+        result = where_am_i.enqueue()
+    assert replay(result)[:2] == (0, "['de', 'Europe/Berlin']\n")
+    assert (translation.get_language(), timezone.get_current_timezone_name()) == ("en-us", "UTC")
+    result = with_attempt.enqueue(7)
+    assert replay(result)[:2] == (0, f"[1, '{result.id}', 7]\n")
+
+
+@pytest.mark.parametrize("task", [adds_customer, adds_customer_async], ids=["sync", "async"])
+def test_a_rolled_back_task_leaves_nothing(database: str, task: Any) -> None:
+    result = task.enqueue("Ada")
+    status, out, err = replay(result, "--rollback")
+    assert (status, out) == (0, "'Ada'\n")
+    assert "rolled back: " in err.splitlines()[-1]
+    assert (count(database, "job"), Customer.objects.using(database).count()) == (1, 0)
+    assert replay(result)[0] == 0
+    assert (count(database, "job"), Customer.objects.using(database).count()) == (2, 1)
+
+
+def test_models_and_enums_are_restored(database: str) -> None:
+    customer = Customer.objects.using(database).create(name="Ada")
+    result = greets.enqueue(customer, Customer.Tier.GOLD)
+    assert replay(result)[:2] == (0, "'Ada gold'\n")
+    customer.delete()
+    with pytest.raises(CommandError, match=r"cannot be run: shop\.Customer .* is no longer in the database"):
+        replay(result)
+
+
+def test_what_a_task_requests_or_returns_wrongly_is_shown(database: str) -> None:
+    status, _, err = replay(snoozes.enqueue())
+    assert status == 1
+    assert "a worker would carry out the request Snooze" in err
+    status, _, err = replay(returns_what_cannot_be_stored.enqueue())
+    assert status == 1
+    assert "object" in err
+
+
+def test_a_task_that_runs_now_is_refused_unless_forced(database: str) -> None:
+    store = SyncStore(database)
+    one = job(task_path=add.module_path, arguments="[1,[5],{}]")
+    (claim,) = store.claimed(one)
+    with pytest.raises(CommandError, match=r"runs now, in worker; .* add --force"):
+        replay(str(one.id))
+    assert replay(str(one.id), "--force")[:2] == (0, "5\n")
+    store.settle(store_failure(claim))
+
+
+def store_failure(claim: Any) -> Any:
+    from steady_queue.store.outcome import Failed
+
+    return Failed(claim, report())
+
+
+def test_ids_that_cannot_be_run_are_explained(database: str) -> None:
+    for id_, text in [("nonsense", "it is not a UUID"), (str(uuid4()), "no task has the id")]:
+        with pytest.raises(CommandError, match=text):
+            replay(id_)
+    one = job(task_path="tests.shop.tasks.gone", arguments="[1,[],{}]")
+    SyncStore(database).enqueue(one)
+    with pytest.raises(CommandError, match=r"tests\.shop\.tasks\.gone .* cannot be run: .* is not a task"):
+        replay(str(one.id))
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["run", "a", "b"], "run takes one id"),
+        (["check", "a"], "check takes no ids"),
+        (["run", "--rollback"], "--rollback is an option of 'run ID'"),
+        (["check", "--pdb"], "--pdb is an option of 'run ID'"),
+        (["check", "--json"], "--json is an option of 'check --stored'"),
+    ],
+)
+def test_words_that_do_not_belong_together_are_refused(words: list[str], text: str) -> None:
+    with pytest.raises(CommandError, match=text):
+        call_command("steady_queue", *words, stdout=StringIO(), stderr=StringIO())
+
+
+@pytest.mark.usually_on("sqlite")
+def test_the_debugger_starts_where_the_task_raised(database: str) -> None:
+    result = fail.enqueue("broken")
+    text = MANAGE.format(alias=database, alive=20, shutdown_timeout_seconds=1, setup="")
+    done = subprocess.run(
+        [sys.executable, "-c", text, "run", "--pdb", result.id],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        input="p message * 2\nq\n",
+        capture_output=True,
+        text=True,
+        timeout=25,
+    )
+    assert done.returncode == 1
+    assert "'brokenbroken'" in done.stdout
+    assert "ValueError: broken" in done.stderr

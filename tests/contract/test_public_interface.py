@@ -75,6 +75,7 @@ def test_settings() -> None:
             "check_arguments",
             "clear_failed_jobs_after",
             "clear_finished_jobs_after",
+            "code_version",
             "database",
             "default_concurrency_control_period",
         ),
@@ -117,9 +118,9 @@ def test_options_in_settings(kind: type, names: str) -> None:
         (
             "steady_queue",
             (
-                "--async --coroutines --drain --exclude-queues --log-format --max-age --max-rss --max-stuck-threads "
-                "--max-tasks --no-async --no-drain --no-only-work --no-skip-recurring --only-work --processes "
-                "--queues --reload --skip-recurring --threads"
+                "--async --coroutines --drain --exclude-queues --failed --force --json --log-format --max-age --max-rss "
+                "--max-stuck-threads --max-tasks --no-async --no-drain --no-only-work --no-skip-recurring --only-work "
+                "--pdb --processes --queues --reload --rollback --skip-recurring --stored --threads"
             ),
         ),
         ("steady_queue_clear", "--batch --dry-run --failed-before --finished-before --queue --task"),

@@ -53,7 +53,7 @@ def everything(alias: str) -> list[Any]:
 
 
 def test_a_waiting_task_runs_and_stays_as_it_is(database: str) -> None:
-    results = [add.enqueue(1, b=2), greet.enqueue("Ada", times=2)]
+    results: list[TaskResult[Any]] = [add.enqueue(1, b=2), greet.enqueue("Ada", times=2)]
     before = everything(database)
     status, out, err = replay(results[0])
     assert (status, out) == (0, "3\n")
@@ -81,8 +81,8 @@ def test_a_task_gets_its_context_language_and_time_zone(database: str) -> None:
         result = where_am_i.enqueue()
     assert replay(result)[:2] == (0, "['de', 'Europe/Berlin']\n")
     assert (translation.get_language(), timezone.get_current_timezone_name()) == ("en-us", "UTC")
-    result = with_attempt.enqueue(7)
-    assert replay(result)[:2] == (0, f"[1, '{result.id}', 7]\n")
+    other = with_attempt.enqueue(7)
+    assert replay(other)[:2] == (0, f"[1, '{other.id}', 7]\n")
 
 
 @pytest.mark.parametrize("task", [adds_customer, adds_customer_async], ids=["sync", "async"])

@@ -24,6 +24,7 @@ import steady_queue
 from steady_queue import arguments
 from steady_queue.aio.process_identity import hostname
 from steady_queue.aio.worker.executor import Executor
+from steady_queue.aio.worker.task_reports import KeptReports
 from steady_queue.backend import SteadyQueueBackend
 from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.db.transactions import defers_to
@@ -43,6 +44,7 @@ from steady_queue.store.operations.prune import BATCH_ROWS, find_process_claims,
 from steady_queue.store.operations.queues import find_queue_names
 from steady_queue.store.operations.results import find_jobs
 from steady_queue.store.operations.settle import settle
+from steady_queue.store.operations.task_data import write_reports
 from steady_queue.store.outcome import Completed, Failed, Finished, report_of
 from steady_queue.store.queue_selection import QueueSelection
 
@@ -155,7 +157,8 @@ class Drain:
         driver = django_driver(queue_alias())
         self._alias, self._sql, self._run = driver.alias, driver.sql, driver.run
         self._process = NewProcess(uuid4(), "test", WORKER_NAME, os.getpid(), hostname())
-        self._executor = Executor(registry=registry, process_name=WORKER_NAME)
+        self._reports = KeptReports()
+        self._executor = Executor(registry=registry, process_name=WORKER_NAME, services=self._reports)
         self._running: Claim | None = None
         self._raised: BaseException | None = None
         self._savepoints: list[tuple[BaseDatabaseWrapper, str]] = []
@@ -213,6 +216,8 @@ class Drain:
         if broken is not None and isinstance(ended, Finished):
             # The task caught an error that had broken the transaction: its writes are lost, here if not in a worker.
             ended, raised = Failed(ended.claim, report_of(broken)), broken
+        if reports := self._reports.take():
+            self._run(write_reports(self._sql, reports))
         if not isinstance(ended, Completed):
             preserve = steady_queue.preserve_finished_jobs
             self._run(settle(self._sql, [ended], process_name=WORKER_NAME, preserve=preserve, limits=limits_in_force))

@@ -13,6 +13,7 @@ requests.py         what a task raises to decide what happens to it
 caller_locale.py    the language and the time zone of the code that enqueued a task
 context.py          the context of a running task
 json_values.py      metadata and checkpoints as JSON
+saving.py           store metadata and checkpoints of a running task
 reports.py          the progress and the log of a task
 completion.py       settle a task in the transaction in which it writes
 new_jobs.py         build the rows of new jobs from calls

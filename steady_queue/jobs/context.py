@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import get_ident
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from asgiref.sync import sync_to_async
 
 from steady_queue.errors import TaskTimeout
 from steady_queue.jobs import compat, completion
+from steady_queue.jobs.json_values import dump_checkpoint, dump_metadata
+from steady_queue.jobs.reports import LogLine, Progress, check_progress, cut_line
+from steady_queue.jobs.saving import Checkpoint, asave, save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from steady_queue.jobs.task_result import SteadyQueueResult
     from steady_queue.store.job import Claim
     from steady_queue.store.outcome import Completed
 
@@ -84,14 +89,30 @@ class TaskControl:
 class ContextServices(Protocol):
     """What the process does for its tasks."""
 
+    #: Whether what a task saves is written to its job.
+    saves: bool
+
     @property
     def is_stopping(self) -> bool: ...
+    async def stopping(self) -> None: ...
+    def put_progress(self, claim: Claim, progress: Progress) -> None: ...
+    def put_line(self, claim: Claim, line: LogLine) -> None: ...
 
 
 class NoServices:
-    """The services where no process runs: in tests and in `manage.py steady_queue run`."""
+    """The services where no process runs, as in `manage.py steady_queue run`: nothing is stored."""
 
+    saves = False
     is_stopping = False
+
+    async def stopping(self) -> None:
+        await asyncio.Event().wait()
+
+    def put_progress(self, claim: Claim, progress: Progress) -> None:
+        pass
+
+    def put_line(self, claim: Claim, line: LogLine) -> None:
+        pass
 
 
 NO_SERVICES = NoServices()
@@ -104,6 +125,73 @@ class TaskContext(compat.TaskContext):
     control: TaskControl
     services: ContextServices
     process_name: str = ""
+    _checkpoint: Checkpoint = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_checkpoint", Checkpoint(self.control.claim.saved))
+
+    # -- metadata and checkpoints -------------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The metadata of the task: a dict that it may change, and store with `save_metadata`."""
+        return cast("SteadyQueueResult[Any]", self.task_result).metadata
+
+    def save_metadata(self) -> None:
+        """Store the metadata at once, or with the transaction that is open on the queue's database."""
+        text = dump_metadata(self.metadata)
+        if self.services.saves:
+            save(self.control.claim, "metadata", text)
+
+    async def asave_metadata(self) -> None:
+        """Store the metadata at once."""
+        text = dump_metadata(self.metadata)
+        if self.services.saves:
+            await asave(self.control.claim, "metadata", text)
+
+    @property
+    def saved(self) -> Any:
+        """What the last checkpoint of this task stored, in this attempt or an earlier one; None if there is none."""
+        return self._checkpoint.load()
+
+    def checkpoint(self, data: Any) -> None:
+        """Store JSON for the next attempt, at once, or with the transaction that is open on the queue's database."""
+        text = dump_checkpoint(data)
+        if self.services.saves:
+            save(self.control.claim, "saved", text)
+        self._checkpoint.text = text
+
+    async def acheckpoint(self, data: Any) -> None:
+        """Store JSON for the next attempt, at once."""
+        text = dump_checkpoint(data)
+        if self.services.saves:
+            await asave(self.control.claim, "saved", text)
+        self._checkpoint.text = text
+
+    # -- reports ------------------------------------------------------------------------------------------------------
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Report how far the task is. It blocks nothing: the process writes the reports of its tasks every second."""
+        check_progress(done, total, message)
+        self.services.put_progress(self.control.claim, Progress(done, total, message, datetime.now(UTC)))
+
+    def log(self, message: str) -> None:
+        """Add a line to the log of the task. It blocks nothing, as `progress`."""
+        claim = self.control.claim
+        self.services.put_line(claim, LogLine(cut_line(message), claim.attempts + 1, datetime.now(UTC)))
+
+    # -- the end of the process ---------------------------------------------------------------------------------------
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the process is shutting down, or is being replaced: save a checkpoint and raise Interrupted."""
+        return self.services.is_stopping
+
+    async def stopping(self) -> None:
+        """Wait until `is_stopping` is true."""
+        await self.services.stopping()
+
+    # -- the timeout --------------------------------------------------------------------------------------------------
 
     @property
     def deadline(self) -> datetime | None:

@@ -10,6 +10,7 @@
     lost_lease.py      stops tasks, or the process, when the lease is lost
     watchdog.py        a thread that reports, or ends, a process whose event loop is blocked
     recycling.py       stops a process after so many tasks, or with too much memory
+    task_services.py   what the process does for its tasks: reports, and whether it stops
     stuck_threads.py   stops a process whose threads run tasks that have timed out and do not end
     shutdown.py        the stages of a stop, in their order
     deadlines.py       until when each of these stages may take

@@ -150,6 +150,7 @@ class Process:
     async def _work(self, upkeep: TaskGroup, wait_for_children: Callable[[], Awaitable[None]]) -> None:
         upkeep.start_soon(self.services.settlers.unlimited.run)
         upkeep.start_soon(self.services.settlers.limited.run)
+        upkeep.start_soon(self.services.reports.run)
         await run_unless_stopped(self.deadlines.requested, self.services.heartbeat.register)
         upkeep.start_soon(self.services.heartbeat.run)
         upkeep.start_soon(self.services.maintenance.run)

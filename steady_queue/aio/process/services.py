@@ -17,6 +17,7 @@ from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.aio.process.connections import Connections
 from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.aio.process.lost_lease import LostLease
+from steady_queue.aio.process.task_services import TaskServices
 from steady_queue.aio.process.watchdog import Watchdog
 from steady_queue.aio.scheduler.other_backends import OtherBackends
 from steady_queue.aio.scheduler.scheduler import Scheduler
@@ -27,6 +28,7 @@ from steady_queue.aio.worker.claims import Claims
 from steady_queue.aio.worker.executor import Executor
 from steady_queue.aio.worker.polling import LastPoll, PollingInterval
 from steady_queue.aio.worker.queues import QueuePlan
+from steady_queue.aio.worker.reports import Reports
 from steady_queue.aio.worker.settler import Settler, Settlers
 from steady_queue.aio.worker.unknown_tasks import UnknownTasks
 from steady_queue.aio.worker.worker import Worker
@@ -76,6 +78,8 @@ class Services:
         threads = max([worker.orm_lanes for worker in options.workers], default=1)
         self.orm_threads = OrmThreads(threads, events=context.events)
         self.unknown_tasks = UnknownTasks(process_id=row.id, driver=self.upkeep, context=context)
+        self.reports = Reports(driver=self.upkeep, known_claims=lambda: self.claims.known(), context=context)
+        self.task_services = TaskServices(self.reports, deadlines)
         self.settlers = Settlers(
             self._build_settler("settler", self.settling), self._build_settler("limited settler", self.upkeep), host
         )
@@ -136,6 +140,7 @@ class Services:
             wake_all=self.wake_ups.wake_all,
             awaited=self.awaited,
             unknown_tasks=self.unknown_tasks,
+            reports=self.reports,
             context=self.context,
         )
 
@@ -143,7 +148,7 @@ class Services:
         return Capacity(
             coroutines=options.coroutines,
             threads=options.threads,
-            executor=Executor(registry=registry, process_name=self.row.name),
+            executor=Executor(registry=registry, process_name=self.row.name, services=self.task_services),
             orm_threads=self.orm_threads,
             settle=self.settlers.put,
             wake_worker=wake_event.wake,

@@ -147,6 +147,7 @@ class Shutdown:
         with self._deadlines.flush_limit():
             await services.settlers.unlimited.drained.wait()
             await services.settlers.limited.drained.wait()
+            await services.reports.flush()
             try:
                 await self._reconcile()
                 await self._deregister()

@@ -14,5 +14,7 @@ Its modules, in the order of a job's path:
     settler.py          writes outcomes, in batches; one settler for jobs with a concurrency key, one for all others
     awaited.py          notifies the processes that wait for results
     unknown_tasks.py    releases jobs whose tasks only newer code has
+    reports.py          writes the progress and the logs of tasks, in batches
+    task_reports.py     what one task has reported and is not written yet
     claims.py           the claims that the process holds, and whether it may make more
 """

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.context import Context
     from steady_queue.aio.worker.awaited import AwaitedJobs
+    from steady_queue.aio.worker.reports import Reports
     from steady_queue.aio.worker.unknown_tasks import UnknownTasks
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.outcome import Ending, Outcome, Settlement
@@ -51,9 +52,11 @@ class Settler:
         wake_all: Callable[[], Awaitable[None]],
         awaited: AwaitedJobs,
         unknown_tasks: UnknownTasks,
+        reports: Reports,
         context: Context,
     ) -> None:
         self.name = name
+        self._reports = reports
         self._driver = driver
         self._process_name = process_name
         self._wake_all = wake_all
@@ -145,6 +148,9 @@ class Settler:
                 return
 
     async def _write(self, batch: Sequence[Outcome], is_retry: bool, promotes: bool) -> None:
+        if self._reports.are_pending:
+            # What a task reported can be read when its end can; and a release would leave nothing to fence it by.
+            await self._reports.flush_claims({outcome.claim.claim_id for outcome in batch})
         began = self._clock.monotonic()
         settlement = await self._driver.run(
             settle(

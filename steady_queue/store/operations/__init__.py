@@ -11,6 +11,7 @@
     unique_keys.py   the keys that only one job may have
     endings.py       the end of a job that no process has claimed
     pending.py       read jobs that have not ended, in the order of their ids
+    task_data.py     metadata, checkpoints and reports of a running task
 
 Manual actions:
 

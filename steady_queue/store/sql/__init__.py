@@ -4,6 +4,7 @@
     values.py               values from drivers that return text for ids and times
     postgres.py             PostgreSQL, with the settings of its connections
     postgres_statements.py  PostgreSQL: enqueue, claim and settle as one statement each, and each step of promote
+    postgres_task_data.py   PostgreSQL: what a running task stores, as one statement each
     mysql.py                MySQL and MariaDB
     sqlite.py               SQLite
 

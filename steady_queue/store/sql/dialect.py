@@ -18,9 +18,10 @@ from steady_queue.store.statement import Statement
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from steady_queue.store.job import NewJob
+    from steady_queue.store.job import Claim, NewJob
     from steady_queue.store.operations.claim import ClaimRequest
     from steady_queue.store.operations.promote import Grant
+    from steady_queue.store.operations.task_data import Report
     from steady_queue.store.outcome import Attempt, Outcome
     from steady_queue.store.statement import Flow, Row
 
@@ -63,6 +64,8 @@ class SingleStatements(Protocol):
     def end_claims(
         self, outcomes: Sequence[Outcome], *, process_name: str, preserve: bool, by_owner: bool
     ) -> Statement: ...
+    def save_task_data(self, claim: Claim, column: str, text: str) -> Statement: ...
+    def write_reports(self, reports: Sequence[Report], log_characters: int) -> Statement: ...
 
 
 class Dialect:
@@ -114,6 +117,8 @@ class Dialect:
     )
     #: Selects table, name, character set and collation of the queue's text columns, where they may differ.
     text_columns = ""
+    #: How many reports of tasks are written by one statement.
+    reports_per_statement = 1_000
     #: Selects a number that changes with the writes of other connections, where there is one.
     change_marker = ""
 
@@ -222,6 +227,10 @@ class Dialect:
 
     def update_attempts(self, attempts: Sequence[Attempt], process_name: str, by_owner: bool) -> Flow[None]:
         """Write each ended attempt into its job, while its claimed row still exists."""
+        raise NotImplementedError
+
+    def update_reports(self, reports: Sequence[Report], log_characters: int) -> Statement:
+        """Write the reports of tasks into their jobs, whose rows are locked, and keep so much of each log."""
         raise NotImplementedError
 
     # -- values -------------------------------------------------------------------------------------------------------

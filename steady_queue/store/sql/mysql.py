@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
+    from steady_queue.store.operations.task_data import Report
     from steady_queue.store.outcome import Attempt
     from steady_queue.store.statement import Flow, Row
 
@@ -186,6 +187,15 @@ class MySQL(Dialect):
             f" j.last_claim_id = {'c.claim_id' if by_owner else 'j.last_claim_id'}",
             *[part for a in attempts for part in (a.job_id, a.value, a.errors, a.finished_at, a.retries)],
             process_name,
+        )
+
+    def update_reports(self, reports: Sequence[Report], log_characters: int) -> Statement:
+        given = "SELECT ? AS id, ? AS progress, ? AS log" + " UNION ALL SELECT ?, ?, ?" * (len(reports) - 1)
+        return self.statement(
+            f"UPDATE ({given}) g STRAIGHT_JOIN steady_queue_job j FORCE INDEX (PRIMARY) ON j.id = g.id"
+            " SET j.progress = COALESCE(g.progress, j.progress), j.log = CASE WHEN g.log IS NULL THEN j.log"
+            f" ELSE RIGHT(CONCAT_WS(CHAR(10 USING utf8mb4), j.log, g.log), {log_characters:d}) END",
+            *[value for each in reports for value in (each.job_id, each.progress, each.log)],
         )
 
     def encode(self, value: Any) -> Any:

@@ -74,6 +74,7 @@ class Postgres(Dialect):
     )
     appended_error = "COALESCE(errors || chr(10), '') || ?::text"
 
+    reports_per_statement = 5_000
     single_statements = PostgresStatements()
 
     def lock_keys(self, lock_ids: Sequence[int], wait_seconds: int | None = None) -> Flow[None]:

@@ -30,6 +30,7 @@ from steady_queue.store.outcome import (
     append_error,
     delay_of,
 )
+from steady_queue.store.sql.postgres_task_data import PostgresTaskData
 from steady_queue.store.statement import Statement
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ _NO_ERROR = (None, None, None)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class PostgresStatements:
+class PostgresStatements(PostgresTaskData):
     """See `SingleStatements`."""
 
     # -- enqueue ------------------------------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from steady_queue.store.sql.dialect import QUEUE_NAMES, Dialect
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from steady_queue.store.operations.task_data import Report
     from steady_queue.store.outcome import Attempt
-    from steady_queue.store.statement import Flow, Row
+    from steady_queue.store.statement import Flow, Row, Statement
 
 
 class SQLite(Dialect):
@@ -85,6 +86,13 @@ class SQLite(Dialect):
                 )
                 for attempt in attempts
             ],
+        )
+
+    def update_reports(self, reports: Sequence[Report], log_characters: int) -> Statement:
+        return self.statement_each(
+            "UPDATE steady_queue_job SET progress = COALESCE(?, progress), log = CASE WHEN ? THEN log"
+            f" ELSE substr(COALESCE(log || char(10), '') || ?, {-log_characters:d}) END WHERE id = ?",
+            [(each.progress, each.log is None, each.log, each.job_id) for each in reports],
         )
 
     def encode(self, value: Any) -> Any:

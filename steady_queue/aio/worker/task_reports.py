@@ -1,0 +1,68 @@
+"""What one task has reported and is not written yet, and the services that keep it for `run_pending`."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from steady_queue.jobs.context import NoServices
+from steady_queue.jobs.reports import dump_line, dump_progress
+from steady_queue.store.operations.task_data import LOG_CHARACTERS, Report
+
+if TYPE_CHECKING:
+    from steady_queue.jobs.reports import LogLine, Progress
+    from steady_queue.store.job import Claim
+
+
+class TaskReports:
+    """The newest progress of a task, and the newest lines of its log."""
+
+    __slots__ = ("characters", "claim", "lines", "progress")
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.progress: Progress | None = None
+        self.lines: deque[str] = deque()
+        self.characters = 0
+
+    def add_line(self, line: str) -> None:
+        """Keep a line, and no more lines than the database keeps."""
+        self.lines.append(line)
+        self.characters += len(line) + 1
+        while self.characters > LOG_CHARACTERS and len(self.lines) > 1:
+            self.characters -= len(self.lines.popleft()) + 1
+
+    def add_newer(self, newer: TaskReports) -> None:
+        self.progress = newer.progress or self.progress
+        for line in newer.lines:
+            self.add_line(line)
+
+    def as_report(self) -> Report:
+        progress = None if self.progress is None else dump_progress(self.progress)
+        log = "\n".join(self.lines) if self.lines else None
+        return Report(self.claim.job_id, self.claim.claim_id, progress, log)
+
+
+class KeptReports(NoServices):
+    """Keeps what tasks report until `run_pending` writes it, at the end of each task."""
+
+    saves = True
+
+    def __init__(self) -> None:
+        self._of_task: TaskReports | None = None
+
+    def put_progress(self, claim: Claim, progress: Progress) -> None:
+        self._reports(claim).progress = progress
+
+    def put_line(self, claim: Claim, line: LogLine) -> None:
+        self._reports(claim).add_line(dump_line(line))
+
+    def take(self) -> list[Report]:
+        """Return what the task that has ended reported, if anything."""
+        reports, self._of_task = self._of_task, None
+        return [] if reports is None else [reports.as_report()]
+
+    def _reports(self, claim: Claim) -> TaskReports:
+        if self._of_task is None or self._of_task.claim.claim_id != claim.claim_id:
+            self._of_task = TaskReports(claim)
+        return self._of_task

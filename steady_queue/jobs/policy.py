@@ -106,7 +106,11 @@ class Policies:
         if policy is None:
             policy = policy_of(task, task_backends[claim.backend].options)
             self._known[claim.task_path, claim.backend] = policy
-        return policy if claim.headers is None else apply_headers(policy, json.loads(claim.headers))
+        headers = claim.headers
+        # Most headers have a language or a time zone only: to parse them here as well would take longer than to look.
+        if headers is None or ('"timeout"' not in headers and '"max_attempts"' not in headers):
+            return policy
+        return apply_headers(policy, json.loads(headers))
 
 
 def apply_headers(policy: Policy, headers: Mapping[str, Any]) -> Policy:

@@ -73,4 +73,4 @@ def limits(options: Options) -> Iterator[str]:
     if options.max_rss is not None:
         yield f"a process is replaced when it uses {options.max_rss:,} MiB"
     if options.max_stuck_threads is not None:
-        yield f"a process is replaced when {counted(options.max_stuck_threads, 'thread')} do not end in time"
+        yield f"a process is replaced when it has {counted(options.max_stuck_threads, 'stuck thread')}"

@@ -77,6 +77,8 @@ class Shutdown:
 
     def replace_process(self) -> None:
         """Stop gracefully because threads are stuck; the supervisor starts another process at once."""
+        if self._deadlines.requested.is_set():
+            return
         self._host.announce_shutdown(self._claims.restartable, is_recycling=True)
         self.request()
 

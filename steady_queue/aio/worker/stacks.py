@@ -49,7 +49,10 @@ def _first(value: object, names: tuple[str, ...]) -> Any:
 
 
 def _format(frames: list[tuple[FrameType, int]]) -> str:
-    summary = traceback.StackSummary.extract(iter(frames))
+    try:
+        summary = traceback.StackSummary.extract(iter(frames))
+    except Exception:  # the loader of a module may raise anything when it is asked for its source
+        return "  <the stack cannot be shown>\n"
     ours = [number for number, frame in enumerate(summary) if frame.filename.startswith(_RUNTIME)]
     # If the task's own code is not on the stack, the frames of the runtime show what it waits for.
     own = summary[ours[-1] + 1 :] if ours else summary

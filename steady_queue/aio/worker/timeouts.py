@@ -11,6 +11,7 @@ time of its shortest timeout, and a function that starts in a thread does not wa
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
@@ -68,7 +69,8 @@ class Timeouts:
         if control.deadline is not None and control.deadline.instant < self._next_look:
             # Many jobs may start at once: the others need no look of their own.
             self._next_look = control.deadline.instant
-            self._loop.call_soon_threadsafe(self._look)
+            with suppress(RuntimeError):  # the loop is closed: nothing waits for the thread any more
+                self._loop.call_soon_threadsafe(self._look)
 
     def forget(self, running: Running) -> None:
         """A job that had timed out has ended."""
@@ -99,7 +101,7 @@ class Timeouts:
         """Stop or report a job whose time is over; returns when it has to be looked at next."""
         overrun = self._overruns.get(running.claim.claim_id)
         due = deadline.instant if overrun is None else overrun.next_look
-        if now < due or running in self._finished():
+        if now < due or any(finished is running for finished in self._finished()):
             return due
         running.has_timed_out = True
         if running.task is not None:
@@ -131,6 +133,7 @@ class Timeouts:
 
 
 def _stack_of(running: Running, deadline: Deadline) -> str:
+    """The stack of a job, and of its ORM thread if it waits for one."""
     if running.task is None:
         return stack_of_thread(deadline.thread_id)
     stack = stack_of_task(running.task)

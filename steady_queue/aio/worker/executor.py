@@ -55,7 +55,7 @@ class Executor:
         self.registry = registry
         self.process_name = process_name
         #: Called where the job runs, when a job has got a deadline.
-        self.watch_deadline: Callable[[TaskControl], None] = _ignore
+        self.watch_deadline: Callable[[TaskControl], None] = _cancel_at_deadline
         self._services = services
         self._policies = Policies()
         self._senders: dict[str, type[BaseTaskBackend]] = {}
@@ -118,6 +118,20 @@ class Executor:
         finally:
             control.deadline = None  # the task has ended: it must not be cancelled again
 
+    def _prepare_call(self, control: TaskControl, task: Task[..., Any], seconds: float | None) -> Callable[..., Any]:
+        """Return what calls the task in this thread. The time of a sync function begins now."""
+        if lane_of(task.func) is not Lane.ASYNC:
+            if seconds is not None:
+                self._set_deadline(control, seconds)
+            return task.func
+        if seconds is None:
+            return async_to_sync(task.func)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return await self._call_with_timeout(control, seconds, None, partial(task.func, *args, **kwargs))
+
+        return async_to_sync(call)
+
     def _set_deadline(self, control: TaskControl, seconds: float) -> Deadline:
         control.deadline = deadline = Deadline.after(seconds)
         self.watch_deadline(control)
@@ -152,10 +166,7 @@ class Executor:
             if result is not None or claim.headers is not None:
                 args = self._prepare(control, task, args, result)
             policy = self._policies.of_claim(claim, task)
-            if policy.timeout_seconds is not None:
-                self._set_deadline(control, policy.timeout_seconds)
-            is_async = lane_of(task.func) is Lane.ASYNC
-            call: Callable[..., Any] = async_to_sync(task.func) if is_async else task.func
+            call = self._prepare_call(control, task, policy.timeout_seconds)
             if policy.transactional:
                 success = run_transactional(
                     control, self.process_name, partial(call, *args, **kwargs), _checker_of(connections)
@@ -270,8 +281,18 @@ class Executor:
         return sender
 
 
-def _ignore(control: TaskControl) -> None:
-    """Where no worker watches the deadlines, the task can still read them."""
+def _cancel_at_deadline(control: TaskControl) -> None:
+    """Cancel an async task by a timer of its own: for tests, where no worker watches the deadlines."""
+    with suppress(RuntimeError):  # no loop runs in this thread: a function can only look at the time by itself
+        loop, task, deadline = asyncio.get_running_loop(), asyncio.current_task(), control.deadline
+
+        def cancel() -> None:
+            if task is not None and control.deadline is deadline:
+                control.has_timed_out = True
+                task.cancel()
+
+        if deadline is not None:
+            loop.call_later(deadline.seconds, cancel)
 
 
 def _build_success(control: TaskControl, value: Any, open_transaction: str | None) -> Finished | Completed:

@@ -9,6 +9,7 @@ Its modules, in the order of a job's path:
     running.py          a job that runs now
     threads.py          the threads that run sync functions
     executor.py         runs one job and returns its outcome
+    timed_calls.py      gives the call of a task a deadline, and ends it with TaskTimeout
     timeouts.py         cancels or reports jobs that have run longer than their timeout
     stacks.py           the current stack of a running job as text
     settler.py          writes outcomes, in batches; one settler for jobs with a concurrency key, one for all others

@@ -18,12 +18,13 @@ from django.core.exceptions import SynchronousOnlyOperation
 
 from steady_queue import arguments
 from steady_queue.aio.orm_threads.connections import thread_connections
+from steady_queue.aio.worker.timed_calls import call_with_timeout, cancel_at_deadline, set_deadline
 from steady_queue.errors import TransactionLeftOpen
 from steady_queue.jobs import results
 from steady_queue.jobs.caller_locale import activate
 from steady_queue.jobs.compat import task_backends, task_finished, task_started
 from steady_queue.jobs.completion import ignoring, run_transactional
-from steady_queue.jobs.context import NO_SERVICES, Deadline, TaskContext
+from steady_queue.jobs.context import NO_SERVICES, TaskContext
 from steady_queue.jobs.policy import Policies
 from steady_queue.jobs.retries import decide
 from steady_queue.jobs.task import lane_of
@@ -33,10 +34,11 @@ from steady_queue.store.job import Lane
 from steady_queue.store.outcome import Completed, Failed, Finished, Released, Retried, Snoozed, report_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from steady_queue.aio.orm_threads.connections import ThreadConnections
     from steady_queue.aio.orm_threads.session import OrmSession
+    from steady_queue.aio.worker.timed_calls import Watch
     from steady_queue.jobs.compat import BaseTaskBackend, Task, TaskResult
     from steady_queue.jobs.context import ContextServices, TaskControl
     from steady_queue.jobs.registry import Registry
@@ -55,7 +57,7 @@ class Executor:
         self.registry = registry
         self.process_name = process_name
         #: Called where the job runs, when a job has got a deadline.
-        self.watch_deadline: Callable[[TaskControl], None] = _cancel_at_deadline
+        self.watch_deadline: Watch = cancel_at_deadline
         self._services = services
         self._policies = Policies()
         self._senders: dict[str, type[BaseTaskBackend]] = {}
@@ -81,7 +83,8 @@ class Executor:
             if seconds is None:
                 value = await call(*args, **kwargs)
             else:
-                value = await self._call_with_timeout(control, seconds, session, partial(call, *args, **kwargs))
+                timed = partial(call, *args, **kwargs)
+                value = await call_with_timeout(control, seconds, timed, watch=self.watch_deadline, session=session)
             success = _build_success(control, value, None if session is None else session.open_transaction)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and was_stopped(control):
@@ -100,42 +103,20 @@ class Executor:
             await self._send_finished(result, success)
         return success
 
-    async def _call_with_timeout(
-        self, control: TaskControl, seconds: float, session: OrmSession | None, call: Callable[[], Awaitable[Any]]
-    ) -> Any:
-        """Await the task. The watcher of deadlines cancels it; raises TaskTimeout when it has really stopped."""
-        deadline = self._set_deadline(control, seconds)
-        try:
-            return await call()
-        except asyncio.CancelledError as error:
-            if not control.has_timed_out or control.cancellation is not None:
-                raise
-            if session is not None:
-                await session.wait_for_calls()
-            while (current := asyncio.current_task()) is not None and current.cancelling():
-                current.uncancel()  # what follows, such as receivers of signals, is not cancelled
-            raise deadline.error() from error
-        finally:
-            control.deadline = None  # the task has ended: it must not be cancelled again
-
     def _prepare_call(self, control: TaskControl, task: Task[..., Any], seconds: float | None) -> Callable[..., Any]:
         """Return what calls the task in this thread. The time of a sync function begins now."""
         if lane_of(task.func) is not Lane.ASYNC:
             if seconds is not None:
-                self._set_deadline(control, seconds)
+                set_deadline(control, seconds, self.watch_deadline)
             return task.func
         if seconds is None:
             return async_to_sync(task.func)
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            return await self._call_with_timeout(control, seconds, None, partial(task.func, *args, **kwargs))
+            timed = partial(task.func, *args, **kwargs)
+            return await call_with_timeout(control, seconds, timed, watch=self.watch_deadline)
 
         return async_to_sync(call)
-
-    def _set_deadline(self, control: TaskControl, seconds: float) -> Deadline:
-        control.deadline = deadline = Deadline.after(seconds)
-        self.watch_deadline(control)
-        return deadline
 
     async def _send_finished(self, result: TaskResult[Any], ended: Finished | Completed | Failed) -> None:
         level = FAILURE_LEVEL if isinstance(ended, Failed) else None
@@ -279,20 +260,6 @@ class Executor:
         if sender is None:
             sender = self._senders[alias] = type(task_backends[alias])
         return sender
-
-
-def _cancel_at_deadline(control: TaskControl) -> None:
-    """Cancel an async task by a timer of its own: for tests, where no worker watches the deadlines."""
-    with suppress(RuntimeError):  # no loop runs in this thread: a function can only look at the time by itself
-        loop, task, deadline = asyncio.get_running_loop(), asyncio.current_task(), control.deadline
-
-        def cancel() -> None:
-            if task is not None and control.deadline is deadline:
-                control.has_timed_out = True
-                task.cancel()
-
-        if deadline is not None:
-            loop.call_later(deadline.seconds, cancel)
 
 
 def _build_success(control: TaskControl, value: Any, open_transaction: str | None) -> Finished | Completed:

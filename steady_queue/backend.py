@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from django.core.exceptions import SynchronousOnlyOperation
 
-from steady_queue import arguments
+from steady_queue import actions, arguments
 from steady_queue.db.transactions import arun_one, refused_in_async_code, run_one
 from steady_queue.jobs import results
 from steady_queue.jobs.compat import DEFAULT_TASK_QUEUE_NAME, BaseTaskBackend, InvalidTask
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from steady_queue.jobs.compat import Task, TaskResult
     from steady_queue.store.job import JobRecord
+    from steady_queue.store.operations.cancellation import CancelOutcome
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -102,6 +103,13 @@ class SteadyQueueBackend(BaseTaskBackend):
         job_id = results.parse_id(result_id)
         found = await arun_one(lambda sql: find_jobs(sql, [job_id]), self.async_connection)
         return _result_of(job_id, found)
+
+    def cancel(self, result_id: str, *, by: str = "", reason: str = "") -> CancelOutcome:
+        """Cancel the task of this result: see `steady_queue.actions.cancel`."""
+        return actions.cancel(result_id, by=by, reason=reason)
+
+    async def acancel(self, result_id: str, *, by: str = "", reason: str = "") -> CancelOutcome:
+        return await actions.acancel(result_id, by=by, reason=reason)
 
     def check(self, **kwargs: Any) -> Iterable[CheckMessage]:
         from steady_queue.checks import installation

@@ -6,32 +6,69 @@ steady_queue.db.transactions. A task is given as its TaskResult or its id.
     retry, discard, run_now                     one task; returns False when the task's status does not allow it
     retry_many, discard_many, run_now_many      several tasks; returns the ids of those that were changed
     retry_where, discard_where                  all tasks that match a filter; returns how many
+    cancel                                      one task; returns a CancelOutcome
+    cancel_many, cancel_where                   as above; the tasks are ended, or their processes asked to stop them
     clear_queue                                 all ready tasks of a queue; returns how many
     pause, resume                               a queue; returns whether that changed anything
 
 Modules:
 
-    steps.py      what each action does, written once for both forms
-    filters.py    checks what the caller passes, and builds the store's filters
-    cleanup.py    deletes tasks that finished or failed long ago
+    steps.py           what each action does, written once for both forms
+    cancellation.py    the same for cancel
+    filters.py         checks what the caller passes, and builds the store's filters
+    cleanup.py         deletes tasks that finished or failed long ago
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steady_queue.actions import steps
+from steady_queue.actions import cancellation, steps
 from steady_queue.actions.filters import build_filter, check_queue_name, check_usable_queue_name, parse_statuses
 from steady_queue.db.transactions import arun, run
 from steady_queue.store.job import Status
 from steady_queue.store.operations import actions
+from steady_queue.store.operations.cancellation import CancelOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Unpack
 
+    from steady_queue.actions.cancellation import CancelOptions
     from steady_queue.actions.filters import FilterOptions
     from steady_queue.actions.steps import TaskOrId
+
+__all__ = [
+    "CancelOutcome",
+    "acancel",
+    "acancel_many",
+    "acancel_where",
+    "aclear_queue",
+    "adiscard",
+    "adiscard_many",
+    "adiscard_where",
+    "apause",
+    "aresume",
+    "aretry",
+    "aretry_many",
+    "aretry_where",
+    "arun_now",
+    "arun_now_many",
+    "cancel",
+    "cancel_many",
+    "cancel_where",
+    "clear_queue",
+    "discard",
+    "discard_many",
+    "discard_where",
+    "pause",
+    "resume",
+    "retry",
+    "retry_many",
+    "retry_where",
+    "run_now",
+    "run_now_many",
+]
 
 
 # -- one task ---------------------------------------------------------------------------------------------------------
@@ -131,6 +168,44 @@ def discard_where(*statuses: str, **options: Unpack[FilterOptions]) -> int:
 async def adiscard_where(*statuses: str, **options: Unpack[FilterOptions]) -> int:
     job_filter = build_filter(**options)
     return await arun(steps.discard_where(parse_statuses(statuses, job_filter), job_filter))
+
+
+# -- cancel -----------------------------------------------------------------------------------------------------------
+
+
+def cancel(task: TaskOrId, *, by: str = "", reason: str = "") -> CancelOutcome:
+    """Cancel a task. One that waits ends at once, one that runs is stopped where it runs; neither is retried.
+
+    `by` and `reason` are stored with the error of the task. The outcome is true unless the task has ended before, which
+    changes nothing. Raises TaskResultDoesNotExist for a task that does not exist.
+    """
+    return run(cancellation.cancel_one(task, cancellation.build_request(by, reason)))
+
+
+async def acancel(task: TaskOrId, *, by: str = "", reason: str = "") -> CancelOutcome:
+    return await arun(cancellation.cancel_one(task, cancellation.build_request(by, reason)))
+
+
+def cancel_many(tasks: Iterable[TaskOrId], *, by: str = "", reason: str = "") -> list[str]:
+    """Cancel those of the tasks that have not ended."""
+    return run(cancellation.cancel_many(tasks, cancellation.build_request(by, reason)))
+
+
+async def acancel_many(tasks: Iterable[TaskOrId], *, by: str = "", reason: str = "") -> list[str]:
+    return await arun(cancellation.cancel_many(tasks, cancellation.build_request(by, reason)))
+
+
+def cancel_where(*statuses: str, **options: Unpack[CancelOptions]) -> int:
+    """Cancel the tasks with one of the statuses ("scheduled", "blocked", "ready", "running") that match the filter.
+
+    Options: `queue`, `task` (the object itself or its dotted path), `by`, `reason`. In batches, so that an interrupted
+    call can be repeated. Tasks that become ready because other tasks were cancelled are kept.
+    """
+    return run(cancellation.cancel_where(statuses, **options))
+
+
+async def acancel_where(*statuses: str, **options: Unpack[CancelOptions]) -> int:
+    return await arun(cancellation.cancel_where(statuses, **options))
 
 
 # -- queues -----------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ _EVENTS: dict[Change, type[JobsRetried | JobsRunNow]] = {actions.retry: JobsRetr
 
 def change_one(change: Change, task: TaskOrId) -> Action[bool]:
     """Change one task; False when its status does not allow it."""
-    job_id = _job_id(task)
+    job_id = job_id_of(task)
 
     def steps(scope: Scope) -> Steps[bool]:
         for _ in range(MAX_TRIES):
@@ -80,7 +80,7 @@ def change_many(change: Change, tasks: Iterable[TaskOrId]) -> Action[list[str]]:
 
     def steps(scope: Scope) -> Steps[list[str]]:
         done: list[str] = []
-        ids = iter(dict.fromkeys(_job_id(task) for task in tasks))
+        ids = iter(dict.fromkeys(job_id_of(task) for task in tasks))
         while batch := list(islice(ids, BATCH_ROWS)):
             result: ActionResult = yield _operation(change, scope, batch)
             yield _after_commit(change, result)
@@ -175,5 +175,6 @@ def _events(change: Change, result: ActionResult) -> Iterator[Event]:
         yield JobsDiscarded(job_ids=ids, count=len(ids), status=table.removesuffix("execution"))
 
 
-def _job_id(task: TaskOrId) -> UUID:
+def job_id_of(task: TaskOrId) -> UUID:
+    """Return the id of a job; raises TaskResultDoesNotExist if it is not a UUID."""
     return parse_id(getattr(task, "id", task))

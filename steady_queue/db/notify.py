@@ -1,5 +1,7 @@
 """Wake workers after an enqueue: those of this process by a call, those of other processes by NOTIFY.
 
+Other services are woken in the same way: `announce` names a topic, which is the payload of the notification.
+
 A notification is only a hint: a lost one costs a polling interval. It is sent after commit, and not again within a few
 milliseconds: a worker that was woken polls again 10, 50 and 250 ms later by itself.
 
@@ -29,25 +31,30 @@ if TYPE_CHECKING:
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.sql import Dialect
 
+#: The topics: jobs are ready, and running jobs are to be cancelled.
+WORKERS, CANCELLATIONS = "", "cancel"
 #: For how long after a notification this process does not send another one.
 MIN_INTERVAL_SECONDS = 0.005
 #: After so much time without a notification, a process may send one with the statement that enqueues.
 QUIET_SECONDS = 0.025
 
-_local: defaultdict[str, set[Callable[[], None]]] = defaultdict(set)
+_local: defaultdict[tuple[str, str], set[Callable[[], None]]] = defaultdict(set)
 _last_sent: dict[str, float] = {}
 _lock = threading.Lock()
 
 
-def listen_locally(alias: str, wake: Callable[[], None]) -> Callable[[], None]:
-    """Call `wake`, from any thread, when this process enqueues into the alias; returns a function that ends this."""
-    _local[alias].add(wake)
-    return lambda: _local[alias].discard(wake)
+def listen_locally(alias: str, wake: Callable[[], None], topic: str = WORKERS) -> Callable[[], None]:
+    """Call `wake`, from any thread, when this process announces the topic; returns a function that ends this.
+
+    An enqueue into the alias announces the topic of the workers.
+    """
+    _local[alias, topic].add(wake)
+    return lambda: _local[alias, topic].discard(wake)
 
 
 def has_listeners(alias: str, sql: Dialect) -> bool:
     """Whether a worker may be listening, in this process or in another one."""
-    return bool(_local.get(alias)) or (steady_queue.notify and sql.can_notify)
+    return bool(_local.get((alias, WORKERS))) or (steady_queue.notify and sql.can_notify)
 
 
 def reserve_notification(alias: str, sql: Dialect) -> bool:
@@ -80,8 +87,24 @@ async def wake_all(driver: AsyncDriver, wake: Callable[[], None] | None = None) 
             await driver.run(notify(driver.sql))
 
 
-def _wake_locally(alias: str) -> None:
-    for wake in list(_local.get(alias, ())):
+def announce(alias: str, driver: DjangoDriver, topic: str) -> None:
+    """Wake the services that wait for a topic, in all processes; from sync code, after commit."""
+    _wake_locally(alias, topic)
+    if steady_queue.notify and driver.sql.can_notify:
+        with suppress(StoreError):  # what is announced is stored; polling finds it
+            driver.run(notify(driver.sql, topic))
+
+
+async def aannounce(alias: str, driver: AsyncDriver, topic: str) -> None:
+    """The async form of `announce`."""
+    _wake_locally(alias, topic)
+    if steady_queue.notify and driver.sql.can_notify:
+        with suppress(StoreError):
+            await driver.run(notify(driver.sql, topic))
+
+
+def _wake_locally(alias: str, topic: str = WORKERS) -> None:
+    for wake in list(_local.get((alias, topic), ())):
         wake()
 
 

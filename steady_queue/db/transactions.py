@@ -61,11 +61,13 @@ class Pause(NamedTuple):
 
 
 class AfterCommit(NamedTuple):
-    """Left until the caller's transaction commits: an operation, a wake-up of the workers, events."""
+    """Left until the caller's transaction commits: an operation, a wake-up of the workers, events, an announcement."""
 
     operation: Operation[Any] | None = None
     wakes_workers: bool = False
     events: Sequence[Event] = ()
+    #: See steady_queue.db.notify.
+    topic: str | None = None
 
 
 #: A generator of steps receives what each operation returns; an error of an operation is raised at its `yield`.
@@ -162,7 +164,7 @@ def _take(driver: DjangoDriver, step: Step) -> Any:
             driver.connection.close()
         return None
     if isinstance(step, AfterCommit):
-        has_work = step.wakes_workers or step.events or step.operation is not None
+        has_work = step.wakes_workers or step.events or step.operation is not None or step.topic is not None
         return after_commit(driver, partial(_run_after_commit, driver, step)) if has_work else None
     return driver.run(step)
 
@@ -173,6 +175,8 @@ async def _atake(alias: str, driver: AsyncDriver, step: Step) -> Any:
     if isinstance(step, AfterCommit):
         if step.wakes_workers:
             await notify.awake_workers(alias, driver)
+        if step.topic is not None:
+            await notify.aannounce(alias, driver, step.topic)
         for event in step.events:
             await aemit_and_send(event)
         return None
@@ -184,6 +188,8 @@ def _run_after_commit(driver: DjangoDriver, step: AfterCommit) -> None:
         promote_after_commit(driver, step.operation)
     if step.wakes_workers:
         notify.wake_workers(driver.alias, driver)
+    if step.topic is not None:
+        notify.announce(driver.alias, driver, step.topic)
     for event in step.events:
         emit_and_send(event)
 

@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 __all__ = [
+    "JobCancelled",
     "JobCommitConfirmed",
     "JobContinuedAfterCompletion",
     "JobPastTimeout",
     "JobRetryScheduled",
     "JobSnoozed",
+    "JobsCancelRequested",
+    "JobsCancelled",
     "JobsExpired",
     "ThreadsStuck",
 ]
@@ -102,3 +105,35 @@ class JobContinuedAfterCompletion(Event):
     job_id: UUID
     task_path: str
     ignored: str
+
+
+class JobCancelled(Event):
+    """A task that was running, or was about to, has ended because it was cancelled; `error` says by whom and why."""
+
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = "%(task_path)s %(job_id)s %(error)s"
+    job_id: UUID
+    task_path: str
+    error: str
+
+
+class JobsCancelled(Event):
+    """Tasks that waited were cancelled; `by` and `reason` are those of the request, and may be empty."""
+
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = "cancelled %(count)d waiting job[s] (by: %(by)s, reason: %(reason)s)"
+    job_ids: Sequence[UUID]
+    count: int
+    by: str
+    reason: str
+
+
+class JobsCancelRequested(Event):
+    """Running tasks are to be cancelled by the processes that run them."""
+
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = "requested to cancel %(count)d running job[s] (by: %(by)s, reason: %(reason)s)"
+    job_ids: Sequence[UUID]
+    count: int
+    by: str
+    reason: str

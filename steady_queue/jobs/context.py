@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar,
 
 from asgiref.sync import sync_to_async
 
-from steady_queue.errors import TaskTimeout
+from steady_queue.errors import TaskCancelled, TaskTimeout
 from steady_queue.jobs import compat, completion
 from steady_queue.jobs.json_values import dump_checkpoint, dump_metadata
 from steady_queue.jobs.reports import LogLine, Progress, check_progress, cut_line
@@ -22,18 +22,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from steady_queue.jobs.task_result import SteadyQueueResult
-    from steady_queue.store.job import Claim
+    from steady_queue.store.job import CancelRequest, Claim
     from steady_queue.store.outcome import Completed
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class CancelRequest(NamedTuple):
-    """Who wants a task to be cancelled, and why."""
-
-    by: str = ""
-    reason: str = ""
 
 
 class Deadline(NamedTuple):
@@ -82,7 +75,8 @@ class TaskControl:
     is_commit_unknown: bool = False
     #: Set when the task was settled in its own transaction, or lost its claim there.
     completed: Completed | None = None
-    #: Whether the attempt has ended: a context that was kept is of no use then.
+    #: Whether the attempt has ended: a context that was kept is of no use then, and what follows, such as receivers of
+    #: signals, must not be cancelled.
     has_ended: bool = False
 
 
@@ -229,3 +223,13 @@ class TaskContext(compat.TaskContext):
             return value
 
         return await sync_to_async(complete, thread_sensitive=True)()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the task is to be cancelled. A function in a thread must look at this from time to time."""
+        return self.control.cancellation is not None
+
+    def raise_if_cancelled(self) -> None:
+        """Raise TaskCancelled, which ends the task, if it is to be cancelled."""
+        if self.control.cancellation is not None:
+            raise TaskCancelled(*self.control.cancellation)

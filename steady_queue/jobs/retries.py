@@ -28,7 +28,7 @@ from steady_queue.store.outcome import ErrorReport, Failed, Released, Retried, S
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import Task
     from steady_queue.jobs.policy import Policy
-    from steady_queue.store.job import Claim
+    from steady_queue.store.job import CancelRequest, Claim
 
     Decision = Failed | Retried | Snoozed | Released
 
@@ -58,6 +58,15 @@ def decide(policy: Policy, claim: Claim, error: BaseException, task: Task[..., A
             if not isinstance(error, policy.retry_on) or isinstance(error, policy.give_up_on):
                 return Failed(claim, report_of(error))
     return _decide_by_attempts(policy, claim, error, report_of(error), task, worker_id)
+
+
+def as_cancelled(error: BaseException, request: CancelRequest) -> TaskCancelled:
+    """Return what a task that is to be cancelled has raised as TaskCancelled, with it as the cause."""
+    if isinstance(error, TaskCancelled):
+        return error
+    cancelled = TaskCancelled(*request)
+    cancelled.__cause__ = error
+    return cancelled
 
 
 def decide_lost(claim: Claim, report: ErrorReport, worker_id: str) -> Failed | Retried:

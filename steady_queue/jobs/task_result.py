@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from steady_queue.jobs.compat import GenericTaskResult
 from steady_queue.store.job import FailureKind, Status
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from steady_queue.jobs.reports import LogLine, Progress
     from steady_queue.jobs.updates import Update
     from steady_queue.store.job import JobRecord, JobState
+    from steady_queue.store.operations.cancellation import CancelOutcome
     from steady_queue.store.outcome import Retried
 
 T = TypeVar("T")
@@ -78,6 +79,13 @@ def state_of_failure(outcome: Failed | Retried) -> TaskState:
     return _FAILURES[outcome.kind] if isinstance(outcome, Failed) else TaskState.RETRYING
 
 
+class CancellingBackend(Protocol):
+    """The backend of a task of Steady Queue."""
+
+    def cancel(self, result_id: str, *, by: str, reason: str) -> CancelOutcome: ...
+    async def acancel(self, result_id: str, *, by: str, reason: str) -> CancelOutcome: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteadyQueueResult(GenericTaskResult[T]):
     """The result of a task of Steady Queue."""
@@ -129,6 +137,16 @@ class SteadyQueueResult(GenericTaskResult[T]):
         from steady_queue.jobs import waiting
 
         return waiting.updates(self, timeout)
+
+    def cancel(self, *, by: str = "", reason: str = "") -> CancelOutcome:
+        """Cancel the task: see `steady_queue.actions.cancel`. This object is not refreshed."""
+        return self._backend().cancel(self.id, by=by, reason=reason)
+
+    async def acancel(self, *, by: str = "", reason: str = "") -> CancelOutcome:
+        return await self._backend().acancel(self.id, by=by, reason=reason)
+
+    def _backend(self) -> CancellingBackend:
+        return cast("CancellingBackend", self.task.get_backend())
 
     def _copy(self, other: TaskResult[Any]) -> None:
         """Take over everything of a newer result but what identifies the task."""

@@ -43,6 +43,13 @@ class FailureKind(IntEnum):
     EXPIRED = 3
 
 
+class CancelRequest(NamedTuple):
+    """Who wants a task to be cancelled, and why."""
+
+    by: str = ""
+    reason: str = ""
+
+
 class Until(IntEnum):
     """Until when a job holds its unique key: until its first attempt has started, or until it has ended."""
 

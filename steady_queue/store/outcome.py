@@ -163,6 +163,11 @@ def delay_of(outcome: Retried | Snoozed) -> timedelta:
     return timedelta(seconds=min(max(outcome.delay_seconds, 0.0), MAX_DELAY_SECONDS))
 
 
+def is_cancelled(outcome: Outcome) -> bool:
+    """Whether the job was cancelled: the request, which its process has read, is deleted."""
+    return isinstance(outcome, Failed) and outcome.kind is FailureKind.CANCELLED
+
+
 def append_error(outcome: Failed | Retried, process_name: str) -> str:
     """The errors of the job with the one of this outcome, without the oldest if there are too many."""
     claim = outcome.claim
@@ -174,10 +179,14 @@ def append_error(outcome: Failed | Retried, process_name: str) -> str:
             "started_at": claim.claimed_at.isoformat(),
             "ended_at": datetime.now(UTC).isoformat(),
         }
-    line = outcome.error.as_line(**times)
-    if not claim.errors:
+    return append_line(claim.errors, outcome.error.as_line(**times))
+
+
+def append_line(errors: str | None, line: str) -> str:
+    """The errors of a job with one more line, without the oldest if there are too many."""
+    if not errors:
         return line
-    lines = [*str(claim.errors).split("\n"), line][-MAX_ERRORS:]
+    lines = [*errors.split("\n"), line][-MAX_ERRORS:]
     while len(lines) > 1 and sum(map(len, lines)) > MAX_ERRORS_CHARACTERS:
         del lines[0]
     return "\n".join(lines)

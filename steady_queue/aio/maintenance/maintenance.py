@@ -23,6 +23,7 @@ from steady_queue.aio.maintenance.unserved_queues import warn_of_unserved
 from steady_queue.configuration import alive_threshold
 from steady_queue.jobs.registry import durations_in_force, limits_in_force
 from steady_queue.store.operations import maintenance as store
+from steady_queue.store.operations.cancellation import resolve_requests
 from steady_queue.store.operations.maintenance import release_overrun_slots
 from steady_queue.store.operations.sweeps import sweep_expired
 
@@ -115,6 +116,7 @@ class Maintenance:
             ("freeing ownerless slots", work.ownerless, self._free_ownerless),
             ("freeing overrun slots", work.overrun, self._free_overrun),
             ("ending expired tasks", work.expired, self._end_expired),
+            ("cancelling tasks", work.requests, self._resolve_requests),
             ("promoting blocked tasks", work.blocked and self._promotes, self._promote),
             ("clearing finished tasks", work.old, partial(self._clear, self._clearing_finished, keep)),
             ("clearing failed tasks", work.old_failed, partial(self._clear, self._clearing_failed, keep_failed)),
@@ -177,6 +179,14 @@ class Maintenance:
             if not swept.is_more_left:
                 break
         return promoted
+
+    async def _resolve_requests(self) -> int:
+        resolved = await self._promoting_if_possible(
+            lambda promoting: resolve_requests(self._driver.sql, limits_in_force, promoting=promoting)
+        )
+        for request, ids in resolved.ended.items():
+            self._events.emit(events.JobsCancelled(job_ids=ids, count=len(ids), by=request.by, reason=request.reason))
+        return len(resolved.ended)
 
     async def _promoting_if_possible(self, operation: Callable[[bool], Operation[T]]) -> T:
         """Run the operation with promotion; if a blocked job is rejected, free the slots without promotion.

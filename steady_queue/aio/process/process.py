@@ -120,7 +120,10 @@ class Process:
         `companions` run as long as the services of the process. `wait_for_children` is awaited when the tasks have
         stopped, before the process is deregistered: a supervisor in the same event loop waits for its children there.
         """
-        stop_listening = notify.listen_locally(self.alias, self.services.wake_ups.wake_from_any_thread)
+        stop_listening = [
+            notify.listen_locally(self.alias, self.services.wake_ups.wake_from_any_thread),
+            notify.listen_locally(self.alias, self.services.cancel_wake_ups.wake_from_any_thread, notify.CANCELLATIONS),
+        ]
         self.services.watchdog.start()
         try:
             await self.services.orm_threads.open()
@@ -137,7 +140,8 @@ class Process:
             raise
         finally:
             self.ready.set()
-            stop_listening()
+            for stop in stop_listening:
+                stop()
             self.services.watchdog.stop()
             with move_on_after(self.deadlines.close_seconds, shield=True):
                 await self.services.close()
@@ -155,6 +159,7 @@ class Process:
         upkeep.start_soon(self.services.heartbeat.run)
         upkeep.start_soon(self.services.maintenance.run)
         upkeep.start_soon(self.services.awaited.run)
+        upkeep.start_soon(self.services.cancellations.run)
         if self.services.schedulers:
             for _ in range(CONCURRENCY):
                 upkeep.start_soon(self.services.other_backends.run)

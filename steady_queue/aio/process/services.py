@@ -23,6 +23,7 @@ from steady_queue.aio.scheduler.other_backends import OtherBackends
 from steady_queue.aio.scheduler.scheduler import Scheduler
 from steady_queue.aio.wake_ups import WakeUps
 from steady_queue.aio.worker.awaited import AwaitedJobs
+from steady_queue.aio.worker.cancellations import Cancellations
 from steady_queue.aio.worker.capacity import Capacity
 from steady_queue.aio.worker.claims import Claims
 from steady_queue.aio.worker.executor import Executor
@@ -34,6 +35,7 @@ from steady_queue.aio.worker.unknown_tasks import UnknownTasks
 from steady_queue.aio.worker.worker import Worker
 from steady_queue.configuration import alive_threshold
 from steady_queue.db.aliases import connection_parameters
+from steady_queue.db.notify import CANCELLATIONS
 from steady_queue.jobs.registry import registry
 from steady_queue.recurring.definitions import collect_recurrences
 from steady_queue.store.operations.notify import AWAITED, FOLLOWED
@@ -71,7 +73,7 @@ class Services:
         self.connections = Connections(alias, self.lease)
         self.hot, self.settling = self.connections.hot, self.connections.settling
         self.upkeep = self.connections.upkeep
-        self.wake_ups = WakeUps(self.settling)
+        self.wake_ups, self.cancel_wake_ups = WakeUps(self.settling), WakeUps(self.settling)
         self.awaited = AwaitedJobs(alias, driver=self.settling, clock=context.clock)
         self.listener = self._build_listener()
         self.is_listening = self.listener.is_listening if self.listener is not None else _never
@@ -86,6 +88,15 @@ class Services:
         wake_events = [self.wake_ups.add_event() for _ in options.workers]
         capacities = [self._build_capacity(*pair) for pair in zip(options.workers, wake_events, strict=True)]
         self.claims = Claims(lease=self.lease, capacities=capacities, settlers=self.settlers)
+        self.cancellations = Cancellations(
+            process_id=row.id,
+            capacities=capacities,
+            claims=self.claims,
+            driver=self.settling,
+            wake_event=self.cancel_wake_ups.add_event(),
+            is_listening=lambda: self.is_listening() and not deadlines.requested.is_set(),
+            context=context,
+        )
         self.lost_lease = LostLease(
             capacities=capacities, claims=self.claims, events=context.events, exit_now=host.exit_now
         )
@@ -128,7 +139,11 @@ class Services:
             parameters=connection_parameters(self.alias),
             driver=self.settling,
             wake=self.wake_ups.wake,
-            announcements={AWAITED: self.awaited.announce_awaited, FOLLOWED: self.awaited.announce_followed},
+            announcements={
+                AWAITED: self.awaited.announce_awaited,
+                FOLLOWED: self.awaited.announce_followed,
+                CANCELLATIONS: lambda _: self.cancel_wake_ups.wake(),
+            },
             context=self.context,
         )
 

@@ -17,5 +17,6 @@ Its modules, in the order of a job's path:
     unknown_tasks.py    releases jobs whose tasks only newer code has
     reports.py          writes the progress and the logs of tasks, in batches
     task_reports.py     what one task has reported and is not written yet
+    cancellations.py    cancels running tasks when that is requested
     claims.py           the claims that the process holds, and whether it may make more
 """

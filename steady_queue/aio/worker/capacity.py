@@ -10,13 +10,13 @@ from steady_queue.aio.orm_threads.connections import thread_connections
 from steady_queue.aio.worker.running import Running
 from steady_queue.aio.worker.threads import Threads
 from steady_queue.aio.worker.timeouts import Timeouts
-from steady_queue.errors import ConfigurationError
+from steady_queue.errors import ConfigurationError, TaskCancelled
 from steady_queue.jobs.expiry import refusal
-from steady_queue.store.job import Lane
+from steady_queue.store.job import FailureKind, Lane
 from steady_queue.store.outcome import Completed, Failed, Released, report, report_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from uuid import UUID
 
     from steady_queue.aio.orm_threads.pool import OrmThreads
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from steady_queue.aio.worker.executor import Executor
     from steady_queue.events import Events
     from steady_queue.jobs.context import TaskControl
-    from steady_queue.store.job import Claim
-    from steady_queue.store.outcome import Ending
+    from steady_queue.store.job import CancelRequest, Claim
+    from steady_queue.store.outcome import Ending, Outcome
 
 #: How long claims may wait for a thread behind functions that turn out to be long before they are released.
 LONG_TASK_SECONDS = 0.1
@@ -96,12 +96,14 @@ class Capacity:
         return set(running) - {running.claim.claim_id for running in self._threads.finished_items()}
 
     def restartable(self) -> set[UUID]:
-        """Return the unfinished claims without those that have timed out, which must not run again without an attempt.
+        """Return the unfinished claims without those that have timed out, which must not run again without an attempt,
+        and without those that are to be cancelled, which must not run again at all.
 
         May be called from any thread.
         """
-        timed_out = [running.claim.claim_id for running in list(self.running.values()) if running.has_timed_out]
-        return self.unfinished().difference(timed_out)
+        jobs = list(self.running.values())
+        ending = [job.claim.claim_id for job in jobs if job.has_timed_out or job.cancellation is not None]
+        return self.unfinished().difference(ending)
 
     @property
     def stuck_threads(self) -> int:
@@ -158,7 +160,7 @@ class Capacity:
         """Release the jobs that no thread has started; returns how many."""
         waiting = self._threads.remove_waiting()
         for running in waiting:
-            self._end(running, Released(running.claim, reason))
+            self._end(running, _stopped(running, reason))
         return len(waiting)
 
     def cancel_async(self, reason: str, only: Collection[UUID] | None = None) -> list[Running]:
@@ -172,11 +174,41 @@ class Capacity:
                 if running.session is not None and not running.has_begun:
                     # The coroutine of a task that is cancelled before its first step never runs.
                     self._orm_threads.end(running.session)
-                    self._end(running, Released(running.claim, reason))
+                    self._end(running, _stopped(running, reason))
+        return cancelled
+
+    def cancel(self, requests: Mapping[UUID, CancelRequest]) -> list[Running]:
+        """Cancel the tasks of these claims: they do not run again. Returns the async tasks that have begun.
+
+        A task that has not begun ends at once; a function in a thread sees the request in its context.
+        """
+        asked = [
+            running
+            for claim_id in requests
+            if (running := self.running.get(claim_id)) is not None and running.cancellation is None
+        ]
+        for running in asked:
+            running.cancellation = requests[running.claim.claim_id]
+        if any(running.session is None for running in asked):
+            for running in self._threads.remove_waiting_if(lambda waiting: waiting.cancellation is not None):
+                self._end(running, _stopped(running))
+        cancelled: list[Running] = []
+        for running in asked:
+            if running.task is None or running.session is None:
+                continue
+            if running.release_reason is None and not running.has_ended:  # it may be cleaning up already
+                running.task.cancel()
+            if running.has_begun:
+                cancelled.append(running)
+            else:
+                self._orm_threads.end(running.session)
+                self._end(running, _stopped(running))
         return cancelled
 
     def was_stopped(self, control: TaskControl) -> bool:
         """Return whether `cancel_async` cancelled this job's task. Any other CancelledError is its failure."""
+        if control.cancellation is not None:
+            return False
         running = self.running.get(control.claim.claim_id)
         return running is None or running.release_reason is not None
 
@@ -204,7 +236,7 @@ class Capacity:
             # It may run again only when it has really stopped, and its transactions with it.
             await session.wait_for_calls()
             await session.release_thread()
-            outcome = Released(claim, running.release_reason or "")
+            outcome = _stopped(running, running.release_reason or "")
         except BaseException as error:
             # A fault of the runtime: the claim must end all the same.
             outcome = Failed(claim, report_of(error))
@@ -212,6 +244,9 @@ class Capacity:
         self._end(running, outcome)
 
     def _in_clean_context(self, running: Running) -> Ending:
+        if running.cancellation is not None:
+            return _stopped(running)
+        running.has_begun = True
         try:
             # A thread's own context lives as long as the thread: the next task would see what this one sets.
             return contextvars.Context().run(self._executor.run_sync, running)
@@ -249,3 +284,11 @@ class Capacity:
 
 def _do_nothing() -> None:
     pass
+
+
+def _stopped(running: Running, reason: str = "") -> Outcome:
+    """Return the outcome of a task that was stopped, or not started: it is released, unless it is to be cancelled."""
+    if running.cancellation is None:
+        return Released(running.claim, reason)
+    error = report_of(TaskCancelled(*running.cancellation))
+    return Failed(running.claim, error, kind=FailureKind.CANCELLED, is_attempt=running.has_begun)

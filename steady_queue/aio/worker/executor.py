@@ -26,11 +26,11 @@ from steady_queue.jobs.compat import task_backends, task_finished, task_started
 from steady_queue.jobs.completion import ignoring, run_transactional
 from steady_queue.jobs.context import NO_SERVICES, TaskContext
 from steady_queue.jobs.policy import Policies
-from steady_queue.jobs.retries import decide
+from steady_queue.jobs.retries import as_cancelled, decide
 from steady_queue.jobs.task import lane_of
 from steady_queue.jobs.task_signals import FAILURE_LEVEL, asend, is_observed, send
 from steady_queue.jobs.task_signals import is_logged as is_logged_by_framework
-from steady_queue.store.job import Lane
+from steady_queue.store.job import FailureKind, Lane
 from steady_queue.store.outcome import Completed, Failed, Finished, Released, Retried, Snoozed, report_of
 
 if TYPE_CHECKING:
@@ -85,12 +85,14 @@ class Executor:
             else:
                 timed = partial(call, *args, **kwargs)
                 value = await call_with_timeout(control, seconds, timed, watch=self.watch_deadline, session=session)
+            control.has_ended = True
             success = _build_success(control, value, None if session is None else session.open_transaction)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and was_stopped(control):
                 raise
+            control.has_ended = True
             if session is not None:
-                await session.release_thread()  # writes of the signal's receivers must not be rolled back with the task
+                await _release_thread(control, session)
             if control.completed is None:
                 ended, result = self._fail(control, error, result)
                 # Inside the handler: the framework logs the exception that is being handled.
@@ -219,11 +221,15 @@ class Executor:
     ) -> tuple[Ended, TaskResult[Any] | None]:
         """Return the outcome, and the result to send with `task_finished` if the job has failed for good."""
         claim = control.claim
+        if control.cancellation is not None:
+            error = as_cancelled(error, control.cancellation)
         if isinstance(error, SynchronousOnlyOperation) and claim.lane == Lane.ASYNC:
             error.add_note(ASYNC_ORM)
         ended = self._decide(claim, error)
         if not isinstance(ended, Failed) or control.is_commit_unknown:
             return ended, None  # after a commit without a reply, the settle shows whether the task has failed
+        if control.cancellation is not None:
+            ended = replace(ended, kind=FailureKind.CANCELLED)
         result = result or self._result_for_end(claim, FAILURE_LEVEL)
         if result is not None and ended.is_loadable:
             is_logged = is_logged_by_framework(task_finished, self._sender(claim.backend), FAILURE_LEVEL)
@@ -281,6 +287,13 @@ def _checker_of(connections: ThreadConnections | None) -> Callable[[str], None]:
             raise TransactionLeftOpen(other)
 
     return check
+
+
+async def _release_thread(control: TaskControl, session: OrmSession) -> None:
+    """Roll back what the task has left open: writes of the signal's receivers must not be rolled back with it."""
+    if control.cancellation is not None:
+        await session.wait_for_calls()
+    await session.release_thread()
 
 
 def _contain(function: Callable[..., Any]) -> Callable[..., Any]:

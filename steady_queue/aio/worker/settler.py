@@ -216,6 +216,8 @@ class Settler:
         match outcome:
             case Failed(kind=FailureKind.EXPIRED):
                 pass  # maintenance reports those that expired in one event
+            case Failed(kind=FailureKind.CANCELLED):
+                self._events.emit(events.JobCancelled(**who, error=outcome.error.message))
             case Failed():
                 self._events.emit(failure_event(outcome))
             case Retried():

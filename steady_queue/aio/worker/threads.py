@@ -66,14 +66,25 @@ class Threads(Generic[T, R]):
     def remove_waiting(self) -> list[T]:
         """Remove and return the items that no thread has started; the average duration is forgotten as well."""
         self._ended = 0
-        items: list[T] = []
+        return [item for item in self._take_waiting() if item is not None]
+
+    def remove_waiting_if(self, is_unwanted: Callable[[T], bool]) -> list[T]:
+        """Remove and return some of the items that no thread has started; the others keep their order."""
+        removed: list[T] = []
+        for item in self._take_waiting():
+            if item is not None and is_unwanted(item):
+                removed.append(item)
+            else:
+                self._items.put(item)
+        return removed
+
+    def _take_waiting(self) -> list[T | None]:
+        items: list[T | None] = []
         while True:
             try:
-                item = self._items.get_nowait()
+                items.append(self._items.get_nowait())
             except Empty:
                 return items
-            if item is not None:
-                items.append(item)
 
     def finished_items(self) -> list[T]:
         """Return the items that are done and whose results the loop has not read yet. May be called from any thread."""

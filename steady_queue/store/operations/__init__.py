@@ -16,7 +16,8 @@
 Manual actions:
 
     actions.py       retry, discard, run now
-    bulk_actions.py  retry and discard all jobs that match a filter
+    cancellation.py  end jobs that wait, and request that jobs that run are stopped
+    bulk_actions.py  retry, discard and cancel all jobs that match a filter
     cleanup.py       delete jobs that ended long ago
     queues.py        names, size, latency, pause and resume
 

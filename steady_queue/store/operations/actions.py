@@ -64,9 +64,11 @@ def retry(
     if not failed:
         return UNCHANGED
     yield sql.delete("failedexecution", failed)
+    # A request to cancel an earlier attempt, which ended before it was cancelled.
+    yield from delete_if_any(sql, "cancellation", failed)
     yield sql.statement(f"UPDATE steady_queue_job{sql.by_id} SET retries = 0, expires_at = NULL WHERE id IN ?*", failed)
     keys = yield from _insert_first_executions(sql, failed, limits)
-    promoted, after_commit = yield from _promote_or_defer(sql, keys, limits, promoting)
+    promoted, after_commit = yield from promote_or_defer(sql, keys, limits, promoting)
     return ActionResult(failed, promoted, True, after_commit)
 
 
@@ -94,7 +96,7 @@ def discard(
     discarded = [id_ for id_ in ids if id_ in deleted]
     keys = yield from free_slots(sql, discarded, limits)
     yield sql.delete("job", discarded)
-    promoted, after_commit = yield from _promote_or_defer(sql, keys, limits, promoting)
+    promoted, after_commit = yield from promote_or_defer(sql, keys, limits, promoting)
     return ActionResult(discarded, promoted, bool(promoted) or after_commit is not None, after_commit, discarded_from)
 
 
@@ -142,6 +144,13 @@ def lock_executions(sql: Dialect, table: str, ids: Sequence[UUID]) -> Flow[list[
     return [row[0] for row in rows]
 
 
+def delete_if_any(sql: Dialect, table: str, ids: Sequence[UUID]) -> Flow[None]:
+    """Delete the rows of jobs that few jobs have: a delete that finds no row may lock the gap, as above."""
+    rows = yield sql.select(table, "job_id", list(ids), returns="u")
+    if rows:
+        yield sql.delete(table, [row[0] for row in rows])
+
+
 def _insert_first_executions(sql: Dialect, ids: Sequence[UUID], limits: Limits) -> Flow[dict[str, int]]:
     """Insert ready rows, or blocked ones for limited jobs, of jobs without one; returns the keys to promote."""
     columns = "id, concurrency_key, concurrency_limit, priority, task_path"
@@ -155,7 +164,7 @@ def _insert_first_executions(sql: Dialect, ids: Sequence[UUID], limits: Limits) 
     return {key: limit_in_force(limits, path, stored) for _, key, stored, _, path in limited}
 
 
-def _promote_or_defer(
+def promote_or_defer(
     sql: Dialect, keys: Mapping[str, int], limits: Limits, promoting: bool
 ) -> Flow[tuple[Sequence[UUID], Operation[Any] | None]]:
     """Promote the keys now, or return the operation that does so after the caller's commit."""

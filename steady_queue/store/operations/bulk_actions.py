@@ -1,4 +1,4 @@
-"""Bulk actions: retry or discard all jobs that match a filter, in windows.
+"""Bulk actions: retry, discard or cancel all jobs that match a filter, in windows.
 
 Each window is a limited part of a table, read in the order of an index, in a transaction of its own: so an action on a
 million rows needs little memory, delays no other process, and continues after the last window when it is repeated.
@@ -11,6 +11,7 @@ from uuid import UUID
 
 from steady_queue.store.job import Lane
 from steady_queue.store.operations.actions import UNCHANGED, ActionResult, discard, lock_executions, retry
+from steady_queue.store.operations.cancellation import Cancelled, cancel
 from steady_queue.store.operations.promote import NO_LIMITS
 from steady_queue.store.operations.queues import HIGHEST_PRIORITY, next_priority
 from steady_queue.store.statement import operation
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
-    from steady_queue.store.job import Status
+    from steady_queue.store.job import CancelRequest, Status
     from steady_queue.store.operations.promote import Limits
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
@@ -50,6 +51,13 @@ class WindowResult(NamedTuple):
     """The result of one window, and where the next one begins; None at the end."""
 
     result: ActionResult
+    next: Position | None
+
+
+class CancelledWindow(NamedTuple):
+    """The same, of a cancel."""
+
+    result: Cancelled
     next: Position | None
 
 
@@ -84,16 +92,46 @@ def discard_window(
 ) -> Flow[WindowResult]:
     """Discard the next jobs with this status that match the filter, except those in `spare`."""
     table = f"{status}execution"
+    matching, after = yield from _read_matching(sql, table, filter_, position, spare, size)
+    if not matching:
+        return WindowResult(UNCHANGED, after)
+    result = yield from discard.flow(sql, matching, limits, promoting=promoting, tables=(table,))
+    return WindowResult(result, after)
+
+
+@operation()
+def cancel_window(
+    sql: Dialect,
+    status: Status,
+    request: CancelRequest,
+    filter_: JobFilter,
+    position: Position,
+    limits: Limits = NO_LIMITS,
+    *,
+    spare: Collection[UUID] = (),
+    size: int = WINDOW_ROWS,
+    promoting: bool = True,
+) -> Flow[CancelledWindow]:
+    """Cancel the next jobs with this status that match the filter, except those in `spare`."""
+    table = f"{status}execution"
+    matching, after = yield from _read_matching(sql, table, filter_, position, spare, size)
+    if not matching:
+        return CancelledWindow(Cancelled(), after)
+    result = yield from cancel.flow(sql, matching, request, limits, promoting=promoting, tables=(table,))
+    return CancelledWindow(result, after)
+
+
+def _read_matching(
+    sql: Dialect, table: str, filter_: JobFilter, position: Position, spare: Collection[UUID], size: int
+) -> Flow[tuple[list[UUID], Position | None]]:
+    """The jobs of the next window that match the filter, and where the window after it begins."""
     if table == "readyexecution" and filter_.queue is not None:
         ids, after = yield from _read_queue(sql, filter_.queue, position, size)
         filter_ = filter_._replace(queue=None)
     else:
         ids, after = yield from _read_table(sql, table, position, size)
     matching = yield from _match(sql, table, [id_ for id_ in ids if id_ not in spare], filter_)
-    if not matching:
-        return WindowResult(UNCHANGED, after)
-    result = yield from discard.flow(sql, matching, limits, promoting=promoting, tables=(table,))
-    return WindowResult(result, after)
+    return matching, after
 
 
 def _read_table(sql: Dialect, table: str, position: Position, size: int) -> Flow[tuple[list[UUID], Position | None]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.store.operations import cleanup
+from steady_queue.store.operations.cancellation import from_unclaimed_requests
 from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter
 from steady_queue.store.operations.promote import NO_LIMITS, find_blocked_keys, limit_in_force, promote
 from steady_queue.store.operations.prune import BATCH_ROWS, from_orphans
@@ -42,6 +43,7 @@ class Work(NamedTuple):
     old: bool
     old_failed: bool
     expired: bool = False
+    requests: bool = False
 
 
 class OverrunJob(NamedTuple):
@@ -71,8 +73,9 @@ def find_work(
         f" EXISTS (SELECT 1{from_orphans(sql)}), EXISTS (SELECT 1{_from_ownerless(sql)}),"
         f" EXISTS (SELECT 1{_from_overrun(sql)}),"
         f" EXISTS (SELECT 1 FROM steady_queue_blockedexecution), {old}, {old_failed},"
-        f" EXISTS (SELECT 1 FROM {sql.expiry_by_time} WHERE expires_at <= {sql.now})",
-        returns="........",
+        f" EXISTS (SELECT 1 FROM {sql.expiry_by_time} WHERE expires_at <= {sql.now}),"
+        f" EXISTS (SELECT 1{from_unclaimed_requests(sql)})",
+        returns=".........",
     )
     return Work(*map(bool, rows[0]))
 

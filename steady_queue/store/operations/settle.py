@@ -25,6 +25,7 @@ from steady_queue.store.outcome import (
     Verdict,
     append_error,
     delay_of,
+    is_cancelled,
 )
 from steady_queue.store.statement import Operation
 
@@ -172,12 +173,14 @@ def _end_claims(
 
 
 def _free(sql: Dialect, outcomes: Sequence[Outcome]) -> Flow[None]:
-    """Delete the slots of jobs that are not released, and the unique keys of those that have ended."""
+    """Delete the slots of jobs that are not released, the unique keys of those that have ended, and requests."""
     if without_slot := [outcome.claim.job_id for outcome in outcomes if not isinstance(outcome, Released)]:
         yield sql.delete("semaphore", without_slot)
     ended = [outcome.claim for outcome in outcomes if isinstance(outcome, (Finished, Failed))]
     if keyed := [claim.job_id for claim in ended if claim.unique_key is not None]:
         yield from free_keys(sql, keyed)
+    if cancelled := [outcome.claim.job_id for outcome in outcomes if is_cancelled(outcome)]:
+        yield sql.delete("cancellation", cancelled)
 
 
 def _end_attempts(

@@ -17,6 +17,7 @@ from steady_queue.store.job import (
     JOB_COLUMNS,
     PLAIN_JOB_COLUMNS,
     PLAIN_JOB_REST,
+    FailureKind,
 )
 from steady_queue.store.names import NOTIFY_CHANNEL
 from steady_queue.store.outcome import (
@@ -29,12 +30,13 @@ from steady_queue.store.outcome import (
     Snoozed,
     append_error,
     delay_of,
+    is_cancelled,
 )
 from steady_queue.store.sql.postgres_task_data import PostgresTaskData
 from steady_queue.store.statement import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
+    from collections.abc import Iterator, Mapping, Sequence, Set
     from uuid import UUID
 
     from steady_queue.store.job import NewJob
@@ -55,6 +57,7 @@ _TYPES = {
 }
 #: What a settle does with a claim. Refused: the task was not started.
 _FINISHED, _FAILED, _RELEASED, _RETRIED, _SNOOZED, _REFUSED = range(6)
+_FAILURES = frozenset((_FAILED, _REFUSED))
 _NO_ERROR = (None, None, None)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -130,7 +133,8 @@ class PostgresStatements(PostgresTaskData):
         keyed = any(outcome.claim.unique_key is not None for outcome in outcomes)
         columns = [list(column) for column in zip(*rows, strict=True)]
         kinds = frozenset(columns[2])
-        text = _end_claims_text(kinds, preserve, by_owner, limited, keyed)
+        cancelled = not kinds.isdisjoint(_FAILURES) and any(map(is_cancelled, outcomes))
+        text = _end_claims_text(kinds, preserve, by_owner, limited, keyed, cancelled)
         if kinds == {_FINISHED}:
             columns = [columns[0], columns[1], columns[3]]
         return Statement(text, (process_name, *columns), returns="u")
@@ -249,7 +253,9 @@ def _error_columns(outcome: Failed | Retried, process_name: str) -> tuple[str, s
 
 
 @lru_cache(maxsize=256)
-def _end_claims_text(kinds: frozenset[int], preserve: bool, by_owner: bool, limited: bool, keyed: bool) -> str:
+def _end_claims_text(
+    kinds: frozenset[int], preserve: bool, by_owner: bool, limited: bool, keyed: bool, cancelled: bool
+) -> str:
     """The settle statement for these kinds of outcomes, with only the parts that they need."""
     if kinds == {_FINISHED}:
         given = "unnest($2::uuid[], $3::uuid[], $4::text[]) AS g(job_id, claim_id, value)"
@@ -279,7 +285,7 @@ def _end_claims_text(kinds: frozenset[int], preserve: bool, by_owner: bool, limi
             f"{', last_claim_id = e.claim_id' if by_owner else ''}"
             f" FROM ended e WHERE j.id = e.job_id AND e.kind = {_REFUSED})"
         )
-    if kinds & {_FAILED, _REFUSED}:
+    if kinds & _FAILURES:
         parts.append(_INSERT_FAILED)
     if _RELEASED in kinds:
         parts.append(
@@ -293,18 +299,27 @@ def _end_claims_text(kinds: frozenset[int], preserve: bool, by_owner: bool, limi
             " SELECT j.id, statement_timestamp() + e.delay * interval '1 microsecond', j.priority FROM ended e"
             f" JOIN steady_queue_job j ON j.id = e.job_id WHERE e.kind IN ({_RETRIED}, {_SNOOZED}))"
         )
+    return f"WITH {', '.join((*parts, *_freed_texts(limited, keyed, cancelled)))} SELECT claim_id FROM ended"
+
+
+def _freed_texts(limited: bool, keyed: bool, cancelled: bool) -> Iterator[str]:
+    """The deletions of what the ended claims no longer need."""
     if limited:
-        parts.append(
+        yield (
             "freed AS (DELETE FROM steady_queue_semaphore s USING ended e"
             f" WHERE s.job_id = e.job_id AND e.kind <> {_RELEASED})"
         )
     if keyed:
-        parts.append(
+        yield (
             "unkeyed AS (DELETE FROM steady_queue_uniquekey u USING ended e WHERE u.job_id = e.job_id"
             f" AND e.kind IN ({_FINISHED}, {_FAILED}, {_REFUSED})"
             " AND (u.held_until IS NULL OR u.held_until <= statement_timestamp()))"
         )
-    return f"WITH {', '.join(parts)} SELECT claim_id FROM ended"
+    if cancelled:
+        yield (
+            "uncancelled AS (DELETE FROM steady_queue_cancellation x USING ended e WHERE x.job_id = e.job_id"
+            f" AND e.failure = {FailureKind.CANCELLED.value})"
+        )
 
 
 #: The names of the workers without the oldest, if there are too many.

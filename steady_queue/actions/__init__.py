@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from steady_queue.actions.cancellation import CancelOptions
     from steady_queue.actions.filters import FilterOptions
     from steady_queue.actions.steps import TaskOrId
+    from steady_queue.jobs.task import TaskCall
 
 __all__ = [
     "CancelOutcome",
@@ -74,17 +75,20 @@ __all__ = [
 # -- one task ---------------------------------------------------------------------------------------------------------
 
 
-def retry(task: TaskOrId) -> bool:
+def retry(task: TaskOrId, *, arguments: TaskCall | None = None) -> bool:
     """Run a failed task again as if it were new; returns whether it had failed.
+
+    `arguments=send.bind("ada@example.com")` replaces the arguments of the task, which must be `send`. They are checked
+    and stored as if they were enqueued now, and the old ones stay readable in `result.old_arguments`.
 
     `retry`, `discard` and `run_now` raise JobIsRunning for a task that is running, and TaskResultDoesNotExist for one
     that does not exist.
     """
-    return run(steps.change_one(actions.retry, task))
+    return run(steps.change_one(actions.retry, task) if arguments is None else steps.retry_with(task, arguments))
 
 
-async def aretry(task: TaskOrId) -> bool:
-    return await arun(steps.change_one(actions.retry, task))
+async def aretry(task: TaskOrId, *, arguments: TaskCall | None = None) -> bool:
+    return await arun(steps.change_one(actions.retry, task) if arguments is None else steps.retry_with(task, arguments))
 
 
 def discard(task: TaskOrId) -> bool:

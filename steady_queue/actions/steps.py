@@ -9,12 +9,14 @@ from django.db.transaction import TransactionManagementError
 
 from steady_queue.actions.filters import DISCARDABLE
 from steady_queue.db.transactions import AfterCommit
-from steady_queue.errors import JobIsRunning
+from steady_queue.errors import ArgumentError, JobIsRunning
 from steady_queue.events import JobsDiscarded, JobsRetried, JobsRunNow, QueuePaused, QueueResumed
+from steady_queue.jobs.new_jobs import build_call
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.jobs.results import no_result, parse_id
+from steady_queue.jobs.task import TaskCall
 from steady_queue.store.job import Status
-from steady_queue.store.operations import actions, bulk_actions, queues
+from steady_queue.store.operations import actions, bulk_actions, corrections, queues
 from steady_queue.store.operations.results import find_jobs
 
 if TYPE_CHECKING:
@@ -46,13 +48,36 @@ _STATUSES: dict[Change, tuple[Status, ...]] = {
 _EVENTS: dict[Change, type[JobsRetried | JobsRunNow]] = {actions.retry: JobsRetried, actions.run_now: JobsRunNow}
 
 
-def change_one(change: Change, task: TaskOrId) -> Action[bool]:
-    """Change one task; False when its status does not allow it."""
+def retry_with(task: TaskOrId, call: TaskCall) -> Action[bool]:
+    """Retry one task with the arguments of this call; False when it has not failed."""
+    if not isinstance(call, TaskCall):
+        raise TypeError(f"arguments must be a call of the task, task.bind(...), not {type(call).__name__}")
+    job_id, new = job_id_of(task), build_call(call)
+
+    def steps(scope: Scope) -> Steps[bool]:
+        found = yield find_jobs(scope.sql, [job_id])
+        if found and found[0].task_path != new.task_path:
+            raise ArgumentError(
+                f"the task {job_id} is {found[0].task_path}, which cannot be retried with arguments of {new.task_path}"
+            )
+
+        def build(scope: Scope) -> Operation[ActionResult]:
+            return corrections.retry_with(scope.sql, job_id, new, limits_in_force, promoting=scope.owns_transaction)
+
+        return (yield from change_one(actions.retry, task, build)(scope))
+
+    return steps
+
+
+def change_one(
+    change: Change, task: TaskOrId, build: Callable[[Scope], Operation[ActionResult]] | None = None
+) -> Action[bool]:
+    """Change one task; False when its status does not allow it. `build` replaces the operation of the change."""
     job_id = job_id_of(task)
 
     def steps(scope: Scope) -> Steps[bool]:
         for _ in range(MAX_TRIES):
-            result: ActionResult = yield _operation(change, scope, [job_id])
+            result: ActionResult = yield build(scope) if build else _operation(change, scope, [job_id])
             yield _after_commit(change, result)
             if result.ids:
                 return True

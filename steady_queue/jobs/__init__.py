@@ -19,6 +19,7 @@ completion.py       settle a task in the transaction in which it writes
 new_jobs.py         build the rows of new jobs from calls
 task_result.py      the class of results
 attempt_errors.py   the errors of attempts: their class, and how they are read
+old_arguments.py    the arguments that a task had before it was retried with others
 results.py          a job as a result
 waiting.py          wait for the end of a task, or follow it
 updates.py          what changes while a task is followed

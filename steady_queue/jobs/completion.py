@@ -11,6 +11,8 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from django.db.transaction import atomic
+
 import steady_queue
 from steady_queue import arguments
 from steady_queue.db import notify
@@ -82,6 +84,10 @@ def completing(
     """A transaction that settles the task at its end; an exception in the block rolls it back and settles nothing."""
     alias = _check_possible(control)
     claim, completion = control.claim, Completion(result)
+    if control.is_replay:
+        with atomic(using=alias):
+            yield completion
+        return
     transaction = TaskTransaction(alias, joins=control.joins_transaction)
     control.is_in_completion = True
     settlement = None

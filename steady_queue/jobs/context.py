@@ -68,6 +68,8 @@ class TaskControl:
     #: Whether the task has a claim that it can settle in a transaction of its own, and whether that joins a transaction
     #: of the caller, as in tests.
     can_complete: bool = True
+    #: Whether the task is run by hand, without a claim: its own transaction is committed, and nothing is settled.
+    is_replay: bool = False
     joins_transaction: bool = False
     #: Whether the task is in such a transaction; settles itself there; and has sent a commit whose reply was lost.
     is_in_completion: bool = False

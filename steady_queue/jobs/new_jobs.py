@@ -67,6 +67,13 @@ def build_jobs(
     return jobs
 
 
+def build_call(call: TaskCall) -> NewJob:
+    """Return the row of a call, as its backend would enqueue it."""
+    backend = task_backends[call.task.backend]
+    max_bytes = getattr(backend, "max_arguments_bytes", arguments.MAX_BYTES)
+    return build_jobs([call], max_bytes=max_bytes, defaults=backend.options)[0]
+
+
 async def build_jobs_from_text(task: Task[..., Any], text: str, count: int) -> list[NewJob]:
     """Return `count` rows of the same call of a task, whose arguments are serialized already."""
     now = _now()

@@ -21,6 +21,7 @@ from steady_queue.jobs.compat import (
     TaskResultStatus,
 )
 from steady_queue.jobs.json_values import load_metadata
+from steady_queue.jobs.old_arguments import load_old_arguments
 from steady_queue.jobs.registry import registry
 from steady_queue.jobs.reports import load_log, load_progress
 from steady_queue.jobs.task_result import SteadyQueueResult, TaskState, state_of, state_of_failure
@@ -128,6 +129,7 @@ def of_record(record: JobRecord) -> TaskResult[Any]:
         metadata=read("metadata", load_metadata, record.metadata, otherwise={}),
         progress=read("progress", load_progress, record.progress),
         log=load_log(record.log),
+        old_arguments=read("old_arguments", load_old_arguments, record.old_arguments, otherwise=[]),
     )
     if value is not None:
         object.__setattr__(result, "_return_value", value)

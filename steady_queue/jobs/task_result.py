@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from steady_queue.jobs.compat import TaskResult
+    from steady_queue.jobs.old_arguments import OldArguments
     from steady_queue.jobs.reports import LogLine, Progress
     from steady_queue.jobs.updates import Update
     from steady_queue.store.job import JobRecord, JobState
@@ -99,6 +100,8 @@ class SteadyQueueResult(GenericTaskResult[T]):
     #: What the task last reported, if it did; the result that a running task has of itself does not contain it.
     progress: Progress | None = None
     log: list[LogLine] = field(default_factory=list)
+    #: The arguments that it had before it was retried with others, the oldest first.
+    old_arguments: list[OldArguments] = field(default_factory=list)
 
     @property
     def attempts(self) -> int:

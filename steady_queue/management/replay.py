@@ -58,7 +58,7 @@ class Replay(NamedTuple):
 
     def call(self) -> Any:
         """Call the function as a worker does; an async function in an event loop of its own."""
-        control = TaskControl(self.claim)
+        control = TaskControl(self.claim, is_replay=True)
         args = self.args
         if self.claim.headers is not None:
             activate(json.loads(self.claim.headers))

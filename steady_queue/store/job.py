@@ -195,6 +195,7 @@ class JobRecord(NamedTuple):
     log: str | None = None
     saved: str | None = None
     headers: str | None = None
+    old_arguments: str | None = None
 
 
 class JobState(NamedTuple):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from io import StringIO
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,7 +15,8 @@ from django.test import override_settings
 import steady_queue
 from steady_queue.backend import SteadyQueueBackend
 from steady_queue.checks.installation import check_backend
-from steady_queue.jobs.compat import task_backends
+from steady_queue.jobs.compat import TaskResultStatus, task_backends
+from steady_queue.testing import run_pending
 from tests.docs.pages import page
 from tests.shop.tasks import add
 from tests.support.store.jobs import job
@@ -34,6 +37,20 @@ def test_the_settings_of_rolling_deploys_are_accepted(monkeypatch: pytest.Monkey
         assert isinstance(backend, SteadyQueueBackend)
         assert backend.options["on_unknown_task"] == "release"
         assert list(check_backend(backend)) == []
+
+
+def test_the_example_of_a_retry_with_other_arguments(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("tests.shop.replay_guide")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    (block,) = page("docs/guides/replay.md").blocks("python")
+    exec(block, vars(module))
+    id_ = module.total.enqueue([3, 4], divisor=0).id
+    assert [result.status for result in run_pending()] == [TaskResultStatus.FAILED]
+    module.repair(id_)
+    (result,) = run_pending()
+    assert (result.id, result.return_value) == (id_, 3)
+    found: Any = task_backends["default"].get_result(id_)
+    assert [old.kwargs for old in found.old_arguments] == [{"divisor": 0}]
 
 
 def test_the_json_of_the_check_has_the_keys_of_the_example(database: str) -> None:

@@ -11,12 +11,15 @@ from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import override_settings
 from django.utils import timezone, translation
 
 from tests.shop.models import Customer
 from tests.shop.replayed import (
     adds_customer,
     adds_customer_async,
+    adds_customer_transactionally,
+    completes_itself,
     greets,
     returns_what_cannot_be_stored,
     snoozes,
@@ -32,6 +35,8 @@ from tests.support.store.stores import SyncStore
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskResult
+
+OURS = "steady_queue.backend.SteadyQueueBackend"
 
 pytestmark = pytest.mark.usually_on("postgres", "mariadb", "sqlite")
 
@@ -94,6 +99,19 @@ def test_a_rolled_back_task_leaves_nothing(database: str, task: Any) -> None:
     assert (count(database, "job"), Customer.objects.using(database).count()) == (1, 0)
     assert replay(result)[0] == 0
     assert (count(database, "job"), Customer.objects.using(database).count()) == (2, 1)
+
+
+@pytest.mark.parametrize("task", [adds_customer_transactionally, completes_itself], ids=["transactional", "block"])
+def test_a_task_with_a_transaction_of_its_own_is_committed_but_not_settled(database: str, task: Any) -> None:
+    tasks = {"default": {"BACKEND": OURS, "OPTIONS": {"commit_with": database}}}
+    with override_settings(TASKS=tasks):
+        result = task.enqueue("Ada")
+        before = everything(database)
+        assert replay(result, "--rollback")[0] == 0
+        assert Customer.objects.using(database).count() == 0
+        assert replay(result)[0] == 0
+    assert Customer.objects.using(database).count() == 1
+    assert everything(database) == before
 
 
 def test_models_and_enums_are_restored(database: str) -> None:

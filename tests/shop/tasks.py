@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
 
-from steady_queue import task
+from steady_queue import fixed, task
 from steady_queue.concurrency import limits_concurrency
 
 if TYPE_CHECKING:
@@ -165,6 +165,15 @@ def blocks_until_file(path: str) -> str:
     say_that_it_began()
     while not Path(path).exists():
         time.sleep(0.01)
+    return "done"
+
+
+@task(timeout=0.1, max_attempts=2, retry_lost=True, backoff=fixed(0))
+def hangs_once(path: str) -> str:
+    """Never end in the first attempt."""
+    if not Path(path).exists():
+        Path(path).touch()
+        block_for_ever()
     return "done"
 
 

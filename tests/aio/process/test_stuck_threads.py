@@ -71,6 +71,17 @@ async def test_other_tasks_have_the_shutdown_timeout_and_are_released_then(datab
     assert await in_thread(query, database, "SELECT DISTINCT attempts FROM steady_queue_job") == [(1,)]
 
 
+async def test_a_task_of_a_stuck_thread_is_retried_in_another_process_if_lost_tasks_are(
+    database: str, tmp_path: Path
+) -> None:
+    with command(database, "--threads", "1", setup=SOON_STUCK) as process:
+        result = await tasks.hangs_once.aenqueue(str(tmp_path / "file"))
+        assert await values(result) == ["done"]
+        await stop_command(process)
+    assert [error.exception_class_path for error in result.errors] == [EXIT_ERROR]
+    assert len(set(result.worker_ids)) == 2
+
+
 async def test_a_smaller_number_of_stuck_threads_can_be_set(database: str) -> None:
     options = ("--only-work", "--threads", "3", "--max-stuck-threads", "1")
     with command(database, *options, setup=SOON_STUCK) as process:

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.test import override_settings
 
 import steady_queue
+from steady_queue import actions
 from steady_queue.aio import running
 from steady_queue.aio.worker import timeouts
 from steady_queue.errors import TaskTimeout
@@ -189,6 +190,20 @@ async def test_a_shutdown_before_the_timeout_releases_the_task_with_no_attempt_s
         await until(lambda: task_record.began == ["long"])
     assert await in_thread(counts, database) == {"ready": 1}
     assert await in_thread(query, database, "SELECT attempts FROM steady_queue_job") == [(0,)]
+
+
+async def test_a_task_that_is_cancelled_after_its_timeout_has_been_cancelled(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeouts, "STUCK_TASK_SECONDS", 60)
+    async with running(worker()) as process:
+        result = await timing_out.stops_slowly.using(timeout=SHORT, max_attempts=3).aenqueue()
+        await until(lambda: task_record.began == ["stops"])
+        await actions.acancel(result.id)
+        await until(lambda: all(job.cancellation for job in process.services.claims.running_jobs()))
+        task_record.gate.set()
+        await wait_for_results(result)
+    assert error_of(result) == "steady_queue.errors.TaskCancelled"
 
 
 # -- in threads -------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from steady_queue.configuration import Options, Worker
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
     from collections.abc import Mapping, Sequence
 
 PREFIX = "STEADY_QUEUE_"
@@ -17,6 +18,20 @@ NUMBERS = (*WORKER_NUMBERS, "max_tasks", "max_rss", "max_stuck_threads")
 BOOLEANS = ("only_work", "skip_recurring", "drain", "async")
 QUEUES = ("queues", "exclude_queues")
 STRINGS = (*QUEUES, "log_format")
+#: Options that have a meaning for one action only.
+OPTIONS_OF_ACTIONS = {
+    "failed": "check --stored",
+    "json": "check --stored' or 'cancel",
+    "queue": "cancel",
+    "task": "cancel",
+    "status": "cancel",
+    "reason": "cancel",
+    "by": "cancel",
+    "no_input": "cancel",
+    "rollback": "run ID",
+    "pdb": "run ID",
+    "force": "run ID",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +44,19 @@ class ResolvedOptions:
     #: The queues of the command line or the environment, served or excluded.
     named_queues: Sequence[str] = ()
     problems: Sequence[str] = ()
+
+
+def add_cancel_options(parser: ArgumentParser) -> None:
+    """Add the options of the action `cancel`, which cannot be set in the environment."""
+    group = parser.add_argument_group("cancel")
+    group.add_argument("--queue", metavar="NAME", help="cancel the tasks of this queue")
+    group.add_argument("--task", metavar="PATH", help="cancel the calls of this task, for example shop.tasks.send_mail")
+    group.add_argument(
+        "--status", metavar="A,B", help="cancel the tasks that are scheduled, blocked, ready or running (default: all)"
+    )
+    group.add_argument("--reason", metavar="TEXT", help="why; stored with the error of each task")
+    group.add_argument("--by", metavar="NAME", help="who; stored as well (default: the user of the operating system)")
+    group.add_argument("--no-input", "--noinput", action="store_true", help="do not ask before a filter is applied")
 
 
 def resolve(options: Options, given: Mapping[str, Any], environ: Mapping[str, str]) -> ResolvedOptions:

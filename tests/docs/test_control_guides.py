@@ -1,4 +1,4 @@
-"""The examples of the guides to expiry and uniqueness, as modules of tasks that are run."""
+"""The examples of the guides to expiry, cancellation and uniqueness, as modules of tasks that are run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.utils import timezone
 
-from steady_queue.models import Job
+from steady_queue.models import FailedExecution, Job
 from steady_queue.testing import run_pending
 from tests.docs.pages import page
 
@@ -42,3 +42,12 @@ def test_the_example_of_expiry(database: str, example: Callable[[str, int], Modu
     Job.objects.using(database).filter(pk=code.pk).update(expires_at=timezone.now())
     (result,) = run_pending()
     assert (result.id, result.state) == (str(code.pk), "expired")  # type: ignore[attr-defined]
+
+
+def test_the_example_of_cancellation(database: str, example: Callable[[str, int], ModuleType]) -> None:
+    module = example("cancellation", 0)
+    module.rebuild.enqueue(3)
+    module.withdraw()
+    assert run_pending() == []
+    messages = FailedExecution.objects.using(database).order_by("pk").values_list("message", flat=True)
+    assert list(messages) == ["cancelled: the index is new", "cancelled by Ada: the customer has left"]

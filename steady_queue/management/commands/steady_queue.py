@@ -18,7 +18,7 @@ from steady_queue.aio.supervisor.child import read_orders
 from steady_queue.configuration import read_options
 from steady_queue.errors import ConfigurationError, SteadyQueueError
 from steady_queue.management import log_output
-from steady_queue.management.options import resolve
+from steady_queue.management.options import OPTIONS_OF_ACTIONS, add_cancel_options, resolve
 
 # Other modules are imported where they are used: a child, a probe and a supervisor each need few, and start quickly.
 
@@ -38,6 +38,7 @@ Runs background tasks with the workers and dispatchers of settings.STEADY_QUEUE.
   manage.py steady_queue check --stored    report which stored tasks this code could not run
   manage.py steady_queue health            exit with 0 if the processes of this machine poll for tasks, else with 1
   manage.py steady_queue run ID            run one stored task in this process, and change nothing in the queue
+  manage.py steady_queue cancel ID ...     cancel tasks; with --queue, --task or --status all that match
 """
 EPILOG = """\
 All options but --reload and --max-age can also be set in the environment, for example STEADY_QUEUE_THREADS=5 or
@@ -51,16 +52,6 @@ exited; with --async they fail with ProcessExitError. QUIT, or Ctrl-C twice, is 
 Output: -v 0 shows only warnings and errors, -v 2 also the start and the end of each task. A terminal has colours (not
 with NO_COLOR=1) and a status line (not with -v 0, TERM=dumb or --log-format json).
 """
-
-
-#: Options that have a meaning for one action only.
-OPTIONS_OF_ACTIONS = {
-    "failed": "check --stored",
-    "json": "check --stored",
-    "rollback": "run ID",
-    "pdb": "run ID",
-    "force": "run ID",
-}
 
 
 class Command(BaseCommand):
@@ -84,8 +75,12 @@ class Command(BaseCommand):
         return parser
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("action", nargs="?", default="run", choices=["run", "check", "health"], help="default: run")
-        parser.add_argument("ids", nargs="*", metavar="ID", help="the id of a stored task, for run")
+        parser.add_argument(
+            "action", nargs="?", default="run", choices=["run", "check", "health", "cancel"], help="default: run"
+        )
+        parser.add_argument(
+            "ids", nargs="*", metavar="ID", help="the id of a stored task, for run; one or more for cancel"
+        )
         what = parser.add_argument_group("what runs")
         what.add_argument(
             "--async",
@@ -139,11 +134,12 @@ class Command(BaseCommand):
             "--stored", action="store_true", help="bind the arguments of each stored task to this code; start nothing"
         )
         check.add_argument("--failed", action="store_true", help="with --stored: look at failed tasks as well")
-        check.add_argument("--json", action="store_true", help="with --stored: print one JSON object")
+        check.add_argument("--json", action="store_true", help="with --stored, and for cancel: print one JSON object")
         replay = parser.add_argument_group("run ID")
         replay.add_argument("--rollback", action="store_true", help="roll back what the task writes to the databases")
         replay.add_argument("--pdb", action="store_true", help="start the debugger where the task raised its exception")
         replay.add_argument("--force", action="store_true", help="run the task although it runs now")
+        add_cancel_options(parser)
         health = parser.add_argument_group("health")
         health.add_argument("--max-age", metavar="S", help="maximum age of the last successful poll, in seconds")
 
@@ -179,18 +175,25 @@ class Command(BaseCommand):
     def _find_action(self, options: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
         """What the command line asks for; raises CommandError if its parts do not belong together."""
         action, ids = options["action"], options["ids"]
-        if len(ids) > (action == "run"):
+        if len(ids) > (action == "run") and action != "cancel":
             raise CommandError("run takes one id" if action == "run" else f"{action} takes no ids")
-        name = "run ID" if ids else "check --stored" if action == "check" and options["stored"] else action
+        name = (
+            "run ID"
+            if ids and action == "run"
+            else "check --stored"
+            if action == "check" and options["stored"]
+            else action
+        )
         for option, its_action in OPTIONS_OF_ACTIONS.items():
-            if options[option] and name != its_action:
-                raise CommandError(f"--{option} is an option of '{its_action}'")
+            if options[option] and name not in its_action.split("' or '"):
+                raise CommandError(f"--{option.replace('_', '-')} is an option of '{its_action}'")
         return {
             "run": self.run,
             "run ID": self.replay,
             "check": self.check_all,
             "check --stored": self.check_stored,
             "health": self.health,
+            "cancel": self.cancel,
         }[name]
 
     def replay(self, options: dict[str, Any]) -> None:
@@ -201,12 +204,21 @@ class Command(BaseCommand):
         if status := run_stored(self.stdout, self.stderr, options):
             sys.exit(status)
 
+    def cancel(self, options: dict[str, Any]) -> None:
+        """Cancel tasks."""
+        from steady_queue.management.cancel import cancel
+
+        self._exit_with(cancel, options)
+
     def check_stored(self, options: dict[str, Any]) -> None:
         """Report which stored tasks the code at hand could not run."""
         from steady_queue.management.stored_check import check_stored
 
+        self._exit_with(check_stored, options)
+
+    def _exit_with(self, action: Callable[..., int], options: dict[str, Any]) -> None:
         try:
-            status = check_stored(self.stdout, self.stderr, options)
+            status = action(self.stdout, self.stderr, options)
         except SteadyQueueError as error:
             raise CommandError(str(error)) from error
         if status:

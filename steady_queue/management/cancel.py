@@ -1,0 +1,83 @@
+"""`manage.py steady_queue cancel`: cancels tasks by their ids, or all tasks that match a filter."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from django.core.management.base import CommandError
+
+from steady_queue import actions
+from steady_queue.actions.cancellation import CANCELLABLE
+from steady_queue.jobs.compat import TaskResultDoesNotExist
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from django.core.management.base import OutputWrapper
+
+#: What a task is called that does not exist, beside the values of CancelOutcome.
+MISSING = "does not exist"
+FILTERS = ("queue", "task", "status")
+
+
+def cancel(out: OutputWrapper, err: OutputWrapper, options: Mapping[str, Any]) -> int:
+    """Cancel what the command line names, write what was done, and return the exit status."""
+    ids = options["ids"]
+    filters = {name: options[name] for name in FILTERS if options[name]}
+    if bool(ids) == bool(filters):
+        raise CommandError("cancel takes either ids, or --queue, --task and --status")
+    why = {"by": _user() if options["by"] is None else options["by"], "reason": options["reason"] or ""}
+    try:
+        if ids:
+            return _cancel_ids(out, err, ids, why, as_json=options["json"])
+        return _cancel_matching(out, filters, why, options)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+
+
+def _cancel_ids(out: OutputWrapper, err: OutputWrapper, ids: list[str], why: dict[str, str], *, as_json: bool) -> int:
+    outcomes: dict[str, str] = {}
+    for id_ in ids:
+        try:
+            outcomes[id_] = str(actions.cancel(id_, **why))
+        except TaskResultDoesNotExist:
+            outcomes[id_] = MISSING
+    if as_json:
+        out.write(json.dumps(outcomes))
+    else:
+        for id_, outcome in outcomes.items():
+            (err if outcome == MISSING else out).write(f"{id_}: {outcome}")
+    return 1 if MISSING in outcomes.values() else 0
+
+
+def _cancel_matching(
+    out: OutputWrapper, filters: dict[str, str], why: dict[str, str], options: Mapping[str, Any]
+) -> int:
+    given = [name.strip() for name in filters.get("status", "").split(",") if name.strip()]
+    statuses = given or list(CANCELLABLE)
+    if not options["no_input"]:
+        _ask(filters, statuses)
+    count = actions.cancel_where(*statuses, queue=filters.get("queue"), task=filters.get("task"), **why)
+    out.write(
+        json.dumps({"count": count}) if options["json"] else f"{count:,} task{'' if count == 1 else 's'} cancelled"
+    )
+    return 0
+
+
+def _ask(filters: dict[str, str], statuses: list[str]) -> None:
+    """Ask whether to go on; raises CommandError if the answer is not yes."""
+    which = "".join(f", {name} {filters[name]!r}" for name in ("queue", "task") if name in filters)
+    if not sys.stdin.isatty():
+        raise CommandError("there is no terminal to ask: use --no-input")
+    if input(f"Cancel all tasks that are {', '.join(statuses)}{which}? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise CommandError("nothing was cancelled")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container may have no such user
+        return ""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from inspect import isawaitable, iscoroutine, iscoroutinefunction
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import steady_queue
 from steady_queue.errors import ConcurrencyKeyError, ConfigurationError
+from steady_queue.jobs.key_text import compute_key
 from steady_queue.store.job import OnConflict
 from steady_queue.store.names import KEY_LENGTH, LONGEST_TIMEDELTA, explain_unstorable
 
@@ -37,19 +38,8 @@ class Limit:
 
     def key_for(self, path: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """Return the key of one call. It begins with the group: equal values of unrelated tasks are not one key."""
-        try:
-            value = self.key(*args, **kwargs) if callable(self.key) else self.key
-            text = value if type(value) is str else _key_text(value)
-        except ConcurrencyKeyError as error:
-            raise ConcurrencyKeyError(f"the concurrency key of {path} {error}") from None
-        except Exception as error:
-            takes = "must take" if isinstance(error, TypeError) else "gets"
-            what = f"{type(error).__name__}: {error}; the function of the key {takes} the arguments of the task"
-            raise ConcurrencyKeyError(f"the concurrency key of {path} could not be computed: {what}") from error
-        key = f"{path if self.group is None else _escape(self.group)}/{text}"
-        if reason := explain_unstorable(key, KEY_LENGTH):
-            raise ConcurrencyKeyError(f"the concurrency key of {path} {reason}")
-        return key
+        prefix = path if self.group is None else _escape(self.group)
+        return compute_key(ConcurrencyKeyError, path, prefix, self.key, args, kwargs)
 
     @property
     def period(self) -> timedelta:
@@ -127,20 +117,3 @@ def _duration_problems(value: object) -> Iterator[str]:
 def _escape(group: str) -> str:
     """Escape the slash, which ends the group in a key: "a/b" with "c" must not be the same key as "a" with "b/c"."""
     return group.replace("%", "%25").replace("/", "%2F")
-
-
-def _key_text(value: object) -> str:
-    from django.db.models import Model
-
-    if value is None:
-        raise ConcurrencyKeyError("is None: return a value that is equal for the tasks that exclude each other")
-    if isawaitable(value):
-        if iscoroutine(value):
-            value.close()
-        raise ConcurrencyKeyError(f"is {type(value).__name__}, which would have to be awaited")
-    if not isinstance(value, Model):
-        return str(value)
-    model, pk = value._meta.concrete_model or type(value), value.pk
-    if value._state.adding or pk is None:
-        raise ConcurrencyKeyError(f"is an instance of {model._meta.label} that has not been saved")
-    return f"{model._meta.label}/{pk}"

@@ -116,6 +116,7 @@ class RecurringTask:
     description: str | None = None
     time_zone: str | None = None
     catch_up: str = "none"
+    skip_if_unfinished: bool = False
     command: str | None = None
 
     @property

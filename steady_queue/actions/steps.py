@@ -9,8 +9,8 @@ from django.db.transaction import TransactionManagementError
 
 from steady_queue.actions.filters import DISCARDABLE
 from steady_queue.db.transactions import AfterCommit
-from steady_queue.errors import ArgumentError, JobIsRunning
-from steady_queue.events import JobsDiscarded, JobsRetried, JobsRunNow, QueuePaused, QueueResumed
+from steady_queue.errors import ArgumentError, DuplicateTask, JobIsRunning
+from steady_queue.events import JobsDiscarded, JobsRetried, JobsRunNow, QueuePaused, QueueResumed, RetryRefused
 from steady_queue.jobs.new_jobs import build_call
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.jobs.results import no_result, parse_id
@@ -81,6 +81,10 @@ def change_one(
             yield _after_commit(change, result)
             if result.ids:
                 return True
+            if result.displaced:
+                other = str(result.displaced[job_id])
+                message = f"the task {job_id} was not retried: the task {other} has its unique key"
+                raise DuplicateTask(message, existing_ids=[other])
             found = yield find_jobs(scope.sql, [job_id])
             if not found:
                 raise no_result(job_id)
@@ -191,6 +195,8 @@ def _after_commit(change: Change, result: ActionResult) -> AfterCommit:
 
 def _events(change: Change, result: ActionResult) -> Iterator[Event]:
     """The events of a change; none when it changed no task."""
+    for job_id, other_id in result.displaced.items():
+        yield RetryRefused(job_id=job_id, other_id=other_id)
     kind = _EVENTS.get(change)
     if kind is not None:
         if result.ids:

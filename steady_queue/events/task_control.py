@@ -9,18 +9,23 @@ from steady_queue.events.base import Event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
     from uuid import UUID
 
 __all__ = [
     "JobCancelled",
     "JobCommitConfirmed",
     "JobContinuedAfterCompletion",
+    "JobDisplaced",
     "JobPastTimeout",
     "JobRetryScheduled",
     "JobSnoozed",
     "JobsCancelRequested",
     "JobsCancelled",
     "JobsExpired",
+    "JobsReplaced",
+    "RecurringUnfinished",
+    "RetryRefused",
     "ThreadsStuck",
 ]
 
@@ -137,3 +142,39 @@ class JobsCancelRequested(Event):
     count: int
     by: str
     reason: str
+
+
+class JobDisplaced(Event):
+    """A task that was to wait again ended instead, because another task has its unique key."""
+
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "%(task_path)s %(job_id)s ended: the task %(other_id)s has its unique key"
+    job_id: UUID
+    task_path: str
+    other_id: UUID
+
+
+class RetryRefused(Event):
+    """A failed task was not retried, because another task has its unique key."""
+
+    level: ClassVar[int] = logging.WARNING
+    text: ClassVar[str] = "%(job_id)s was not retried: the task %(other_id)s has its unique key"
+    job_id: UUID
+    other_id: UUID
+
+
+class JobsReplaced(Event):
+    """Tasks that waited were deleted, because new tasks with their unique keys replace them."""
+
+    text: ClassVar[str] = "%(count)d waiting job[s] replaced by new ones with the same unique key"
+    job_ids: Sequence[UUID]
+    count: int
+
+
+class RecurringUnfinished(Event):
+    """A tick was left out: another task has its unique key, mostly that of an earlier tick, which has not finished."""
+
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = "recurring task %(key)s at %(run_at)s: left out, an earlier task has not finished"
+    key: str
+    run_at: datetime

@@ -8,6 +8,7 @@ policy.py           the policy of a task: attempts, timeout, expiry, with the de
 backoff.py          how long to wait before the next attempt
 retries.py          what happens to a job whose attempt has failed
 expiry.py           until when a task must have been started
+key_text.py         the text of a key that is computed from the arguments of a call
 uniqueness.py       at most one task with the same key
 requests.py         what a task raises to decide what happens to it
 caller_locale.py    the language and the time zone of the code that enqueued a task
@@ -23,6 +24,7 @@ old_arguments.py    the arguments that a task had before it was retried with oth
 results.py          a job as a result
 waiting.py          wait for the end of a task, or follow it
 updates.py          what changes while a task is followed
+enqueued.py         the results of an enqueue
 registry.py         find the task of a stored path, and the limit it has in the code
 task_signals.py     send the framework's signals, at no cost when only its own log is connected
 framework_log.py    whether the framework's log would emit a line

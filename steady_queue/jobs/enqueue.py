@@ -45,9 +45,9 @@ from steady_queue.db.transactions import (
 )
 from steady_queue.errors import ConfigurationError, EnqueueError, StoreError
 from steady_queue.jobs.compat import Task, task_backends, task_enqueued
+from steady_queue.jobs.enqueued import Results
 from steady_queue.jobs.new_jobs import build_jobs
 from steady_queue.jobs.registry import limits_in_force
-from steady_queue.jobs.results import Results
 from steady_queue.jobs.task import TaskCall
 from steady_queue.jobs.task_signals import asend, is_observed, send
 from steady_queue.store.drivers.error_codes import is_lock_timeout
@@ -166,12 +166,14 @@ def write_jobs(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Res
                 limits=limits_in_force,
                 wait_seconds=KEY_WAIT_SECONDS,
                 notifies=notifies,
+                rules=results.rules,
             )
         )
     except StoreError as failure:
         error = explain_store_error(driver, failure) or failure
-        stored = run_steps(driver, _recover(sql, jobs, error, owns_transaction=owns_transaction))
-    has_work = stored.blocked or stored.discarded
+        stored = run_steps(driver, _recover(sql, results, error, owns_transaction=owns_transaction))
+    _record_duplicates(results, stored)
+    has_work = stored.blocked or stored.discarded or stored.freed or stored.replaced
     if has_work or notify.has_listeners(alias, sql) or is_observed(task_enqueued, sender):
         after_commit(driver, partial(_after_commit, driver, sender, results, stored))
 
@@ -179,12 +181,15 @@ def write_jobs(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Res
 def _after_commit(driver: DjangoDriver, sender: type[BaseTaskBackend], results: Results, stored: Enqueued) -> None:
     """What follows the commit: blocked jobs get their slots, workers are woken, `task_enqueued` is sent."""
     discarded = stored.discarded
-    if stored.blocked:
-        promotion = admit(driver.sql, stored.blocked, limits_in_force, wait_seconds=KEY_WAIT_SECONDS)
+    if stored.blocked or stored.freed:
+        promotion = admit(
+            driver.sql, stored.blocked, limits_in_force, freed=stored.freed, wait_seconds=KEY_WAIT_SECONDS
+        )
         without_slot = promote_after_commit(driver, promotion)
         discarded = discarded | without_slot if without_slot else discarded
     if discarded:
         _record_discarded(results, discarded)
+    _emit_replaced(stored)
     notify.wake_workers(driver.alias, driver, notified=stored.notified)
     if is_observed(task_enqueued, sender):
         send(task_enqueued, sender, results.stored)
@@ -204,13 +209,22 @@ async def aenqueue_calls(backend: SteadyQueueBackend, calls: Sequence[TaskCall])
     notifies = _is_one_ready(jobs) and notify.reserve_notification(alias, sql)
     try:
         stored = await driver.run(
-            enqueue(sql, jobs, limits=limits_in_force, wait_seconds=KEY_WAIT_SECONDS, notifies=notifies)
+            enqueue(
+                sql,
+                jobs,
+                limits=limits_in_force,
+                wait_seconds=KEY_WAIT_SECONDS,
+                notifies=notifies,
+                rules=results.rules,
+            )
         )
     except StoreError as failure:
         error = await aexplain_store_error(alias, driver, failure) or failure
-        stored = await arun_steps(alias, driver, _recover(sql, jobs, error, owns_transaction=True))
+        stored = await arun_steps(alias, driver, _recover(sql, results, error, owns_transaction=True))
+    _record_duplicates(results, stored)
     if stored.discarded:
         _record_discarded(results, stored.discarded)
+    _emit_replaced(stored)
     await notify.awake_workers(alias, driver, notified=stored.notified)
     sender = type(backend)
     if is_observed(task_enqueued, sender):
@@ -233,11 +247,25 @@ def _record_discarded(results: Results, discarded: frozenset[UUID]) -> None:
         events.emit(events.JobRefused(job_id=id_))
 
 
-def _recover(sql: Dialect, jobs: Sequence[NewJob], error: StoreError, *, owns_transaction: bool) -> Steps[Enqueued]:
+def _record_duplicates(results: Results, stored: Enqueued) -> None:
+    """Record which calls stand for jobs that existed before, and which were replaced by others of the same call."""
+    if stored.existing:
+        results.stand_for(stored.existing, stored.records)
+    if stored.skipped:
+        results.discard(stored.skipped)
+
+
+def _emit_replaced(stored: Enqueued) -> None:
+    if stored.replaced:
+        events.emit(events.JobsReplaced(job_ids=stored.replaced, count=len(stored.replaced)))
+
+
+def _recover(sql: Dialect, results: Results, error: StoreError, *, owns_transaction: bool) -> Steps[Enqueued]:
     """Write jobs whose first write failed, or raise EnqueueError. In the caller's transaction nothing is repeated."""
+    jobs = results.jobs
     if owns_transaction and is_lock_timeout(error):
         try:
-            return (yield from _write_blocked(sql, jobs))
+            return (yield from _write_blocked(sql, results))
         except StoreError as second_error:
             error = second_error
     if not owns_transaction or not _may_resend(error):
@@ -245,35 +273,42 @@ def _recover(sql: Dialect, jobs: Sequence[NewJob], error: StoreError, *, owns_tr
     for seconds in RESEND_DELAYS_SECONDS:
         yield Pause(seconds, reconnect=True)
         try:
-            return (yield from _write_again(sql, jobs))
+            return (yield from _write_again(sql, results))
         except StoreError as next_error:
             error = next_error
     raise _enqueue_error(error, jobs, stored="unknown") from error
 
 
-def _write_again(sql: Dialect, jobs: Sequence[NewJob]) -> Steps[Enqueued]:
+def _write_again(sql: Dialect, results: Results) -> Steps[Enqueued]:
     """Write the jobs, unless the write whose reply was lost has stored them."""
-    operation = enqueue(sql, jobs, limits=limits_in_force, wait_seconds=KEY_WAIT_SECONDS, is_repeated=True)
+    operation = enqueue(
+        sql,
+        results.jobs,
+        limits=limits_in_force,
+        wait_seconds=KEY_WAIT_SECONDS,
+        is_repeated=True,
+        rules=results.rules,
+    )
     try:
         stored: Enqueued = yield operation
     except StoreError as error:
         if not is_lock_timeout(error):
             raise
-        stored = yield from _write_blocked(sql, jobs, is_repeated=True)
+        stored = yield from _write_blocked(sql, results, is_repeated=True)
     return stored
 
 
-def _write_blocked(sql: Dialect, jobs: Sequence[NewJob], *, is_repeated: bool = False) -> Steps[Enqueued]:
+def _write_blocked(sql: Dialect, results: Results, *, is_repeated: bool = False) -> Steps[Enqueued]:
     """Write the jobs without their slots.
 
     Used when another transaction keeps a key locked; that of a lost machine may last 10 s.
     """
-    stored: Enqueued = yield enqueue(sql, jobs, promoting=False, is_repeated=is_repeated)
+    stored: Enqueued = yield enqueue(sql, results.jobs, promoting=False, is_repeated=is_repeated, rules=results.rules)
     logger.warning(
         "a concurrency key was locked for more than %d s: its tasks are stored blocked, and maintenance promotes them",
         KEY_WAIT_SECONDS,
     )
-    return replace(stored, blocked=())
+    return replace(stored, blocked=(), freed={})
 
 
 def _may_resend(error: StoreError) -> bool:

@@ -47,7 +47,7 @@ def build_jobs(
         known = seen.get(id(task))
         if known is None:
             known = seen[id(task)] = _options(task, context_headers, defaults, now)
-        queue_name, path, priority, lane, backend, run_after, headers, concurrency, fitting, more = known
+        queue_name, path, priority, lane, backend, run_after, headers, concurrency, fitting, unique, more = known
         if checks_arguments and (len(args), *kwargs) not in fitting:
             check_call(task, args, kwargs)
         try:
@@ -62,6 +62,9 @@ def build_jobs(
             key = concurrency.key_for(path, args, kwargs)
             limits = (key, concurrency.to, concurrency.on_conflict, concurrency.overrun_after)
             jobs.append(NewJob(id_, queue_name, path, text, priority, lane, backend, now, run_after, headers, *limits))
+        if unique is not None:
+            key = unique.key_for(task, args, kwargs)
+            jobs[-1] = jobs[-1]._replace(unique_key=key, unique_until=unique.rule.until)
         if more is not None:
             jobs[-1] = jobs[-1]._replace(**more)
     return jobs
@@ -78,10 +81,12 @@ async def build_jobs_from_text(task: Task[..., Any], text: str, count: int) -> l
     """Return `count` rows of the same call of a task, whose arguments are serialized already."""
     now = _now()
     options = _options(task, _headers(), task_backends[task.backend].options, now)
-    queue_name, path, priority, lane, backend, run_after, headers, concurrency, _, more = options
+    queue_name, path, priority, lane, backend, run_after, headers, concurrency, _, unique, more = options
     limits: tuple[Any, ...] = ()
+    args, kwargs = ([], {}) if concurrency is None and unique is None else await arguments.aloads(text)
+    if unique is not None:
+        more = {**(more or {}), "unique_key": unique.key_for(task, args, kwargs), "unique_until": unique.rule.until}
     if concurrency is not None:
-        args, kwargs = await arguments.aloads(text)
         key = concurrency.key_for(path, args, kwargs)
         limits = (key, concurrency.to, concurrency.on_conflict, concurrency.overrun_after)
     call = (queue_name, path, text, priority, lane, backend, now, run_after, headers, *limits)
@@ -106,6 +111,7 @@ def _options(
         json.dumps(headers) if headers else None,
         getattr(task, "concurrency", None),
         fitting_shapes(task),
+        getattr(task, "unique", None),
         {name: value for name, value in more.items() if value is not None} or None,
     )
 

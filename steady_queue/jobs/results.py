@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.utils import timezone
@@ -29,10 +29,9 @@ from steady_queue.store.job import JobRecord, Status
 from steady_queue.store.outcome import Completed, Finished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from steady_queue.jobs.compat import Task, TaskError
-    from steady_queue.jobs.task import TaskCall
     from steady_queue.store.job import Claim, NewJob
     from steady_queue.store.outcome import Failed, Retried
 
@@ -198,54 +197,3 @@ def _read_column(
     except Exception as error:  # another program may have written any value
         unreadable.append(unreadable_error(f"the column {column!r} of the task cannot be read: {error}"))
         return otherwise
-
-
-class Results(_Results):
-    """The results of an enqueue, in the order of its calls, each built when it is accessed."""
-
-    def __init__(self, calls: Sequence[TaskCall], jobs: Sequence[NewJob], discarded: set[UUID] | None = None) -> None:
-        self.calls = calls
-        self.jobs = jobs
-        self._discarded = set() if discarded is None else discarded
-
-    def __len__(self) -> int:
-        return len(self.jobs)
-
-    @overload
-    def __getitem__(self, index: int) -> TaskResult[Any]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Results: ...
-
-    def __getitem__(self, index: int | slice) -> TaskResult[Any] | Results:
-        if isinstance(index, slice):
-            return Results(self.calls[index], self.jobs[index], self._discarded)
-        return of_new(self.calls[index].task, self.jobs[index])
-
-    def __repr__(self) -> str:
-        return f"<Results of {len(self)} task{'' if len(self) == 1 else 's'}>"
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids, without building the results."""
-        return [str(job.id) for job in self.jobs]
-
-    @property
-    def discarded(self) -> list[str]:
-        """The ids of the tasks that were discarded because they have `on_conflict="discard"` and found no free slot.
-
-        Inside a transaction they are known after its commit.
-        """
-        return [str(job.id) for job in self.jobs if job.id in self._discarded] if self._discarded else []
-
-    @property
-    def stored(self) -> Results:
-        """The results of the tasks that were not discarded."""
-        if not self._discarded:
-            return self
-        kept = [at for at, job in enumerate(self.jobs) if job.id not in self._discarded]
-        return Results([self.calls[at] for at in kept], [self.jobs[at] for at in kept])
-
-    def discard(self, ids: Iterable[UUID]) -> None:
-        """Record that these jobs were discarded."""
-        self._discarded.update(ids)

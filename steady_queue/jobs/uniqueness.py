@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal
 
+from steady_queue import arguments
+from steady_queue.errors import UniqueKeyError
+from steady_queue.jobs.key_text import compute_key
+from steady_queue.jobs.signatures import signature_of
+from steady_queue.store.job import OnDuplicate, Uniqueness, Until
 from steady_queue.store.names import LONGEST_TIMEDELTA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from steady_queue.jobs.compat import Task
+
+MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +36,29 @@ class Unique:
     until: Literal["started", "finished"] = "finished"
     within: timedelta | None = None
     on_conflict: Literal["reject", "return_existing", "replace"] = "reject"
+
+    def key_for(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """Return the key of one call. It begins with the path of the task."""
+        path = task.module_path
+        key = partial(_digest, task) if self.key is None else self.key
+        return compute_key(UniqueKeyError, path, path, key, args, kwargs)
+
+    @property
+    def rule(self) -> Uniqueness:
+        """How a new job takes its key."""
+        within = None if self.within is None else self.within // MICROSECOND
+        return Uniqueness(Until[self.until.upper()], OnDuplicate[self.on_conflict.upper()], within)
+
+
+def _digest(task: Task[..., Any], *args: Any, **kwargs: Any) -> str:
+    """A text that is equal for equal arguments, however they are passed. Arguments may be longer than a key."""
+    accepted = signature_of(task.func, takes_context=task.takes_context)
+    if accepted is not None:
+        bound = accepted.bind(*args, **kwargs)
+        bound.apply_defaults()
+        args, kwargs = bound.args, bound.kwargs
+    text = arguments.dumps(args, dict(sorted(kwargs.items())))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def find_problems(unique: object) -> Iterator[str]:

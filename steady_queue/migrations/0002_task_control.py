@@ -74,6 +74,11 @@ class Migration(migrations.Migration):
             field=models.TextField(null=True),
         ),
         migrations.AddField(
+            model_name='job',
+            name='unique_until',
+            field=models.SmallIntegerField(choices=[(0, 'started'), (1, 'finished')], null=True),
+        ),
+        migrations.AddField(
             model_name='recurringtask',
             name='skip_if_unfinished',
             field=models.BooleanField(db_default=False),

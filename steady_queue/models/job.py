@@ -7,7 +7,7 @@ from django.db import models
 import steady_queue
 from steady_queue.errors import ConfigurationError
 from steady_queue.models.fields import KEY_LENGTH, NAME_LENGTH, NameField
-from steady_queue.store.job import Lane, OnConflict
+from steady_queue.store.job import Lane, OnConflict, Until
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 LANES = [(lane.value, lane.name.lower()) for lane in Lane]
 ON_CONFLICT = [(choice.value, choice.name.lower()) for choice in OnConflict]
+UNTIL = [(until.value, until.name.lower()) for until in Until]
 
 
 def without_partial_index_warning(messages: list[CheckMessage]) -> list[CheckMessage]:
@@ -73,6 +74,8 @@ class Job(models.Model):
     overrun_after = models.BigIntegerField(null=True)
     #: The key that no other waiting (or unfinished) job may have: see UniqueKey.
     unique_key = NameField(max_length=KEY_LENGTH, null=True)
+    #: Until when it holds the key.
+    unique_until = models.SmallIntegerField(choices=UNTIL, null=True)
     #: JSON object, given with the call and changed by the task.
     metadata = models.TextField(null=True)
     #: Reserved for batches: no code uses this column yet.

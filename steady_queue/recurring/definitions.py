@@ -50,6 +50,7 @@ class Recurrence:
     description: str = ""
     time_zone: str | None = None
     catch_up: str = "none"
+    skip_if_unfinished: bool = False
 
     def entry(self) -> NewEntry:
         """Return the entry to store, or raise ConfigurationError with every problem."""
@@ -66,6 +67,7 @@ class Recurrence:
             queue_name=queue_name,
             priority=priority,
             description=self.description,
+            skip_if_unfinished=self.skip_if_unfinished,
         )
 
     def _options(self) -> tuple[str | None, int | None]:
@@ -116,7 +118,13 @@ class Recurrence:
         return schedule.parse(self.schedule, zone_of(self.time_zone))
 
     def _check_task(self) -> None:
-        resolve_task(self.task.module_path, *self._options())
+        task = resolve_task(self.task.module_path, *self._options())
+        if not isinstance(self.skip_if_unfinished, bool):
+            raise ConfigurationError(f"skip_if_unfinished must be True or False, not {self.skip_if_unfinished!r}")
+        if self.skip_if_unfinished and getattr(task, "unique", None) is not None:
+            raise ConfigurationError("skip_if_unfinished is not possible for a task with unique: a task has one key")
+        if self.skip_if_unfinished and belongs_to_other_backend(task):
+            raise ConfigurationError("skip_if_unfinished is only possible for tasks of Steady Queue")
 
     def _check_arguments(self) -> None:
         if not isinstance(self.args, (list, tuple)) or not isinstance(self.kwargs, Mapping):
@@ -138,11 +146,13 @@ def recurring(
     catch_up: CatchUp = "none",
     *,
     every: timedelta | None = None,
+    skip_if_unfinished: bool = False,
 ) -> Callable[[SteadyQueueTask[P, T]], SteadyQueueTask[P, T]]:
     """Enqueue a task again and again, by a cron `schedule` or at an interval. Put it above `@task()`, also repeatedly.
 
     `queue_name` and `priority` are by default the task's own, `time_zone` is the project's. `catch_up` decides about
-    ticks that were missed while no scheduler was running. Wrong options are reported when a process starts.
+    ticks that were missed while no scheduler was running. With `skip_if_unfinished`, a tick is left out while the task
+    of an earlier tick waits or runs. Wrong options are reported when a process starts.
     """
 
     def register(task: SteadyQueueTask[P, T]) -> SteadyQueueTask[P, T]:
@@ -161,6 +171,7 @@ def recurring(
                 description=description or "",
                 time_zone=time_zone,
                 catch_up=catch_up,
+                skip_if_unfinished=skip_if_unfinished,
             )
         )
         return task
@@ -232,6 +243,7 @@ def collect_recurrences(options: Options) -> Recurrences:
                 description=given.description or "",
                 time_zone=given.time_zone,
                 catch_up=given.catch_up,
+                skip_if_unfinished=given.skip_if_unfinished,
             )
         )
     return listed

@@ -42,6 +42,7 @@ class EntryOptions(TypedDict, total=False):
     description: str
     time_zone: str | None
     catch_up: CatchUp
+    skip_if_unfinished: bool
 
 
 def schedule_recurring_task(

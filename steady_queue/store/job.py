@@ -109,6 +109,8 @@ class NewJob(NamedTuple):
     unique_key: str | None = None
     #: JSON object.
     metadata: str | None = None
+    #: Until when it holds its unique key.
+    unique_until: int | None = None
 
 
 JOB_COLUMNS = NewJob._fields

@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.events.tracebacks import MESSAGE_LENGTH, cut, message_of, traceback_of
@@ -156,6 +157,8 @@ class Settlement:
 
     verdicts: Mapping[UUID, Verdict]
     promoted: int = 0
+    #: Jobs that were to wait again and ended, because other jobs have their unique keys; each with the other.
+    displaced: Mapping[UUID, UUID] = MappingProxyType({})
 
 
 def delay_of(outcome: Retried | Snoozed) -> timedelta:

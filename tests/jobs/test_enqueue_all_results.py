@@ -9,7 +9,7 @@ import pytest
 from django.db import transaction
 
 from steady_queue import enqueue_all
-from steady_queue.jobs import results
+from steady_queue.jobs import enqueued, results
 from steady_queue.jobs.compat import task_enqueued
 from tests.shop import tasks
 
@@ -34,7 +34,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ids.append(str(job.id))
         return of_new(call, job)
 
-    monkeypatch.setattr(results, "of_new", counted)
+    monkeypatch.setattr(enqueued, "of_new", counted)
     return ids
 
 

@@ -13,7 +13,7 @@ from hypothesis.stateful import precondition, rule
 from steady_queue.backend import SteadyQueueBackend
 from steady_queue.db.aliases import django_driver
 from steady_queue.jobs import enqueue as production
-from steady_queue.jobs.results import Results
+from steady_queue.jobs.enqueued import Results
 from steady_queue.store.operations.dispatch import dispatch
 from steady_queue.store.operations.recurring import switch
 from steady_queue.store.operations.ticks import Tick, enqueue_ticks

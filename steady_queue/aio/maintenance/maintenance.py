@@ -25,7 +25,7 @@ from steady_queue.jobs.registry import durations_in_force, limits_in_force
 from steady_queue.store.operations import maintenance as store
 from steady_queue.store.operations.cancellation import resolve_requests
 from steady_queue.store.operations.maintenance import release_overrun_slots
-from steady_queue.store.operations.sweeps import sweep_expired
+from steady_queue.store.operations.sweeps import sweep_expired, sweep_unique_keys
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -78,6 +78,7 @@ class Maintenance:
         self._events = context.events
         self._outage = context.outage
         self._turns = 0
+        self._last_key = ""
         self._pruning = Pruning(
             process_id=process.id, driver=driver, splitter=splitter, wake_all=wake_all, events=self._events
         )
@@ -117,6 +118,7 @@ class Maintenance:
             ("freeing overrun slots", work.overrun, self._free_overrun),
             ("ending expired tasks", work.expired, self._end_expired),
             ("cancelling tasks", work.requests, self._resolve_requests),
+            ("deleting unique keys", work.keys, self._delete_needless_keys),
             ("promoting blocked tasks", work.blocked and self._promotes, self._promote),
             ("clearing finished tasks", work.old, partial(self._clear, self._clearing_finished, keep)),
             ("clearing failed tasks", work.old_failed, partial(self._clear, self._clearing_failed, keep_failed)),
@@ -187,6 +189,11 @@ class Maintenance:
         for request, ids in resolved.ended.items():
             self._events.emit(events.JobsCancelled(job_ids=ids, count=len(ids), by=request.by, reason=request.reason))
         return len(resolved.ended)
+
+    async def _delete_needless_keys(self) -> None:
+        """One part of the table in each turn: a key that no job needs is also taken over when a task is enqueued."""
+        _, last = await self._driver.run(sweep_unique_keys(self._driver.sql, self._last_key))
+        self._last_key = last or ""
 
     async def _promoting_if_possible(self, operation: Callable[[bool], Operation[T]]) -> T:
         """Run the operation with promotion; if a blocked job is rejected, free the slots without promotion.

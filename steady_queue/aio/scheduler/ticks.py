@@ -11,14 +11,15 @@ from steady_queue import events
 from steady_queue.aio.scheduler.other_backends import failure_event
 from steady_queue.errors import StoreDataError
 from steady_queue.jobs.compat import task_backends, task_enqueued
+from steady_queue.jobs.enqueued import Results
 from steady_queue.jobs.new_jobs import build_jobs_from_text
 from steady_queue.jobs.registry import limits_in_force
-from steady_queue.jobs.results import Results
 from steady_queue.jobs.task import TaskCall
 from steady_queue.jobs.task_signals import asend, is_observed
 from steady_queue.recurring.catch_up import MISSED_AFTER, choose_ticks
 from steady_queue.recurring.definitions import belongs_to_other_backend
 from steady_queue.store.ids import new_job_ids
+from steady_queue.store.job import OnDuplicate, Uniqueness, Until
 from steady_queue.store.operations.ticks import Tick, enqueue_ticks
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.scheduler.timetable import Planned
     from steady_queue.aio.timing import CooperativeYield
     from steady_queue.events import Events
+    from steady_queue.jobs.uniqueness import Unique
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.operations.ticks import EnqueuedTicks
 
@@ -98,7 +100,10 @@ class TickEnqueuer:
             # The function of its concurrency key fails now, and may succeed the next time.
             self._events.emit(failure_event(planned, error))
             return []
-        return [Tick(key, moment, changed, job.id, job) for moment, job in zip(moments, jobs, strict=True)]
+        rule = _rule_of(planned)
+        if entry.new.skip_if_unfinished:
+            jobs = [job._replace(unique_key=f"recurring/{key}", unique_until=Until.FINISHED) for job in jobs]
+        return [Tick(key, moment, changed, job.id, job, rule) for moment, job in zip(moments, jobs, strict=True)]
 
     async def _enqueue(self, ticks: Sequence[Tick], origins: Origins) -> set[UUID]:
         """Store the ticks, or pass them to their backends; returns the ids of the ticks whose jobs are stored now."""
@@ -118,20 +123,33 @@ class TickEnqueuer:
         self._emit(ticks, done)
         if won:
             await self._wake_all()
-        return won.difference(foreign, done.discarded)
+        return won.difference(foreign, done.discarded, done.unfinished)
 
     def _emit(self, ticks: Sequence[Tick], done: EnqueuedTicks) -> None:
         ours = set(done.ids)
-        stored = len(ours) - len(done.discarded)
+        stored_ids = ours - done.discarded - done.unfinished
+        stored = len(stored_ids)
         if stored and self._events.is_wanted(events.RecurringEnqueued):
-            enqueued = [(one.task_key, one.run_at, one.id) for one in ticks if one.id in ours - done.discarded]
+            enqueued = [(one.task_key, one.run_at, one.id) for one in ticks if one.id in stored_ids]
             self._events.emit(events.RecurringEnqueued(ticks=enqueued, count=stored, discarded=len(done.discarded)))
         if len(ours) < len(ticks) and self._events.is_wanted(events.RecurringSkipped):
             others = [(one.task_key, one.run_at) for one in ticks if one.id not in ours]
             self._events.emit(events.RecurringSkipped(ticks=others, count=len(others)))
-        for one in ticks if done.discarded else ():
+        for one in ticks if done.discarded or done.unfinished else ():
             if one.id in done.discarded:
                 self._events.emit(events.RecurringDiscarded(key=one.task_key, run_at=one.run_at))
+            if one.id in done.unfinished:
+                self._events.emit(events.RecurringUnfinished(key=one.task_key, run_at=one.run_at))
+        if done.replaced:
+            self._events.emit(events.JobsReplaced(job_ids=done.replaced, count=len(done.replaced)))
+
+
+def _rule_of(planned: Planned) -> Uniqueness | None:
+    """Return how the jobs of an entry take their unique key, if they have one."""
+    if planned.entry.new.skip_if_unfinished:
+        return Uniqueness(Until.FINISHED, OnDuplicate.SKIP)
+    unique: Unique | None = getattr(planned.task, "unique", None)
+    return None if unique is None else unique.rule
 
 
 async def _send_enqueued(ticks: Sequence[Tick], origins: Origins) -> None:

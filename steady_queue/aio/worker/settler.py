@@ -181,6 +181,9 @@ class Settler:
                 self._events.emit(events.JobCommitConfirmed(job_id=claim.job_id, task_path=claim.task_path))
             elif not isinstance(outcome, Finished):
                 self._emit(outcome)
+        for job_id, other_id in settlement.displaced.items():
+            path = next(outcome.claim.task_path for outcome in batch if outcome.claim.job_id == job_id)
+            self._events.emit(events.JobDisplaced(job_id=job_id, task_path=path, other_id=other_id))
 
     async def _find_completed(self, batch: Sequence[Outcome], settlement: Settlement) -> set[UUID]:
         """Return the jobs that their own transaction had finished, although the reply of its commit was lost."""
@@ -237,7 +240,7 @@ class TaskObserver(Protocol):
 
 
 class Settlers:
-    """The two settlers of a process. Jobs with a concurrency key have their own, whose statements may wait for keys."""
+    """The two settlers of a process. Jobs with a key have their own, whose statements may wait for keys."""
 
     def __init__(self, unlimited: Settler, limited: Settler, observer: TaskObserver) -> None:
         self.unlimited = unlimited
@@ -248,7 +251,8 @@ class Settlers:
         """A task has ended: pass its outcome to the settler that writes it, unless it is written."""
         if self._observer.wants_ended_tasks:
             self._observer.task_ended(outcome.claim.claim_id)
-        settler = self.unlimited if outcome.claim.concurrency_key is None else self.limited
+        claim = outcome.claim
+        settler = self.unlimited if claim.concurrency_key is None and claim.unique_key is None else self.limited
         if isinstance(outcome, Completed):
             settler.report_completed(outcome)
         else:

@@ -9,6 +9,8 @@
     results.py       read jobs with their status
     expiry.py        jobs that were not started in time
     unique_keys.py   the keys that only one job may have
+    uniqueness.py    which of new jobs are stored
+    displacement.py  jobs that wait again without their unique keys
     endings.py       the end of a job that no process has claimed
     pending.py       read jobs that have not ended, in the order of their ids
     task_data.py     metadata, checkpoints and reports of a running task

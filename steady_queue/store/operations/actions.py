@@ -13,6 +13,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from steady_queue.store.operations.displacement import retake_keys
 from steady_queue.store.operations.promote import (
     NO_LIMITS,
     Grant,
@@ -23,6 +24,7 @@ from steady_queue.store.operations.promote import (
     lock_id,
     promote,
 )
+from steady_queue.store.operations.unique_keys import free_keys
 from steady_queue.store.statement import Operation, operation
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ class ActionResult(NamedTuple):
     wakes_workers: bool = False
     #: Set when the caller owns the transaction: slots are granted after its commit.
     after_commit: Operation[Any] | None = None
+    #: The jobs that were not retried because other jobs have their unique keys; each with the other.
+    displaced: Mapping[UUID, UUID] = MappingProxyType({})
     #: The discarded jobs by their execution table.
     discarded_from: Mapping[str, Sequence[UUID]] = MappingProxyType({})
 
@@ -59,17 +63,22 @@ UNCHANGED = ActionResult([])
 def retry(
     sql: Dialect, ids: Sequence[UUID], limits: Limits = NO_LIMITS, *, promoting: bool = True
 ) -> Flow[ActionResult]:
-    """Run failed jobs again as if they were new: limited ones wait for a slot. Returns those that had failed."""
+    """Run failed jobs again as if they were new: limited ones wait for a slot. Returns those that had failed.
+
+    Those whose unique keys other jobs have stay failed.
+    """
     failed = yield from lock_executions(sql, "failedexecution", list(dict.fromkeys(ids)))
+    displaced = yield from retake_keys(sql, failed, is_ours=promoting)
+    failed = [id_ for id_ in failed if id_ not in displaced]
     if not failed:
-        return UNCHANGED
+        return ActionResult([], displaced=displaced)
     yield sql.delete("failedexecution", failed)
     # A request to cancel an earlier attempt, which ended before it was cancelled.
     yield from delete_if_any(sql, "cancellation", failed)
     yield sql.statement(f"UPDATE steady_queue_job{sql.by_id} SET retries = 0, expires_at = NULL WHERE id IN ?*", failed)
     keys = yield from _insert_first_executions(sql, failed, limits)
     promoted, after_commit = yield from promote_or_defer(sql, keys, limits, promoting)
-    return ActionResult(failed, promoted, True, after_commit)
+    return ActionResult(failed, promoted, True, after_commit, displaced)
 
 
 @operation()
@@ -95,9 +104,11 @@ def discard(
         return UNCHANGED
     discarded = [id_ for id_ in ids if id_ in deleted]
     keys = yield from free_slots(sql, discarded, limits)
+    yield from free_keys(sql, discarded, is_ours=promoting)
     yield sql.delete("job", discarded)
     promoted, after_commit = yield from promote_or_defer(sql, keys, limits, promoting)
-    return ActionResult(discarded, promoted, bool(promoted) or after_commit is not None, after_commit, discarded_from)
+    wakes = bool(promoted) or after_commit is not None
+    return ActionResult(discarded, promoted, wakes, after_commit, discarded_from=discarded_from)
 
 
 @operation()

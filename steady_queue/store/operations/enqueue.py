@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from steady_queue.store.job import JOB_COLUMNS, PLAIN_JOB_COLUMNS, PLAIN_JOB_REST, OnConflict
@@ -15,14 +16,15 @@ from steady_queue.store.operations.promote import (
     limit_in_force,
     promote,
 )
+from steady_queue.store.operations.uniqueness import resolve_duplicates
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
-    from steady_queue.store.job import NewJob
+    from steady_queue.store.job import JobRecord, NewJob, Uniqueness
     from steady_queue.store.operations.promote import Limits
     from steady_queue.store.sql import Dialect
     from steady_queue.store.sql.dialect import SingleStatements
@@ -35,10 +37,19 @@ INSERT_CHARACTERS = 8_000_000
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """The jobs that were discarded because their key had no free slot, and those that are still to be admitted."""
+    """What became of the jobs, where they are not simply stored."""
 
+    #: Because their key had no free slot.
     discarded: frozenset[UUID] = frozenset()
+    #: Still to be admitted, after the commit.
     blocked: Sequence[NewJob] = ()
+    #: Concurrency keys that have lost a slot, and are promoted after the commit.
+    freed: Mapping[str, int] = MappingProxyType({})
+    #: The jobs that have the unique keys of others, which are not stored: see `Resolved`.
+    existing: Mapping[UUID, UUID] = MappingProxyType({})
+    records: Mapping[UUID, JobRecord] = MappingProxyType({})
+    skipped: frozenset[UUID] = frozenset()
+    replaced: Sequence[UUID] = ()
     #: Whether the same statement notified the listeners.
     notified: bool = False
 
@@ -56,6 +67,8 @@ def enqueue(
     notifies: bool = False,
     limits: Limits = NO_LIMITS,
     wait_seconds: int | None = None,
+    rules: Mapping[UUID, Uniqueness] = MappingProxyType({}),
+    raises: bool = True,
 ) -> Operation[Enqueued]:
     """Insert the jobs, all or none.
 
@@ -63,7 +76,8 @@ def enqueue(
     `Enqueued.blocked` must be admitted after the commit. `is_repeated` makes it safe after a lost reply: jobs that
     exist are not inserted again. `wait_seconds` limits the wait for concurrency keys that other transactions have
     locked; after it, the operation fails with a lock timeout and can be repeated with `promoting=False`.
-    `notifies` lets the statement that inserts one ready job notify the listeners as well.
+    `notifies` lets the statement that inserts one ready job notify the listeners as well. `rules` says how unique jobs
+    take their keys; with `raises`, a job whose key is taken is a DuplicateTask, otherwise it is skipped.
     """
     if sql.single_statements is not None and not is_repeated and are_plain(jobs) and len(_chunks(jobs)) == 1:
         if notifies and len(jobs) == 1:
@@ -73,16 +87,24 @@ def enqueue(
     retries = wait_seconds is None or all(job.concurrency_key is None for job in jobs)
     return Operation(
         "enqueue",
-        partial(_enqueue, sql, jobs, promoting, is_repeated, limits, wait_seconds),
+        partial(_enqueue, sql, jobs, promoting, is_repeated, limits, wait_seconds, rules, raises),
         retries_lock_timeout=retries,
     )
 
 
 def admit(
-    sql: Dialect, blocked: Sequence[NewJob], limits: Limits = NO_LIMITS, *, wait_seconds: int | None = None
+    sql: Dialect,
+    blocked: Sequence[NewJob],
+    limits: Limits = NO_LIMITS,
+    *,
+    freed: Mapping[str, int] = MappingProxyType({}),
+    wait_seconds: int | None = None,
 ) -> Operation[frozenset[UUID]]:
-    """Grant free slots to blocked jobs, after they were committed; returns those discarded instead."""
-    flow = partial(_admit, sql, blocked, limits, wait_seconds)
+    """Grant free slots to blocked jobs, after they were committed; returns those discarded instead.
+
+    The keys in `freed`, which have lost a slot, are promoted as well.
+    """
+    flow = partial(_admit, sql, blocked, limits, wait_seconds, freed)
     return Operation("admit", flow, retries_lock_timeout=wait_seconds is None)
 
 
@@ -98,10 +120,38 @@ def _insert_and_notify(statements: SingleStatements, job: NewJob) -> Flow[Enqueu
 
 
 def _enqueue(
-    sql: Dialect, jobs: Sequence[NewJob], promoting: bool, is_repeated: bool, limits: Limits, wait_seconds: int | None
+    sql: Dialect,
+    jobs: Sequence[NewJob],
+    promoting: bool,
+    is_repeated: bool,
+    limits: Limits,
+    wait_seconds: int | None,
+    rules: Mapping[UUID, Uniqueness],
+    raises: bool,
 ) -> Flow[Enqueued]:
     if not jobs or (is_repeated and (yield from _is_any_stored(sql, jobs))):
         return Enqueued()
+    if any(job.unique_key is not None for job in jobs):
+        resolved = yield from resolve_duplicates(sql, jobs, rules, limits, is_ours=promoting, raises=raises)
+        stored = yield from _insert(sql, resolved.jobs, promoting, limits, wait_seconds, resolved.freed)
+        return replace(
+            stored,
+            existing=resolved.existing,
+            records=resolved.records,
+            skipped=frozenset(resolved.skipped),
+            replaced=resolved.replaced,
+        )
+    return (yield from _insert(sql, jobs, promoting, limits, wait_seconds))
+
+
+def _insert(
+    sql: Dialect,
+    jobs: Sequence[NewJob],
+    promoting: bool,
+    limits: Limits,
+    wait_seconds: int | None,
+    freed: Mapping[str, int] = MappingProxyType({}),
+) -> Flow[Enqueued]:
     ready, scheduled, blocked = yield from _sort_by_status(sql, jobs)
     for chunk in _chunks(ready):
         yield from _insert_ready(sql, chunk)
@@ -111,8 +161,8 @@ def _enqueue(
         yield from _insert_blocked(sql, chunk)
     yield from insert_expiries(sql, jobs)
     if not promoting:
-        return Enqueued(blocked=blocked)
-    return Enqueued(discarded=(yield from _admit(sql, blocked, limits, wait_seconds)))
+        return Enqueued(blocked=blocked, freed=freed)
+    return Enqueued(discarded=(yield from _admit(sql, blocked, limits, wait_seconds, freed)))
 
 
 def _is_any_stored(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[bool]:
@@ -125,11 +175,16 @@ def _is_any_stored(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[bool]:
     return False
 
 
-def _admit(sql: Dialect, blocked: Sequence[NewJob], limits: Limits, wait_seconds: int | None) -> Flow[frozenset[UUID]]:
+def _admit(
+    sql: Dialect, blocked: Sequence[NewJob], limits: Limits, wait_seconds: int | None, freed: Mapping[str, int]
+) -> Flow[frozenset[UUID]]:
     keys = {
-        job.concurrency_key: limit_in_force(limits, job.task_path, job.concurrency_limit)
-        for job in blocked
-        if job.concurrency_key is not None
+        **freed,
+        **{
+            job.concurrency_key: limit_in_force(limits, job.task_path, job.concurrency_limit)
+            for job in blocked
+            if job.concurrency_key is not None
+        },
     }
     yield from promote.flow(sql, keys, limits, wait_seconds)
     discardable = [job.id for job in blocked if job.on_conflict == OnConflict.DISCARD]

@@ -44,6 +44,7 @@ class Work(NamedTuple):
     old_failed: bool
     expired: bool = False
     requests: bool = False
+    keys: bool = False
 
 
 class OverrunJob(NamedTuple):
@@ -74,8 +75,9 @@ def find_work(
         f" EXISTS (SELECT 1{_from_overrun(sql)}),"
         f" EXISTS (SELECT 1 FROM steady_queue_blockedexecution), {old}, {old_failed},"
         f" EXISTS (SELECT 1 FROM {sql.expiry_by_time} WHERE expires_at <= {sql.now}),"
-        f" EXISTS (SELECT 1{from_unclaimed_requests(sql)})",
-        returns=".........",
+        f" EXISTS (SELECT 1{from_unclaimed_requests(sql)}),"
+        " EXISTS (SELECT 1 FROM steady_queue_uniquekey)",
+        returns="..........",
     )
     return Work(*map(bool, rows[0]))
 

@@ -21,6 +21,7 @@ from zlib import crc32
 
 from steady_queue.store.names import LOCK_ID_COUNT
 from steady_queue.store.operations.expiry import end_expired, is_expired
+from steady_queue.store.operations.unique_keys import free_keys
 from steady_queue.store.statement import chunks_of, operation
 
 if TYPE_CHECKING:
@@ -234,6 +235,7 @@ def discard_without_slot(sql: Dialect, ids: Sequence[UUID]) -> Flow[frozenset[UU
         without_slot = [row[0] for row in rows]
         if without_slot:
             yield sql.delete("blockedexecution", without_slot)
+            yield from free_keys(sql, without_slot, is_ours=True)
             yield sql.delete("job", without_slot)
         discarded.update(without_slot)
     return frozenset(discarded)

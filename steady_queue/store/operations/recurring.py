@@ -30,6 +30,8 @@ class NewEntry(NamedTuple):
     queue_name: str | None
     priority: int | None
     description: str
+    #: Whether a tick is left out while the job of an earlier tick waits or runs.
+    skip_if_unfinished: bool = False
 
 
 class Entry(NamedTuple):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from steady_queue.store.operations.lost_claims import SettledClaims, fail, settle_lost
 from steady_queue.store.operations.promote import NO_LIMITS
 from steady_queue.store.operations.prune import delete_jobless_claims, find_claims, without_process
+from steady_queue.store.operations.unique_keys import free_keys
 from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
@@ -136,3 +137,4 @@ def _fail_without_execution(sql: Dialect, job_id: UUID, report: ErrorReport, wri
         "INSERT INTO steady_queue_failedexecution (job_id, failed_at, exception_class, message) VALUES (?, ?, ?, ?)",
         *(job_id, rows[0][0], report.exception_class, report.message),
     )
+    yield from free_keys(sql, [job_id], is_ours=True)

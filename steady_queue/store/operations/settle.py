@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from steady_queue.store.operations.displacement import end_displaced, retake_keys
 from steady_queue.store.operations.endings import insert_failed
 from steady_queue.store.operations.expiry import keep_from_expiring
 from steady_queue.store.operations.promote import NO_LIMITS, insert_blocked, insert_ready, limit_in_force, promote
@@ -30,7 +31,7 @@ from steady_queue.store.outcome import (
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -60,7 +61,7 @@ def settle(
     waits for the freed slot cannot be written: maintenance promotes, and sets that job aside.
     """
     limited = any(outcome.claim.concurrency_key is not None for outcome in outcomes)
-    needs_more = any(isinstance(outcome, Snoozed) and outcome.claim.expires_at is not None for outcome in outcomes)
+    needs_more = any(_needs_more(outcome) for outcome in outcomes)
     return Operation(
         "settle",
         partial(_settle, sql, outcomes, process_name, preserve, by_owner, limits if limited else None, promotes),
@@ -87,24 +88,48 @@ def _settle(
         applied = {row[0] for row in rows}
     else:
         applied = yield from _end_claims(sql, outcomes, process_name, preserve, by_owner)
-    if snoozed := [o.claim for o in outcomes if isinstance(o, Snoozed) and o.claim.expires_at is not None]:
-        yield from keep_from_expiring(sql, [claim.job_id for claim in snoozed if claim.claim_id in applied])
+    displaced = yield from _write_more(sql, outcomes, applied)
     promoted: Sequence[UUID] = ()
     if limits is not None:
-        keys = _find_freed_keys(outcomes, applied, limits)
-        keys |= yield from _block_slotless(sql, outcomes, applied, limits)
+        keys = _find_freed_keys(outcomes, applied, displaced, limits)
+        waiting = [outcome for outcome in outcomes if outcome.claim.job_id not in displaced]
+        keys |= yield from _block_slotless(sql, waiting, applied, limits)
         promoted = (yield from promote.flow(sql, keys, limits)) if promotes else ()
     verdicts = dict.fromkeys(applied, Verdict.APPLIED)
     verdicts |= yield from _explain(sql, [o for o in outcomes if o.claim.claim_id not in applied])
-    return Settlement(verdicts, len(promoted))
+    return Settlement(verdicts, len(promoted), displaced)
 
 
-def _find_freed_keys(outcomes: Sequence[Outcome], applied: set[UUID], limits: Limits) -> dict[str, int]:
+def _needs_more(outcome: Outcome) -> bool:
+    """Whether more than its claim and its attempt has to be written: a job that waits again takes its unique key."""
+    claim = outcome.claim
+    if claim.unique_key is None and claim.expires_at is None:
+        return False
+    return isinstance(outcome, (Released, Retried, Snoozed))
+
+
+def _write_more(sql: Dialect, outcomes: Sequence[Outcome], applied: set[UUID]) -> Flow[dict[UUID, UUID]]:
+    """Returns the jobs that end because other jobs have their unique keys, each with the other."""
+    waiting = [outcome for outcome in outcomes if _needs_more(outcome) and outcome.claim.claim_id in applied]
+    if not waiting:
+        return {}
+    snoozed = [o.claim.job_id for o in waiting if isinstance(o, Snoozed) and o.claim.expires_at is not None]
+    yield from keep_from_expiring(sql, snoozed)
+    unique = [outcome.claim.job_id for outcome in waiting if outcome.claim.unique_key is not None]
+    displaced = yield from retake_keys(sql, unique, is_ours=True)
+    if displaced:
+        yield from end_displaced(sql, displaced)
+    return displaced
+
+
+def _find_freed_keys(
+    outcomes: Sequence[Outcome], applied: set[UUID], displaced: Container[UUID], limits: Limits
+) -> dict[str, int]:
     """The keys that lost a slot, each with the limit in force for its job."""
     return {
         claim.concurrency_key: limit_in_force(limits, claim.task_path, claim.concurrency_limit)
         for outcome in outcomes
-        if not isinstance(outcome, Released)
+        if (not isinstance(outcome, Released) or outcome.claim.job_id in displaced)
         and (claim := outcome.claim).claim_id in applied
         and claim.concurrency_key is not None
     }
@@ -178,7 +203,7 @@ def _free(sql: Dialect, outcomes: Sequence[Outcome]) -> Flow[None]:
         yield sql.delete("semaphore", without_slot)
     ended = [outcome.claim for outcome in outcomes if isinstance(outcome, (Finished, Failed))]
     if keyed := [claim.job_id for claim in ended if claim.unique_key is not None]:
-        yield from free_keys(sql, keyed)
+        yield from free_keys(sql, keyed, is_ours=True)
     if cancelled := [outcome.claim.job_id for outcome in outcomes if is_cancelled(outcome)]:
         yield sql.delete("cancellation", cancelled)
 

@@ -1,4 +1,4 @@
-"""Sweeps of maintenance: end jobs that have expired where they wait.
+"""Sweeps of maintenance: end jobs that have expired where they wait, and delete unique keys that no job needs.
 
 Each is one short transaction behind the try-lock of maintenance.
 """
@@ -12,6 +12,7 @@ from steady_queue.store.operations.actions import free_slots
 from steady_queue.store.operations.expiry import end_expired, find_passed
 from steady_queue.store.operations.promote import NO_LIMITS, promote
 from steady_queue.store.operations.prune import BATCH_ROWS
+from steady_queue.store.operations.unique_keys import find_needless
 from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
@@ -64,6 +65,21 @@ def sweep_expired(sql: Dialect, limits: Limits = NO_LIMITS, *, promoting: bool =
     expired = yield from _find_expired(sql, ids)
     promoted = (yield from promote.flow(sql, keys, limits)) if promoting else []
     return ExpiredSweep(expired, len(promoted), len(passed) == BATCH_ROWS)
+
+
+@operation()
+def sweep_unique_keys(sql: Dialect, after: str = "") -> Flow[tuple[int, str | None]]:
+    """Delete the keys after one, in order, that no job needs; returns how many, and the last key that was looked at.
+
+    These are keys that were held for some time after the end of their jobs, and those that the end of a job skipped
+    because another transaction had locked them.
+    """
+    if not (yield from sql.try_maintenance()):
+        return 0, None
+    needless, last = yield from find_needless(sql, after, BATCH_ROWS)
+    if needless:
+        yield sql.delete("uniquekey", needless)
+    return len(needless), last
 
 
 def _lock_waiting(sql: Dialect, table: str, ids: Sequence[UUID]) -> Flow[tuple[list[UUID], list[UUID]]]:

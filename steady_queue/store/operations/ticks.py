@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
-    from steady_queue.store.job import NewJob
+    from steady_queue.store.job import NewJob, Uniqueness
     from steady_queue.store.operations.promote import Limits
     from steady_queue.store.operations.recurring import StoredTime
     from steady_queue.store.sql import Dialect
@@ -44,6 +44,8 @@ class Tick(NamedTuple):
     updated_at: StoredTime
     id: UUID
     job: NewJob | None
+    #: How the job takes its unique key, if it has one.
+    rule: Uniqueness | None = None
 
 
 class EnqueuedTicks(NamedTuple):
@@ -51,6 +53,9 @@ class EnqueuedTicks(NamedTuple):
 
     ids: tuple[UUID, ...] = ()
     discarded: frozenset[UUID] = frozenset()
+    #: Those whose jobs were not stored, because other jobs have their unique keys.
+    unfinished: frozenset[UUID] = frozenset()
+    replaced: Sequence[UUID] = ()
 
 
 @operation()
@@ -77,8 +82,10 @@ def enqueue_ticks(sql: Dialect, ticks: Sequence[Tick], limits: Limits = NO_LIMIT
     jobs = [tick.job for tick in new if tick.id in inserted and tick.job is not None]
     if not jobs:
         return EnqueuedTicks(ids)
-    enqueued = yield from enqueue(sql, jobs, limits=limits).flow()
-    return EnqueuedTicks(ids, enqueued.discarded)
+    rules = {tick.id: tick.rule for tick in new if tick.rule is not None}
+    enqueued = yield from enqueue(sql, jobs, limits=limits, rules=rules, raises=False).flow()
+    unfinished = enqueued.skipped | enqueued.existing.keys()
+    return EnqueuedTicks(ids, enqueued.discarded, unfinished, enqueued.replaced)
 
 
 @operation()

@@ -175,6 +175,10 @@ class Dialect:
         """An insert that skips rows whose unique values exist, and waits for the transaction that writes them."""
         return f"INSERT INTO {into} ON CONFLICT DO NOTHING"
 
+    def insert_or_lock(self, into: str) -> str:
+        """The same, for rows that are locked next: an insert that locks those that exist must not lock them less."""
+        return self.insert_new(into)
+
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def ago(self, seconds: float) -> str:

@@ -89,6 +89,10 @@ class MySQL(Dialect):
     def insert_new(self, into: str) -> str:
         return f"INSERT IGNORE INTO {into}"
 
+    def insert_or_lock(self, into: str) -> str:
+        # INSERT IGNORE takes a shared lock: two transactions that then want an exclusive one would be a deadlock.
+        return f"INSERT INTO {into} ON DUPLICATE KEY UPDATE job_id = job_id"
+
     def lock_keys(self, lock_ids: Sequence[int], wait_seconds: int | None = None) -> Flow[None]:
         lock = self.lock("lockbucket", "id", lock_ids, returns=".", is_ordered=True)
         text = lock.text if wait_seconds is None else _lock_text_with_wait(len(lock.params), wait_seconds)

@@ -54,6 +54,7 @@ _TYPES = {
     "on_conflict": "smallint",
     "overrun_after": "bigint",
     "expires_at": "timestamptz",
+    "unique_until": "smallint",
 }
 #: What a settle does with a claim. Refused: the task was not started.
 _FINISHED, _FAILED, _RELEASED, _RETRIED, _SNOOZED, _REFUSED = range(6)
@@ -311,9 +312,12 @@ def _freed_texts(limited: bool, keyed: bool, cancelled: bool) -> Iterator[str]:
         )
     if keyed:
         yield (
-            "unkeyed AS (DELETE FROM steady_queue_uniquekey u USING ended e WHERE u.job_id = e.job_id"
-            f" AND e.kind IN ({_FINISHED}, {_FAILED}, {_REFUSED})"
-            " AND (u.held_until IS NULL OR u.held_until <= statement_timestamp()))"
+            # A key that another transaction has locked is skipped: it is being taken over, or maintenance deletes it.
+            "unkeyed AS (DELETE FROM steady_queue_uniquekey d USING (SELECT u.unique_key FROM ended e"
+            " JOIN steady_queue_uniquekey u ON u.job_id = e.job_id"
+            f" WHERE e.kind IN ({_FINISHED}, {_FAILED}, {_REFUSED})"
+            " AND (u.held_until IS NULL OR u.held_until <= statement_timestamp())"
+            " FOR UPDATE OF u SKIP LOCKED) k WHERE d.unique_key = k.unique_key)"
         )
     if cancelled:
         yield (

@@ -53,6 +53,12 @@ def has_expired(store: Store, *jobs: NewJob) -> bool:
     )
 
 
+def dispatch_now(store: Store) -> int:
+    """Make every scheduled job due and dispatch them; returns how many."""
+    store.ask("UPDATE steady_queue_scheduledexecution SET scheduled_at = ?", later(hours=-1))
+    return store.run(dispatch(store.sql, 10)).moved
+
+
 def sweep(store: Store) -> list[UUID]:
     swept = store.run(sweep_expired(store.sql))
     assert count(store.alias, "expiry") == 0 or not swept.expired
@@ -91,8 +97,7 @@ def test_a_job_that_has_been_started_does_not_expire(store: Store) -> None:
     past_expiry(store, new)
     assert sweep(store) == []
     store.settle(Retried(claim, report(), 0))
-    query(store.alias, "UPDATE steady_queue_scheduledexecution SET scheduled_at = '2020-01-01 00:00:00'")
-    store.run(dispatch(store.sql, 10))
+    assert dispatch_now(store) == 1
     (claim,) = store.claim(store.worker())
     assert refusal(claim) is None
     store.settle(Finished(claim))
@@ -102,10 +107,9 @@ def test_a_task_that_was_snoozed_has_been_started(store: Store) -> None:
     new = job(expires_at=later())
     (claim,) = store.claimed(new)
     store.settle(Snoozed(claim, 0))
-    query(store.alias, "UPDATE steady_queue_scheduledexecution SET scheduled_at = '2020-01-01 00:00:00'")
     past = store.find(new)[0].expires_at
     assert past is None
-    assert store.run(dispatch(store.sql, 10)).moved == 1
+    assert dispatch_now(store) == 1
     (claim,) = store.claim(store.worker())
     assert refusal(claim) is None
     store.settle(Finished(claim))
@@ -127,9 +131,8 @@ def test_a_job_that_was_released_before_it_was_started_expires_all_the_same(stor
 def test_t5_a_job_that_is_dispatched_too_late_ends_and_the_others_are_dispatched(store: Store) -> None:
     jobs = [make(scheduled_at=later(), expires_at=later()) for make in (job, limited, job)]
     store.enqueue(*jobs)
-    store.ask("UPDATE steady_queue_scheduledexecution SET scheduled_at = ?", later(hours=-1))
     past_expiry(store, *jobs[:2])
-    assert store.run(dispatch(store.sql, 10)).moved == 3
+    assert dispatch_now(store) == 3
     assert has_expired(store, *jobs[:2])
     assert store.status(*jobs) == ["failed", "failed", "ready"]
 

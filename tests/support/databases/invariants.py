@@ -7,6 +7,7 @@ from tests.support.databases.tables import EXECUTIONS, query
 
 _STATES = " UNION ALL ".join(f"SELECT job_id FROM steady_queue_{table}" for table in EXECUTIONS)
 _HOLDS = "SELECT job_id FROM steady_queue_readyexecution UNION ALL SELECT job_id FROM steady_queue_claimedexecution"
+_WAITS = " UNION ALL ".join(f"SELECT job_id FROM steady_queue_{table}" for table in EXECUTIONS[:3])
 
 RULES = {
     "jobs that are neither finished nor in any state (lost)": f"""
@@ -31,6 +32,17 @@ RULES = {
     "execution rows whose priority, queue or lane differ from their job's": """
         SELECT j.id FROM steady_queue_readyexecution r JOIN steady_queue_job j ON j.id = r.job_id
         WHERE r.priority <> j.priority OR r.queue_name <> j.queue_name OR r.lane <> j.lane""",
+    "waiting jobs that do not have their unique key": f"""
+        SELECT j.id FROM steady_queue_job j WHERE j.unique_key IS NOT NULL
+        AND j.id IN (SELECT job_id FROM ({_WAITS}) w) AND j.id NOT IN (SELECT job_id FROM steady_queue_uniquekey)""",
+    "running jobs that have lost a unique key which they hold until they end": """
+        SELECT j.id FROM steady_queue_job j WHERE j.unique_key IS NOT NULL AND j.unique_until = 1
+        AND j.id IN (SELECT job_id FROM steady_queue_claimedexecution)
+        AND j.id NOT IN (SELECT job_id FROM steady_queue_uniquekey)""",
+    "unique keys of other jobs than those that need them": f"""
+        SELECT u.unique_key FROM steady_queue_uniquekey u WHERE u.held_until IS NULL
+        AND u.job_id NOT IN (SELECT job_id FROM ({_WAITS}) w)
+        AND u.job_id NOT IN (SELECT job_id FROM steady_queue_claimedexecution)""",
     "jobs with fewer worker names than attempts": """
         SELECT id FROM steady_queue_job
         WHERE (attempts > 0 AND worker_ids IS NULL) OR (attempts = 0 AND worker_ids IS NOT NULL)""",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.store.ids import new_job_ids
-from steady_queue.store.job import Claim, Lane, NewJob, OnConflict
+from steady_queue.store.job import Claim, Lane, NewJob, OnConflict, Until
 from steady_queue.store.outcome import ErrorReport, Failed, Retried
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ def limited(key: str = "key", to: int = 1, **options: Any) -> NewJob:
 def discarding(key: str = "key", to: int = 1, **options: Any) -> NewJob:
     """A limited job that is discarded when it finds no free slot."""
     return limited(key, to, on_conflict=OnConflict.DISCARD, **options)
+
+
+def unique(key: str = "key", until: Until = Until.FINISHED, **options: Any) -> NewJob:
+    """A job of which only one with the same key may exist, until it has started or ended."""
+    return job(**{"unique_key": key, "unique_until": until.value, **options})
 
 
 def later(**delay: float) -> datetime:

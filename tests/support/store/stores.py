@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
 from steady_queue.db.aliases import django_driver, open_async
-from steady_queue.store.job import Lane
+from steady_queue.store.job import Lane, OnDuplicate, Uniqueness
 from steady_queue.store.operations.actions import discard, retry
 from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
 from steady_queue.store.operations.enqueue import enqueue
@@ -51,9 +51,31 @@ class Store(ABC):
     def run(self, operation: Operation[T]) -> T: ...
 
     def enqueue(
-        self, *jobs: NewJob, promoting: bool = True, is_repeated: bool = False, limits: Limits = NO_LIMITS
+        self,
+        *jobs: NewJob,
+        promoting: bool = True,
+        is_repeated: bool = False,
+        limits: Limits = NO_LIMITS,
+        on_duplicate: OnDuplicate = OnDuplicate.REJECT,
+        within_microseconds: int | None = None,
+        raises: bool = True,
     ) -> Enqueued:
-        return self.run(enqueue(self.sql, jobs, promoting=promoting, is_repeated=is_repeated, limits=limits))
+        rules = {
+            job.id: Uniqueness(job.unique_until or 0, on_duplicate, within_microseconds)
+            for job in jobs
+            if job.unique_key is not None
+        }
+        return self.run(
+            enqueue(
+                self.sql,
+                jobs,
+                promoting=promoting,
+                is_repeated=is_repeated,
+                limits=limits,
+                rules=rules,
+                raises=raises,
+            )
+        )
 
     def worker(self, name: str = "worker", id_: UUID | None = None) -> UUID:
         """The id of a process that has just been registered."""

@@ -116,8 +116,8 @@ class RecurringTask:
     description: str | None = None
     time_zone: str | None = None
     catch_up: str = "none"
-    skip_if_unfinished: bool = False
     command: str | None = None
+    skip_if_unfinished: bool = False
 
     @property
     def args(self) -> Sequence[Any]:

@@ -104,7 +104,8 @@ def test_settings() -> None:
         ),
         (
             configuration.RecurringTask,
-            "key class_name schedule arguments queue_name priority description time_zone catch_up command",
+            "key class_name schedule arguments queue_name priority description time_zone catch_up command "
+            "skip_if_unfinished",
         ),
     ],
 )

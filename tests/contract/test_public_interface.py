@@ -104,8 +104,10 @@ def test_settings() -> None:
         ),
         (
             configuration.RecurringTask,
-            "key class_name schedule arguments queue_name priority description time_zone catch_up command "
-            "skip_if_unfinished",
+            (
+                "key class_name schedule arguments queue_name priority description time_zone catch_up command "
+                "skip_if_unfinished"
+            ),
         ),
     ],
 )

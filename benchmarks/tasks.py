@@ -8,7 +8,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from benchmarks.peers.harness import StartLog
-from steady_queue import task
+from steady_queue import TaskContext, task
 
 start_log = StartLog()
 
@@ -31,6 +31,16 @@ def sync_noop(number: int) -> None:
 async def async_sleep(number: int) -> None:
     start_log.record(number)
     await asyncio.sleep(SLEEP_SECONDS)
+
+
+@task(takes_context=True)
+async def async_progress(context: TaskContext, number: int) -> None:
+    start_log.record(number)
+    done = 0
+    while not context.is_stopping:
+        done += 1
+        context.progress(done, message=f"task {number}")
+        await asyncio.sleep(0.5)
 
 
 @task

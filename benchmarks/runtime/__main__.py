@@ -37,6 +37,7 @@ SECTIONS = {
     "latency": Section("latency", "measure", ("postgres",), "from the commit of a job to the start of its task"),
     "waiting": Section("waiting_tasks", "measure", ("postgres",), "ten thousand sleeping tasks in one process"),
     "idle": Section("idle", "measure", (), "the statements and the CPU time of an idle process"),
+    "progress": Section("progress", "measure", (), "the statements of a process whose tasks report their progress"),
     "orm": Section("orm", "measure", ("postgres",), "async tasks that use Django's ORM"),
     "databases": Section(
         "throughput", "measure_other_databases", ("mariadb", "sqlite"), "no-op tasks per second on MariaDB and SQLite"

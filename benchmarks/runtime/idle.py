@@ -56,7 +56,7 @@ class StatementCounter(NamedTuple):
 def measure(context: Context) -> None:
     seconds = QUICK_MEASURE_SECONDS if context.is_quick else MEASURE_SECONDS
     figures = context.figures
-    with _start_server() as (server, counter), _start_worker(server) as worker:
+    with start_server() as (server, counter), _start_worker(server) as worker:
         worker.receive("ready")
         worker.send("go")
         time.sleep(SETTLE_SECONDS)
@@ -73,7 +73,7 @@ def measure(context: Context) -> None:
 
 
 @contextmanager
-def _start_server() -> Iterator[tuple[Postgres, StatementCounter]]:
+def start_server() -> Iterator[tuple[Postgres, StatementCounter]]:
     has_library = True
     server: Postgres = CountingPostgres(durable=True)
     try:
@@ -87,7 +87,7 @@ def _start_server() -> Iterator[tuple[Postgres, StatementCounter]]:
         server.create_database(DATABASE)
         subprocess.run(
             [sys.executable, "-m", "django", "migrate", "--database=postgres", "--run-syncdb", "--verbosity=0"],
-            env={**os.environ, **_address(server)},
+            env={**os.environ, **address(server)},
             cwd=ROOT,
             check=True,
         )
@@ -107,10 +107,10 @@ def _start_server() -> Iterator[tuple[Postgres, StatementCounter]]:
 
 def _start_worker(server: Postgres) -> WorkerProcess:
     options = {"role": "work", "alias": "postgres", "worker": {"coroutines": 100}, "expected": 0}
-    return WorkerProcess("benchmarks.support.steady_queue_worker", options, environment=_address(server))
+    return WorkerProcess("benchmarks.support.steady_queue_worker", options, environment=address(server))
 
 
-def _address(server: Postgres) -> dict[str, str]:
+def address(server: Postgres) -> dict[str, str]:
     """The environment variables from which the settings read the address of the server."""
     return {
         f"STEADY_QUEUE_TEST_POSTGRES_{name.upper()}": str(getattr(server, name))

@@ -49,7 +49,7 @@ class JobManager(models.Manager["Job"]):
 
 
 class Job(models.Model):
-    """One enqueued task. Inserted once, and updated once for each attempt, when the attempt ends."""
+    """One enqueued task. Inserted once, and updated when an attempt ends and when a running task saves or reports."""
 
     id = models.UUIDField(primary_key=True, editable=False)
     queue_name = NameField(max_length=NAME_LENGTH)

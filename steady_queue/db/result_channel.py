@@ -50,7 +50,7 @@ class ResultChannel:
     @property
     def is_listening(self) -> bool:
         """Whether the process received the last notification that it sent itself, or may still receive it."""
-        if self._link is None or not self._link.is_open:
+        if self._link is None or not self._link.is_open or not steady_queue.notify:
             return False
         late = self._probe_sent_at is not None and time.monotonic() - self._probe_sent_at > PROBE_SECONDS
         return self._is_confirmed and not late

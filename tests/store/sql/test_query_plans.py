@@ -27,7 +27,7 @@ from steady_queue.store.operations.processes import NewProcess, deregister, hear
 from steady_queue.store.operations.promote import promote
 from steady_queue.store.operations.queues import find_waiting_queues, latency, pause, size
 from steady_queue.store.operations.recurring import NewEntry
-from steady_queue.store.operations.results import find_jobs
+from steady_queue.store.operations.results import find_jobs, find_states
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.operations.ticks import Tick, clear_ticks, enqueue_ticks
 from steady_queue.store.outcome import Finished, Released
@@ -91,6 +91,7 @@ STEPS: dict[str, set[tuple[str, str]]] = {
     "size": {("readyexecution", "sq_ready_by_queue")},
     "latency": {("readyexecution", "sq_ready_by_queue"), ("job", "primary")},
     "find jobs": {("job", "primary"), ("claimedexecution", "primary"), ("failedexecution", "primary")},
+    "find states": {("job", "primary"), ("claimedexecution", "primary"), ("failedexecution", "primary")},
     "list recurring": {("recurringtask", "primary")},
     "read recurring": {("recurringtask", "primary"), ("recurringexecution", "sq_recurring_tick")},
     "persist recurring": {("recurringtask", "primary")},
@@ -259,6 +260,7 @@ def day(sql: Dialect, observer: Observer) -> Flow[None]:
     yield from step("clear a queue", discard_window(sql, Status.READY, JobFilter(queue="default"), Position(), size=3))
     ids = [new.id for new in (*plain, *key)]
     assert len((yield from step("find jobs", find_jobs(sql, ids)))) > 5
+    assert len((yield from step("find states", find_states(sql, ids, with_reports=True)))) > 5
     yield from recurring_day(sql, observer)
     assert (yield from step("heartbeat", heartbeat(sql, process.id)))
     yield from step("deregister", deregister(sql, process.id))

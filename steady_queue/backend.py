@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from django.core.checks import CheckMessage
 
-    from steady_queue.jobs.compat import Task, TaskResult
+    from steady_queue.jobs.compat import Task
+    from steady_queue.jobs.task_result import SteadyQueueResult
     from steady_queue.store.job import JobRecord
     from steady_queue.store.operations.cancellation import CancelOutcome
 
@@ -83,23 +84,23 @@ class SteadyQueueBackend(BaseTaskBackend):
         if reason := explain_unstorable(task.module_path, NAME_LENGTH):
             raise InvalidTask(f"the path of the task {reason}: {task.module_path!r:.100}")
 
-    def enqueue(self, task: Task[P, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[T]:
+    def enqueue(self, task: Task[P, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> SteadyQueueResult[T]:
         try:
             return enqueue_calls(self, [TaskCall(task, tuple(args), kwargs)])[0]
         except SynchronousOnlyOperation:
             advice = f"instead of {task.name}.enqueue(...), use: await {task.name}.aenqueue(...)"
             raise refused_in_async_code(advice) from None
 
-    async def aenqueue(self, task: Task[P, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[T]:
+    async def aenqueue(self, task: Task[P, T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> SteadyQueueResult[T]:
         return (await aenqueue_calls(self, [TaskCall(task, tuple(args), kwargs)]))[0]
 
     # -- results ------------------------------------------------------------------------------------------------------
 
-    def get_result(self, result_id: str) -> TaskResult[Any]:
+    def get_result(self, result_id: str) -> SteadyQueueResult[Any]:
         job_id = results.parse_id(result_id)
         return _result_of(job_id, run_one(lambda sql: find_jobs(sql, [job_id]), _ASYNC_RESULT))
 
-    async def aget_result(self, result_id: str) -> TaskResult[Any]:
+    async def aget_result(self, result_id: str) -> SteadyQueueResult[Any]:
         job_id = results.parse_id(result_id)
         found = await arun_one(lambda sql: find_jobs(sql, [job_id]), self.async_connection)
         return _result_of(job_id, found)
@@ -117,7 +118,7 @@ class SteadyQueueBackend(BaseTaskBackend):
         return installation.check_backend(self)
 
 
-def _result_of(job_id: UUID, found: list[JobRecord]) -> TaskResult[Any]:
+def _result_of(job_id: UUID, found: list[JobRecord]) -> SteadyQueueResult[Any]:
     if not found:
         raise results.no_result(job_id)
     return results.of_record(found[0])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from steady_queue.jobs.task import TaskCall
     from steady_queue.store.job import JobRecord, NewJob, Uniqueness
 
-    _Results = Sequence[TaskResult[Any]]
+    _Results = Sequence[SteadyQueueResult[Any]]
 else:
     _Results = Sequence  # Django's own TaskResult cannot be subscripted
 
@@ -46,12 +46,12 @@ class Results(_Results):
         return len(self.jobs)
 
     @overload
-    def __getitem__(self, index: int) -> TaskResult[Any]: ...
+    def __getitem__(self, index: int) -> SteadyQueueResult[Any]: ...
 
     @overload
     def __getitem__(self, index: slice) -> Results: ...
 
-    def __getitem__(self, index: int | slice) -> TaskResult[Any] | Results:
+    def __getitem__(self, index: int | slice) -> SteadyQueueResult[Any] | Results:
         if isinstance(index, slice):
             return Results(self.calls[index], self.jobs[index], self._discarded, self._existing)
         job = self.jobs[index]

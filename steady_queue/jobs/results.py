@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from steady_queue.store.job import Claim, NewJob
     from steady_queue.store.outcome import Failed, Retried
 
-    _Results = Sequence[TaskResult[Any]]
+    _Results = Sequence[SteadyQueueResult[Any]]
 else:
     _Results = Sequence  # Django's own TaskResult cannot be subscripted
 
@@ -65,7 +65,7 @@ def no_result(job_id: UUID) -> TaskResultDoesNotExist:
     )
 
 
-def of_new(task: Task[..., Any], job: NewJob) -> TaskResult[Any]:
+def of_new(task: Task[..., Any], job: NewJob) -> SteadyQueueResult[Any]:
     """Return the result of a new job, with its arguments as stored: the caller may have changed them since."""
     args, kwargs = arguments.view_text(job.arguments)
     return SteadyQueueResult(
@@ -93,7 +93,7 @@ def _new_state(job: NewJob) -> TaskState:
     return TaskState.READY if job.concurrency_key is None else TaskState.BLOCKED
 
 
-def of_record(record: JobRecord) -> TaskResult[Any]:
+def of_record(record: JobRecord) -> SteadyQueueResult[Any]:
     """Return the result of a job that was read from the database.
 
     For each column that cannot be read, `errors` has an entry. A time that cannot be read is None: Django's connection
@@ -109,7 +109,7 @@ def of_record(record: JobRecord) -> TaskResult[Any]:
     value = None
     if record.return_value is not None:
         value = read("return_value", arguments.load_result, record.return_value)
-    result: TaskResult[Any] = SteadyQueueResult(
+    result: SteadyQueueResult[Any] = SteadyQueueResult(
         task=_task_of(record, times["scheduled_at"]),
         id=str(record.id),
         status=_STATUS[record.status],
@@ -135,7 +135,7 @@ def of_record(record: JobRecord) -> TaskResult[Any]:
     return result
 
 
-def of_claim(claim: Claim, task: Task[..., Any], process_name: str) -> TaskResult[Any]:
+def of_claim(claim: Claim, task: Task[..., Any], process_name: str) -> SteadyQueueResult[Any]:
     """Return the result of a running job, as its own task sees it."""
     args, kwargs = arguments.view_text(claim.arguments)
     return SteadyQueueResult(

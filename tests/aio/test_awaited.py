@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 import steady_queue
-from steady_queue import StateChanged, TaskState
+from steady_queue import LogLine, Progress, StateChanged, TaskContext, TaskState, task
 from steady_queue.aio import running
 from steady_queue.aio.timing import SystemClock
 from steady_queue.aio.worker import awaited
@@ -120,6 +120,31 @@ async def test_updates_show_that_a_task_has_started_and_ended(database: str, mon
         assert await anext(updates) == StateChanged(TaskState.RUNNING, 1)
         task_record.gate.set()
         assert await anext(updates) == StateChanged(TaskState.FINISHED, 1)
+
+
+@pytest.mark.usually_on("postgres", "mariadb", "sqlite")
+async def test_updates_have_the_progress_and_the_log_that_a_task_reports(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchers, "LISTENING", NEVER)
+    monkeypatch.setattr(watchers, "POLLING", NEVER)
+    result = await reports.aenqueue()
+    updates = result.updates(timeout=20)
+    async with running(worker()):
+        found = [update async for update in updates]
+    assert [update.message for update in found if isinstance(update, LogLine)] == ["first", "second"]
+    assert [update.done for update in found if isinstance(update, Progress)][-1] == 2
+    assert found[-1] == StateChanged(TaskState.FINISHED, 1)
+    assert result.progress is not None
+    assert (result.progress.done, [line.message for line in result.log]) == (2, ["first", "second"])
+
+
+@task(takes_context=True)
+async def reports(context: TaskContext) -> None:
+    context.log("first")
+    context.progress(1, 2)
+    context.log("second")
+    context.progress(2, 2)
 
 
 @pytest.mark.only_on("postgres")

@@ -80,7 +80,9 @@ class Services:
         threads = max([worker.orm_lanes for worker in options.workers], default=1)
         self.orm_threads = OrmThreads(threads, events=context.events)
         self.unknown_tasks = UnknownTasks(process_id=row.id, driver=self.upkeep, context=context)
-        self.reports = Reports(driver=self.upkeep, known_claims=lambda: self.claims.known(), context=context)
+        self.reports = Reports(
+            driver=self.upkeep, known_claims=lambda: self.claims.known(), awaited=self.awaited, context=context
+        )
         self.task_services = TaskServices(self.reports, deadlines)
         self.settlers = Settlers(
             self._build_settler("settler", self.settling), self._build_settler("limited settler", self.upkeep), host

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.aio.context import Context
+    from steady_queue.aio.worker.awaited import AwaitedJobs
     from steady_queue.jobs.reports import LogLine, Progress
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.job import Claim
@@ -40,9 +41,12 @@ BATCH_CHARACTERS = 4_000_000
 class Reports:
     """Those of all tasks of a process."""
 
-    def __init__(self, *, driver: AsyncDriver, known_claims: Callable[[], set[UUID]], context: Context) -> None:
+    def __init__(
+        self, *, driver: AsyncDriver, known_claims: Callable[[], set[UUID]], awaited: AwaitedJobs, context: Context
+    ) -> None:
         self._driver = driver
         self._known_claims = known_claims
+        self._awaited = awaited
         self._clock = context.clock
         self._events = context.events
         self._outage = context.outage
@@ -139,6 +143,7 @@ class Reports:
         except BaseException:
             self._put_back([each for each, _ in chunk])
             raise
+        self._awaited.changed(lambda: [each.claim.job_id for each, _ in chunk])
         if unwritten := [each for each, report in chunk if report.claim_id not in written]:
             # A claim that this process no longer knows is lost, or its job is gone; otherwise the row was locked.
             known = self._known_claims()

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from steady_queue.jobs.compat import TaskResult
     from steady_queue.jobs.task import TaskCall
+    from steady_queue.jobs.task_result import SteadyQueueResult
     from steady_queue.store.job import JobRecord, NewJob, Uniqueness
 
     _Results = Sequence[SteadyQueueResult[Any]]

@@ -27,7 +27,7 @@ TEST_COUNTS := .test-counts/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TEST_COUNTS=$(TEST_COUNTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-oldest test-newest test-versions test-everywhere test-servers test-recipes dist storm storm-limits stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
+.PHONY: help check test test-oldest test-newest test-versions test-everywhere test-servers test-recipes dist storm storm-limits kill-transactional stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -70,6 +70,9 @@ check: .venv/.tests lint ## The inner loop: lint, types, layers, unit tests, and
 
 storm: .venv/.tests ## Kill, stop and freeze workers that run 1,500 tasks, on each database; ARGS="--seed 7 --database sqlite"
 	.venv/bin/python -m tests.storm $(ARGS)
+
+kill-transactional: .venv/.tests ## Kill processes at every point of a transactional task, 200 times on each database; ARGS="--runs 50"
+	.venv/bin/python -m tests.kills $(ARGS)
 
 storm-limits: .venv/.tests ## Kill eight workers that run tasks with concurrency limits of 1, 2 and 10, on each database
 	.venv/bin/python -m tests.storm --limits --seconds 60 --tasks 2400 $(ARGS)

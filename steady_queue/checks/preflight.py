@@ -16,7 +16,7 @@ from steady_queue.aio.process import startup
 from steady_queue.checks.distribution import check_distribution
 from steady_queue.checks.health import call_with_timeout
 from steady_queue.checks.installation import can_connect, check_installation
-from steady_queue.checks.project import Backends, check_pools, check_queues
+from steady_queue.checks.project import Backends, check_pools, check_queues, check_transactional
 from steady_queue.configuration import problems as configuration_problems
 from steady_queue.configuration import read_options
 from steady_queue.db.aliases import is_in_memory, open_async, queue_alias
@@ -138,6 +138,7 @@ def _check_tasks(options: Options | None) -> Iterator[Problem]:
         autodiscover_modules("tasks")
     except Exception as error:
         yield Problem(f"the tasks cannot be imported: {type(error).__name__}: {error}")
+    yield from map(_from_message, check_transactional())
     try:
         options = options or read_options()
     except ConfigurationError:

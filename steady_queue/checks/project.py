@@ -8,11 +8,13 @@ the pool is smaller, tasks wait for each other, and fail after the timeout of th
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
 from django.core.checks import Error, Warning
 from django.db import connections
+from django.utils.module_loading import autodiscover_modules
 
 from steady_queue.aio.process.startup import describe_schema
 from steady_queue.backend import SteadyQueueBackend
@@ -26,6 +28,8 @@ from steady_queue.errors import ConfigurationError, StoreError
 from steady_queue.events.wording import suggest
 from steady_queue.jobs.compat import task_backends
 from steady_queue.jobs.options import find_backend
+from steady_queue.jobs.registry import belongs_to_installed_app
+from steady_queue.jobs.task import transactional_tasks
 from steady_queue.store.operations.charset import describe_text_columns, find_text_column_problem
 from steady_queue.store.operations.database_server import find_applied_migrations, find_schema_window
 from steady_queue.store.operations.table_shapes import describe_foreign_tables, find_shapes
@@ -53,7 +57,13 @@ def check_project(**kwargs: Any) -> list[CheckMessage]:
     """All problems of the installation and of settings.STEADY_QUEUE. Connects to no database."""
     if not apps.is_installed("steady_queue"):  # the backends report that
         return []
-    return [*check_distribution(), *check_installation(), *check_tasks(), *_check_configuration()]
+    return [
+        *check_distribution(),
+        *check_installation(),
+        *check_tasks(),
+        *_check_configuration(),
+        *check_transactional(),
+    ]
 
 
 def check_schema(databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
@@ -156,6 +166,25 @@ def check_queues(options: Options, known: list[str] | None) -> Iterator[tuple[st
         if selection.excluded and known is not None and not any(map(selection.serves, known)):
             text = f"workers[{number}]: the excluded queues leave none of the queues {known}."
             yield selection.excluded[0], Warning(text, hint="Exclude fewer queues.", id="steady_queue.W007")
+
+
+def check_transactional() -> Iterator[CheckMessage]:
+    """The transactional tasks of backends whose application has another database than the queue."""
+    alias = queue_alias()
+    others = {name: own.commit_with for name, own in Backends().ours.items() if own.commit_with != alias}
+    if not others:
+        return
+    with suppress(Exception):  # of the project's code: `steady_queue check` reports it
+        autodiscover_modules("tasks")
+    for path, backend in sorted(transactional_tasks.items()):
+        if backend in others and belongs_to_installed_app(path.rpartition(".")[0]):
+            yield Error(
+                f"The task {path} is transactional, but the queue is in the database {alias!r} and the application in "
+                f"{others[backend]!r}: they have no common transaction.",
+                hint="Put the queue into the database of the application, or remove transactional=True. If the "
+                f"application is in {alias!r}, set OPTIONS={{'commit_with': {alias!r}}} in TASKS.",
+                id="steady_queue.E015",
+            )
 
 
 def check_pools(options: Options, *, in_one_loop: bool = False) -> Iterator[CheckMessage]:

@@ -58,6 +58,8 @@ OWN_OPTIONS = (
     "unique",
 )
 TASK_OPTIONS = f"priority, queue_name, backend, takes_context, {', '.join(OWN_OPTIONS[:-1])} and {OWN_OPTIONS[-1]}"
+#: The tasks that are transactional: their paths, and the aliases of their backends.
+transactional_tasks: dict[str, str] = {}
 #: Options that only a call has.
 CALL_OPTIONS = ("run_after", "expires_at", "metadata")
 
@@ -208,6 +210,8 @@ def _check_policy(task: SteadyQueueTask[..., Any]) -> None:
     if problems := list(find_problems(given)):
         raise InvalidTask(f"{task.module_path}: {'; '.join(problems)}")
     policy = policy_of(task, task.get_backend().options)
+    if policy.transactional:
+        transactional_tasks[task.module_path] = task.backend
     if problems := list(find_contradictions(task, policy)):
         raise InvalidTask(f"{task.module_path}: {'; '.join(problems)}")
 

@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def main(alias: str, runs: int, seed: int) -> int:
     points: list[tuple[str, Point, str]] = []
     for kind in TASKS:
         job_id = enqueue(kind)
-        statements = json.loads(_fork(lambda job_id=job_id: _run_until_finished(alias, [job_id], None)).output)
+        statements = json.loads(_fork(partial(_run_until_finished, alias, [job_id], None)).output)
         for number, text in enumerate(statements):
             whens = ("before", "after", "during") if text == "COMMIT" else ("before", "after")
             points += [(kind, Point(when, number), text) for when in whens]
@@ -60,10 +61,10 @@ def main(alias: str, runs: int, seed: int) -> int:
     random.shuffle(chosen)
     for kind, point, text in chosen[:runs]:
         job_id = enqueue(kind)
-        ended = _fork(lambda job_id=job_id, point=point: _run_until_finished(alias, [job_id], point))
+        ended = _fork(partial(_run_until_finished, alias, [job_id], point))
         kills[f"{kind}: {point.when} {' '.join(text.split())[:60]}"] += ended.was_killed
         wrong += [f"{kind} killed {point}: {each}" for each in _find_disagreements(alias, names)]
-    _fork(lambda: _run_until_finished(alias, list(names), None))
+    _fork(partial(_run_until_finished, alias, list(names), None))
     state = _read_state(alias)
     wrong += [f"{name} has {state.rows[name]} rows at the end" for name in names.values() if state.rows[name] != 1]
     wrong += [f"{name} is not finished" for job_id, name in names.items() if job_id not in state.finished]
@@ -82,8 +83,8 @@ def _set_up(alias: str) -> None:
 
     steady_queue.database = alias
     steady_queue.process_heartbeat_interval = timedelta(seconds=0.2)
-    settings.TASKS["default"]["OPTIONS"] = {"commit_with": alias}
-    settings.TASKS["default"]["QUEUES"] = []
+    backend: dict[str, Any] = {**settings.TASKS["default"], "OPTIONS": {"commit_with": alias}}
+    settings.TASKS = {**settings.TASKS, "default": backend}
     django.setup()
     from steady_queue.aio.maintenance import maintenance
 

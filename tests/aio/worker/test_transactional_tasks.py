@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.test import override_settings
 
 import steady_queue
 from steady_queue.aio import running
@@ -24,6 +23,7 @@ from steady_queue.jobs.compat import task_finished
 from steady_queue.store.operations.prune import release_claims
 from tests.shop.models import Customer
 from tests.shop.tasks import greet
+from tests.support.databases.aliases import application_in
 from tests.support.databases.tables import count
 from tests.support.runtime import EmittedEvents, error_of, in_thread, until, values, wait_for_results, worker
 from tests.support.store.stores import SyncStore
@@ -38,13 +38,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "sqlite")]
 
 SERVERS = pytest.mark.only_on("postgres", "mariadb")
-OURS = "steady_queue.backend.SteadyQueueBackend"
 ENDED = f"{TransactionEndedByTask.__module__}.{TransactionEndedByTask.__qualname__}"
 
 
 @pytest.fixture(autouse=True)
 def application_in_queue_database(database: str) -> Iterator[None]:
-    with override_settings(TASKS={"default": {"BACKEND": OURS, "OPTIONS": {"commit_with": database}}}):
+    with application_in(database):
         yield
 
 
@@ -215,7 +214,7 @@ async def test_a_transaction_left_open_on_another_database_is_an_error(database:
 
 
 async def test_a_transactional_task_is_refused_if_the_application_has_another_database(database: str) -> None:
-    with override_settings(TASKS={"default": {"BACKEND": OURS}}):
+    with application_in("default"):
         async with running(worker()):
             (result,) = await wait_for_results(await transactional.writes.aenqueue("Ada"))
     assert error_of(result) == "steady_queue.errors.ConfigurationError"

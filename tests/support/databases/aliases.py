@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings as django_settings
 from django.db import connections
+from django.test import override_settings
 
 import steady_queue
 from tests.support.databases.invariants import violations
@@ -13,6 +15,7 @@ from tests.support.databases.tables import empty_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 
 @contextmanager
@@ -40,6 +43,12 @@ def pointed_at(alias: str) -> Iterator[str]:
         yield alias
     finally:
         steady_queue.database = before
+
+
+def application_in(alias: str) -> AbstractContextManager[Any]:
+    """The application has its rows in this database, so that tasks can be transactional."""
+    backend = {**django_settings.TASKS["default"], "OPTIONS": {"commit_with": alias}}
+    return override_settings(TASKS={**django_settings.TASKS, "default": backend})
 
 
 @contextmanager

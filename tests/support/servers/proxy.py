@@ -72,9 +72,11 @@ class Proxy:
         #: What clients have sent so far, each a statement or a part of one.
         self.requests = 0
 
-    def lose_request(self, pattern: re.Pattern[bytes], *, then_refuse: bool = False) -> None:
+    def lose_request(
+        self, pattern: re.Pattern[bytes], *, then_refuse: bool = False, after: re.Pattern[bytes] | None = None
+    ) -> None:
         """The next request with this pattern never reaches the server."""
-        self._loss = Loss(pattern, of_answer=False, then_refuse=then_refuse)
+        self._loss = Loss(pattern, of_answer=False, then_refuse=then_refuse, after=after)
 
     def lose_answer(
         self, pattern: re.Pattern[bytes], *, then_refuse: bool = False, after: re.Pattern[bytes] | None = None

@@ -12,6 +12,7 @@ from django.db import DatabaseError, connections, transaction
 import steady_queue
 from steady_queue import task
 from steady_queue.concurrency import limits_concurrency
+from steady_queue.errors import StoreUnavailable
 from tests.shop.models import Customer
 from tests.support.tasks.recording import task_record
 
@@ -85,6 +86,25 @@ def writes_in_the_second_attempt(name: str) -> str:
     if task_record.runs[name] == 1:
         raise ValueError(name)
     return name
+
+
+@task(transactional=True, max_attempts=3, backoff=lambda error, result: 0)
+def retries_after_lost_commit(name: str) -> str:
+    return waits_and_writes.func(name)
+
+
+@task(takes_context=True)
+def tries_block_again(context: TaskContext, name: str) -> None:
+    """Complete the task in a block; after an error, on a new connection, once more."""
+    task_record.enter("thread", name)
+    task_record.gate.wait()
+    task_record.leave("thread")
+    for _ in range(2):
+        with suppress(StoreUnavailable):
+            with context.completing(name):
+                write(name)
+            return
+        connections[steady_queue.database].close()
 
 
 @limits_concurrency(to=1, key="one", duration=timedelta(minutes=5))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import steady_queue
 from steady_queue import events
+from steady_queue.aio.worker.polling import LISTENING_SECONDS
 from steady_queue.errors import StoreDataError, StoreError
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.store.job import FailureKind
@@ -168,7 +169,7 @@ class Settler:
         self._events.emit(events.JobsSettled(count=len(batch), promoted=settlement.promoted, milliseconds=milliseconds))
         if settlement.promoted:
             self._events.emit(events.JobsPromoted(by=self.name, count=settlement.promoted))
-        if settlement.promoted or any(isinstance(outcome, Released) for outcome in batch):
+        if settlement.promoted or any(_wakes(outcome) for outcome in batch):
             await self._wake_all()
         for outcome in batch:
             claim = outcome.claim
@@ -265,6 +266,16 @@ class Settlers:
     def claims(self) -> set[UUID]:
         """Return the claims whose outcomes are not written yet."""
         return self.unlimited.claims() | self.limited.claims()
+
+
+def _wakes(outcome: Outcome) -> bool:
+    """Whether services are to be woken: workers for a released job, dispatchers for a job that is due before they poll.
+
+    Without that, they would notice the job when they poll, up to two seconds later.
+    """
+    if isinstance(outcome, (Retried, Snoozed)):
+        return outcome.delay_seconds < LISTENING_SECONDS
+    return isinstance(outcome, Released)
 
 
 def retry_event(outcome: Retried) -> events.JobRetryScheduled:

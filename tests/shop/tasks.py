@@ -240,3 +240,10 @@ def holds_the_lock(path: str) -> None:
     """Block every other thread of the process, from when the file exists."""
     blocks_until_file.func(path)
     re.match(r"(a+)+$", "a" * 64 + "b")  # takes longer than the universe has existed
+
+
+@task(takes_context=True, max_attempts=2, backoff=fixed(0), retry_lost=True)
+def kills_its_process_once(context: TaskContext) -> int:
+    if context.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return context.attempt

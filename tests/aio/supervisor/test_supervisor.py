@@ -17,7 +17,6 @@ from tests.support.databases.tables import count, counts, query, row
 from tests.support.processes.commands import command, read_output, stop_command, wait_for_output
 from tests.support.processes.process_rows import exists, pids, rows, wait_for_worker
 from tests.support.runtime import WAIT_TIMEOUT_SECONDS, error_of, in_thread, until, values, wait_for_results
-from tests.support.tasks import retrying
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +105,7 @@ async def test_a_killed_worker_is_replaced_and_its_tasks_have_failed(database: s
 
 async def test_a_task_that_kills_its_worker_is_retried_if_it_wants_that(database: str) -> None:
     with command(database) as process:
-        (result,) = await wait_for_results(await retrying.kills_its_process_once.aenqueue())
+        (result,) = await wait_for_results(await tasks.kills_its_process_once.aenqueue())
         printed = await stop_command(process)
     assert (result.return_value, result.attempts) == (2, 2)
     assert error_of(result) == "steady_queue.processes.ProcessExitError"
@@ -132,17 +131,6 @@ async def test_a_task_of_a_killed_worker_that_cannot_be_written_delays_no_other(
     assert f"the task {bad} was marked as failed because its rows could not be changed" in printed
     assert "is unavailable" not in printed
     assert await in_thread(counts, database) == {"failed": 3}
-
-
-async def test_a_task_that_kills_its_worker_is_retried_if_it_wants_that(database: str) -> None:
-    with command(database) as process:
-        (result,) = await wait_for_results(await retrying.kills_its_process_once.aenqueue())
-        printed = await stop_command(process)
-    assert (result.return_value, result.attempts) == (2, 2)
-    assert error_of(result) == "steady_queue.processes.ProcessExitError"
-    assert len(set(result.worker_ids)) == 2
-    assert "0 failed, 0 released, 1 retried" in printed
-    assert f"{result.id} failed in attempt 1, the next one is in 0.0 s: steady_queue.processes.ProcessExit" in printed
 
 
 async def test_a_task_of_a_killed_worker_that_cannot_be_ended_keeps_the_supervisor_from_nothing_else(

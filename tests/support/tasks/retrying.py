@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -158,10 +156,3 @@ def limited(succeeds: bool = False) -> bool:
 @task(max_attempts=3, backoff=fixed(0), retry_lost=True)
 def retries_lost() -> str:
     return "done"
-
-
-@task(takes_context=True, max_attempts=2, backoff=fixed(0), retry_lost=True)
-def kills_its_process_once(context: TaskContext) -> int:
-    if context.attempt == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return context.attempt

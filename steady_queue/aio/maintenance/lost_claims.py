@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steady_queue import events
-from steady_queue.aio.worker.settler import failure_event, retry_event
+from steady_queue.aio.worker.settler import retry_event
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -22,4 +22,5 @@ def emit_settled(emitter: Events, settled: SettledClaims, process_id: UUID | Non
     for retried in settled.retried:
         emitter.emit(retry_event(retried))
     for cancelled in settled.cancelled:
-        emitter.emit(failure_event(cancelled))
+        claim = cancelled.claim
+        emitter.emit(events.JobCancelled(job_id=claim.job_id, task_path=claim.task_path, error=cancelled.error.message))

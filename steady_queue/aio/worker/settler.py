@@ -223,7 +223,7 @@ class Settler:
             case Failed(kind=FailureKind.CANCELLED):
                 self._events.emit(events.JobCancelled(**who, error=outcome.error.message))
             case Failed():
-                self._events.emit(failure_event(outcome))
+                self._events.emit(_failure_event(outcome))
             case Retried():
                 self._events.emit(retry_event(outcome))
             case Snoozed():
@@ -290,7 +290,7 @@ def retry_event(outcome: Retried) -> events.JobRetryScheduled:
     )
 
 
-def failure_event(outcome: Failed) -> events.JobFailed:
+def _failure_event(outcome: Failed) -> events.JobFailed:
     """Return the event of a failure: with its traceback, unless Django logs the failure."""
     claim = outcome.claim
     error = f"{outcome.error.exception_class}: {outcome.error.message}"

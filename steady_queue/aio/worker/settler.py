@@ -95,7 +95,7 @@ class Settler:
             size = self._next_batch_size()
             batch, self._waiting = self._waiting[:size], self._waiting[size:]
             self._in_flight = batch
-            await self._settle(await self._unknown_tasks.decide(batch))
+            await self._settle(await self._unknown_tasks.decide(batch) if Failed in map(type, batch) else batch)
             self._in_flight = ()
             if not self._waiting:
                 self._wake.clear()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -25,6 +27,8 @@ from steady_queue.store.operations.processes import LaterProcess, NewProcess, de
 from steady_queue.store.outcome import Failed, Snoozed, report
 from tests.aio.worker.helpers import failures, rows, still_works
 from tests.support.databases.tables import count, counts, query, row
+from tests.support.processes.commands import command, stop_command
+from tests.support.processes.process_rows import wait_for_worker
 from tests.support.runtime import EmittedEvents, in_thread, until, worker
 from tests.support.store.jobs import job, limited
 from tests.support.store.stores import SyncStore
@@ -104,6 +108,32 @@ async def test_unknown_tasks_wait_while_newer_code_runs_and_fail_when_it_has_gon
             return await in_thread(count, database, "failedexecution") == 2
 
         await until(both_failed, "they wait for ever")
+
+
+@pytest.mark.only_on("postgres")
+@pytest.mark.usefixtures("releasing", "version_1")
+async def test_a_process_of_the_next_version_runs_what_an_older_one_has_left_to_it(database: str) -> None:
+    jobs = rows(task_path="tests.shop.next_version.added")
+    emitted = EmittedEvents()
+    next_version = "import steady_queue\nsteady_queue.code_version = 'v2'"
+    async with running(worker(coroutines=1, threads=1), events=emitted):
+        with command(database, "--async", setup=next_version, environ={"SHOP_VERSION": "2"}) as process:
+            await wait_for_worker(database, other_than=os.getpid())
+            process.send_signal(signal.SIGSTOP)  # so that the older one claims them first
+            await enqueue(database, *jobs)
+            await wait_for_snoozed(emitted, 2)
+            process.send_signal(signal.SIGCONT)
+
+            async def have_finished() -> bool:
+                found = [await in_thread(row, database, "job", one.id, "id") for one in jobs]
+                return all(one is not None and one["finished_at"] is not None for one in found)
+
+            await until(have_finished, "they are never run")
+            for one in jobs:
+                found = await in_thread(row, database, "job", one.id, "id")
+                assert found is not None
+                assert (found["attempts"], found["errors"]) == (1, None)
+            await stop_command(process)
 
 
 @pytest.mark.usefixtures("releasing", "version_1")

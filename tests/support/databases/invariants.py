@@ -43,6 +43,11 @@ RULES = {
         SELECT u.unique_key FROM steady_queue_uniquekey u WHERE u.held_until IS NULL
         AND u.job_id NOT IN (SELECT job_id FROM ({_WAITS}) w)
         AND u.job_id NOT IN (SELECT job_id FROM steady_queue_claimedexecution)""",
+    "blocked rows and slots whose concurrency key is not that of their job": """
+        SELECT j.id FROM steady_queue_job j JOIN (
+        SELECT job_id, concurrency_key FROM steady_queue_blockedexecution
+        UNION ALL SELECT job_id, concurrency_key FROM steady_queue_semaphore) k ON k.job_id = j.id
+        WHERE j.concurrency_key IS NULL OR j.concurrency_key <> k.concurrency_key""",
     "jobs with fewer worker names than attempts": """
         SELECT id FROM steady_queue_job
         WHERE (attempts > 0 AND worker_ids IS NULL) OR (attempts = 0 AND worker_ids IS NOT NULL)""",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import transaction
 
-from steady_queue import actions
-from steady_queue.errors import ArgumentError, JobIsRunning
+from steady_queue import Unique, actions
+from steady_queue.errors import ArgumentError, DuplicateTask, JobIsRunning
 from steady_queue.events import Event, JobsRetried, subscribe, unsubscribe
 from steady_queue.jobs.compat import TaskResultDoesNotExist, task_backends
 from steady_queue.jobs.old_arguments import OldArguments, load_old_arguments
@@ -91,6 +91,27 @@ def test_the_concurrency_key_follows_the_new_arguments(database: str, caller: Ca
     assert counts(database) == {"ready": 1, "blocked": 1}
     assert stored(id_, database)["concurrency_key"] == stored(first.id, database)["concurrency_key"]
     assert len(run_pending()) == 2
+
+
+def test_the_unique_key_follows_the_new_arguments(database: str, caller: Caller) -> None:
+    unique = fail.using(unique=Unique())
+    id_ = unique.enqueue("old").id
+    run_pending()
+    query(database, "UPDATE steady_queue_job SET saved = '1'")
+    before = stored(id_, database)
+    other = unique.enqueue("taken")
+    with pytest.raises(DuplicateTask) as refused:
+        caller("retry", id_, arguments=unique.bind("taken"))
+    assert refused.value.existing_ids == (other.id,)
+    assert stored(id_, database) == before
+    assert counts(database) == {"ready": 1, "failed": 1}
+
+    assert caller("retry", id_, arguments=unique.bind("free")) is True
+    with pytest.raises(DuplicateTask):
+        unique.enqueue("free")
+    unique.enqueue("old")
+    run_pending()
+    assert counts(database) == {"failed": 3}
 
 
 def test_what_was_saved_for_the_old_arguments_is_deleted(database: str, caller: Caller) -> None:

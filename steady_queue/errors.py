@@ -16,7 +16,7 @@ SteadyQueueError
 ├── TaskCancelled              the task was cancelled: see `by` and `reason`
 ├── TaskExpired                the task was not started in time
 ├── ClaimLost                  the process has lost the task that it runs; nothing was written
-├── CompletionError            a task cannot be completed in a transaction: not twice, and only in a worker
+├── CompletionError            a task cannot be completed in a transaction twice, or after it has ended
 ├── TransactionEndedByTask     a transactional task ended its transaction, or tried to; nothing was written
 ├── TransactionLeftOpen        a task ended with a transaction open, which was rolled back
 ├── OrmThreadTimeout           an ORM call of an async task waited too long for a thread (also a TimeoutError)
@@ -130,7 +130,7 @@ class TransactionLeftOpen(SteadyQueueError):
 
 
 class CompletionError(SteadyQueueError, RuntimeError):
-    """The task cannot be completed in a transaction: it has been already, or no worker runs it."""
+    """The task cannot be completed in a transaction: it has been already, or has ended."""
 
 
 class TransactionEndedByTask(SteadyQueueError):

@@ -132,8 +132,6 @@ def find_wrong_database(backend_alias: str) -> str | None:
 
 def _check_possible(control: TaskControl) -> str:
     """Return the alias of the queue's database, or raise."""
-    if not control.can_complete:
-        raise CompletionError("no worker runs this task, so there is no claim that could be settled")
     if control.is_in_completion or control.completed is not None or control.has_ended:
         raise CompletionError("a task can be completed once only, and by the attempt that runs")
     alias = queue_alias()

@@ -65,13 +65,12 @@ class TaskControl:
     cancellation: CancelRequest | None = None
     #: Whether the attempt has timed out: an async task is cancelled then, a function in a thread continues.
     has_timed_out: bool = False
-    #: Whether the task has a claim that it can settle in a transaction of its own, and whether that joins a transaction
-    #: of the caller, as in tests.
-    can_complete: bool = True
     #: Whether the task is run by hand, without a claim: its own transaction is committed, and nothing is settled.
     is_replay: bool = False
+    #: Whether the transaction in which the task is settled may be part of one of the caller, as in tests.
     joins_transaction: bool = False
-    #: Whether the task is in such a transaction; settles itself there; and has sent a commit whose reply was lost.
+    #: Whether the task is in the transaction in which it is settled; settles itself there; and has sent a commit whose
+    #: reply was lost.
     is_in_completion: bool = False
     is_completing: bool = False
     is_commit_unknown: bool = False

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db import connections
 
 import steady_queue
 from steady_queue.aio import running
@@ -124,6 +125,29 @@ async def test_a_task_that_lost_its_claim_writes_nothing(database: str, task: Ta
     assert not emitted.of(JobFailed)
     assert [one.status for one in finished] == ["SUCCESSFUL"]
     assert result.attempts == 1
+
+
+@SERVERS
+async def test_a_task_that_lost_its_claim_writes_nothing_at_stricter_isolation_levels(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    level: Any = "repeatable read"
+    if database == "postgres":
+        from psycopg import IsolationLevel
+
+        level = IsolationLevel.SERIALIZABLE
+    monkeypatch.setitem(connections.databases[database]["OPTIONS"], "isolation_level", level)
+    emitted = EmittedEvents()
+    async with running(worker(threads=2), events=emitted):
+        result = await transactional.writes_and_waits.aenqueue("Ada")
+        await until(lambda: task_record.began == ["Ada"])
+        await in_thread(release_claims_of_others, database)
+        await until(lambda: task_record.began == ["Ada", "Ada"])
+        task_record.gate.set()
+        assert await values(result) == ["Ada"]
+        await until(lambda: bool(emitted.of(JobFenced)))
+    assert await customers(database) == ["Ada"]
+    assert not emitted.of(JobFailed)
 
 
 async def test_limited_transactional_tasks_pass_their_slot_on(database: str) -> None:

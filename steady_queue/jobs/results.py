@@ -105,6 +105,8 @@ def of_record(record: JobRecord) -> SteadyQueueResult[Any]:
     times = {name: as_django_shows(getattr(record, name)) for name in _TIMES}
     running = record.status is Status.CLAIMED
     worker_ids = read("worker_ids", lines_of, record.worker_ids, otherwise=[])
+    metadata = read("metadata", load_metadata, record.metadata, otherwise={})
+    progress = read("progress", load_progress, record.progress)
     errors = read("errors", load_errors, record.errors, otherwise=[])
     value = None
     if record.return_value is not None:
@@ -125,8 +127,8 @@ def of_record(record: JobRecord) -> SteadyQueueResult[Any]:
         state=state_of(record),
         attempt_count=record.attempts + running,
         retries=record.retries,
-        metadata=read("metadata", load_metadata, record.metadata, otherwise={}),
-        progress=read("progress", load_progress, record.progress),
+        metadata=metadata,
+        progress=progress,
         log=load_log(record.log),
         old_arguments=read("old_arguments", load_old_arguments, record.old_arguments, otherwise=[]),
     )

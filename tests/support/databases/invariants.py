@@ -48,6 +48,7 @@ RULES = {
         SELECT job_id, concurrency_key FROM steady_queue_blockedexecution
         UNION ALL SELECT job_id, concurrency_key FROM steady_queue_semaphore) k ON k.job_id = j.id
         WHERE j.concurrency_key IS NULL OR j.concurrency_key <> k.concurrency_key""",
+    "jobs whose log is longer than what is kept of it": "SELECT id FROM steady_queue_job WHERE length(log) > 65536",
     "jobs with fewer worker names than attempts": """
         SELECT id FROM steady_queue_job
         WHERE (attempts > 0 AND worker_ids IS NULL) OR (attempts = 0 AND worker_ids IS NOT NULL)""",

@@ -27,7 +27,7 @@ from steady_queue.errors import SteadyQueueError
 from steady_queue.jobs import results
 from steady_queue.jobs.caller_locale import activate
 from steady_queue.jobs.compat import TaskResultDoesNotExist
-from steady_queue.jobs.context import NO_SERVICES, TaskContext, TaskControl
+from steady_queue.jobs.context import NoServices, TaskContext, TaskControl
 from steady_queue.jobs.registry import registry
 from steady_queue.jobs.requests import TaskRequest
 from steady_queue.jobs.task import lane_of
@@ -40,12 +40,27 @@ if TYPE_CHECKING:
     from django.core.management.base import OutputWrapper
 
     from steady_queue.jobs.compat import Task
+    from steady_queue.jobs.reports import LogLine, Progress
     from steady_queue.store.job import JobRecord
 
 #: The name that the task sees as that of its worker.
 WORKER_NAME = "manage.py steady_queue run"
 #: Characters of the arguments and of the return value that are shown.
 SHOWN_CHARACTERS = 2000
+
+
+class ShownReports(NoServices):
+    """Writes what the task reports to stderr, instead of storing it."""
+
+    def __init__(self, err: OutputWrapper) -> None:
+        self._err = err
+
+    def put_progress(self, claim: Claim, progress: Progress) -> None:
+        total = "" if progress.total is None else f" of {progress.total:g}"
+        self._err.write(f"progress: {progress.done:g}{total} {progress.message}".rstrip(), _plain)
+
+    def put_line(self, claim: Claim, line: LogLine) -> None:
+        self._err.write(f"log: {line.message}", _plain)
 
 
 class Replay(NamedTuple):
@@ -56,7 +71,7 @@ class Replay(NamedTuple):
     args: list[Any]
     kwargs: dict[str, Any]
 
-    def call(self) -> Any:
+    def call(self, services: NoServices) -> Any:
         """Call the function as a worker does; an async function in an event loop of its own."""
         control = TaskControl(self.claim, is_replay=True)
         args = self.args
@@ -64,7 +79,7 @@ class Replay(NamedTuple):
             activate(json.loads(self.claim.headers))
         if self.task.takes_context:
             result = results.of_claim(self.claim, self.task, WORKER_NAME)
-            args = [TaskContext(task_result=result, control=control, services=NO_SERVICES), *args]
+            args = [TaskContext(task_result=result, control=control, services=services), *args]
         is_async = lane_of(self.task.func) is Lane.ASYNC
         # `async_to_sync`, and not `asyncio.run`: then the ORM of the task uses the connections of this thread, whose
         # transactions `--rollback` rolls back.
@@ -127,7 +142,7 @@ def _claim_of(record: JobRecord) -> Claim:
 def _call(replay: Replay, out: OutputWrapper, err: OutputWrapper, *, debugs: bool) -> int:
     try:
         # In a copy of the context: the language and the time zone of the task are not those of the caller.
-        value = contextvars.copy_context().run(replay.call)
+        value = contextvars.copy_context().run(replay.call, ShownReports(err))
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -21,6 +21,7 @@ from tests.shop.replayed import (
     adds_customer_transactionally,
     completes_itself,
     greets,
+    reports,
     returns_what_cannot_be_stored,
     snoozes,
     where_am_i,
@@ -121,6 +122,19 @@ def test_models_and_enums_are_restored(database: str) -> None:
     customer.delete()
     with pytest.raises(CommandError, match=r"cannot be run: shop\.Customer .* is no longer in the database"):
         replay(result)
+
+
+def test_what_a_task_reports_is_shown_and_not_stored(database: str) -> None:
+    result = reports.enqueue()
+    before = stored_reports(database)
+    status, out, err = replay(result)
+    assert (status, out) == (0, "[{'at': 1}, False, False]\n")
+    assert err.splitlines()[1:] == ["progress: 1 of 4 begins", "log: first line"]
+    assert stored_reports(database) == before
+
+
+def stored_reports(alias: str) -> list[tuple[Any, ...]]:
+    return query(alias, "SELECT progress, log, saved, metadata FROM steady_queue_job")
 
 
 def test_what_a_task_requests_or_returns_wrongly_is_shown(database: str) -> None:

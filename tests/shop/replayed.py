@@ -56,6 +56,16 @@ def completes_itself(context: TaskContext, name: str) -> None:
         Customer.objects.using(queue_alias()).create(name=name)
 
 
+@task(takes_context=True)
+def reports(context: TaskContext) -> object:
+    context.progress(1, 4, "begins")
+    context.log("first line")
+    context.checkpoint({"at": 1})
+    context.metadata["seen"] = True
+    context.save_metadata()
+    return [context.saved, context.is_stopping, context.is_cancelled]
+
+
 @task
 def snoozes() -> None:
     raise Snooze("not yet", after=60)

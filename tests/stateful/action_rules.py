@@ -11,13 +11,16 @@ from hypothesis.stateful import rule
 from steady_queue import actions
 from steady_queue.store.operations import actions as revision
 from steady_queue.store.operations.actions import run_now
+from steady_queue.store.operations.corrections import retry_with
 from steady_queue.store.operations.queues import pause, resume
-from tests.stateful.base import QUEUES, some, step
+from tests.stateful.base import QUEUES, orders, some, step
 from tests.stateful.process_rules import ProcessRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from uuid import UUID
+
+    from tests.stateful.base import Order
 OPERATIONS = {"retry": revision.retry, "discard": revision.discard, "run_now": run_now}
 
 
@@ -41,6 +44,16 @@ class ActionRules(ProcessRules):
         if commits:
             assert done == _ids(getattr(self.model, action)(ids, {}))
             self.note(action, [id_ for id_ in ids if str(id_) in done])
+
+    @step
+    @rule(numbers=some, order=orders)
+    def retry_with_other_arguments(self, numbers: list[int], order: Order) -> None:
+        """Retry one job; it takes the key and the limit of the new arguments."""
+        new = self.new_job(order, self.store.now())
+        for id_ in self.jobs_at(numbers)[:1]:
+            done = self.store.run(retry_with(self.sql, id_, new, self.limits)).ids
+            assert set(done) == self.model.retry_with(id_, new, self.limits)
+            self.note("retry", done)
 
     def note(self, action: str, ids: Iterable[UUID]) -> None:
         if action == "retry":

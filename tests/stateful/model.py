@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from steady_queue.store.job import FailureKind, OnConflict, Status
+from steady_queue.store.operations.corrections import COLUMNS
 from steady_queue.store.outcome import Failed, Finished, Released, Retried, Snoozed, Verdict
 
 if TYPE_CHECKING:
@@ -240,6 +241,12 @@ class Model:
             job.retries, job.failure = 0, None
         self.promote(self._enter_queue(failed), limits)
         return {job.new.id for job in failed}
+
+    def retry_with(self, id_: UUID, new: NewJob, limits: Mapping[str, int]) -> set[UUID]:
+        """Retry a job with the arguments, and so the key and the limit, of another."""
+        for job in self._found([id_], Status.FAILED):
+            job.new = job.new._replace(**{name: getattr(new, name) for name in COLUMNS})
+        return self.retry([id_], limits)
 
     def discard(self, ids: Iterable[UUID], limits: Mapping[str, int]) -> set[UUID]:
         gone = self._found(ids, *DISCARDABLE)

@@ -82,6 +82,11 @@ class Watcher:
         return bool(self._watches)
 
     @property
+    def is_failing(self) -> bool:
+        """Whether the database could not be read the last time."""
+        return self._failing_since is not None
+
+    @property
     def watch_count(self) -> int:
         return len(self._all())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -17,13 +17,17 @@ from steady_queue.aio.worker import awaited
 from steady_queue.aio.worker.awaited import Announced
 from steady_queue.db import result_channel
 from steady_queue.db import watcher as watchers
+from steady_queue.db.aliases import connection_parameters
 from steady_queue.db.watch import Schedule
+from steady_queue.errors import StoreUnavailable
+from steady_queue.store.drivers import postgres
+from steady_queue.store.names import RESULTS_CHANNEL
 from steady_queue.store.operations.notify import parse_ids
 from tests.aio.supervisor.tasks import IMPORT_TASKS, awaits
 from tests.support.databases.aliases import extra_database, pointed_at, twin_settings
 from tests.support.databases.tables import query
 from tests.support.processes.commands import command, stop_command
-from tests.support.runtime import in_thread, until, worker
+from tests.support.runtime import enqueue_each, in_thread, until, values, worker
 from tests.support.servers import PgBouncer
 from tests.support.servers.postgres import Postgres
 from tests.support.tasks import recording
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.servers import MariaDB
+    from tests.support.servers.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -189,6 +194,49 @@ async def test_behind_a_pooler_the_end_of_a_task_is_found_by_polling(
         await until(lambda: has_read_all(pooled))
         task_record.gate.set()
         assert (await waiting).return_value == "one"
+
+
+@pytest.mark.only_on("postgres", "mariadb")
+@pytest.mark.usually_on("postgres", "mariadb")
+async def test_waiting_goes_on_after_an_outage_of_the_database(database: str, proxied: str, proxy: Proxy) -> None:
+    result = await recording.awaits.aenqueue("one")
+    async with running(worker(), alias=database):
+        with pointed_at(proxied):
+            waiting = asyncio.create_task(result.awaited(timeout=20))
+            await until(lambda: has_read_all(proxied))
+            proxy.go()
+            task_record.gate.set()
+            await until(lambda: watchers.watcher(proxied).is_failing)
+            proxy.come_back()
+            assert (await waiting).return_value == "one"
+
+
+@pytest.mark.only_on("postgres", "mariadb")
+@pytest.mark.usually_on("postgres", "mariadb")
+async def test_waiting_fails_after_a_long_outage(
+    database: str, proxied: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchers, "OUTAGE_SECONDS", 0.0)
+    result = await recording.awaits.aenqueue("one")
+    proxy.refuse()
+    with pointed_at(proxied), pytest.raises(StoreUnavailable):
+        await result.awaited(timeout=20)
+
+
+@pytest.mark.only_on("postgres")
+async def test_a_worker_notifies_only_those_who_wait(database: str) -> None:
+    payloads: list[str] = []
+    link = await postgres.listen(connection_parameters(database), RESULTS_CHANNEL, payloads.append, lambda: None)
+    try:
+        async with running(worker()) as process:
+            await values(*await enqueue_each(recording.rests, range(5)))
+            announced, other = await enqueue_each(recording.awaits, ["announced", "other"])
+            process.services.awaited.announce_awaited(UUID(announced.id).hex)
+            task_record.gate.set()
+            await values(announced, other)
+            await until(lambda: payloads == [UUID(announced.id).hex])
+    finally:
+        await link.close()
 
 
 # -- what a worker knows of other processes ---------------------------------------------------------------------------

@@ -6,10 +6,9 @@ An exception as text that can be stored: for any exception, this must not fail a
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.events.tracebacks import MESSAGE_LENGTH, cut, message_of, traceback_of
@@ -158,7 +157,7 @@ class Settlement:
     verdicts: Mapping[UUID, Verdict]
     promoted: int = 0
     #: Jobs that were to wait again and ended, because other jobs have their unique keys; each with the other.
-    displaced: Mapping[UUID, UUID] = MappingProxyType({})
+    displaced: Mapping[UUID, UUID] = field(default_factory=dict)
 
 
 def delay_of(outcome: Retried | Snoozed) -> timedelta:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -44,10 +44,10 @@ class Enqueued:
     #: Still to be admitted, after the commit.
     blocked: Sequence[NewJob] = ()
     #: Concurrency keys that have lost a slot, and are promoted after the commit.
-    freed: Mapping[str, int] = MappingProxyType({})
+    freed: Mapping[str, int] = field(default_factory=dict)
     #: The jobs that have the unique keys of others, which are not stored: see `Resolved`.
-    existing: Mapping[UUID, UUID] = MappingProxyType({})
-    records: Mapping[UUID, JobRecord] = MappingProxyType({})
+    existing: Mapping[UUID, UUID] = field(default_factory=dict)
+    records: Mapping[UUID, JobRecord] = field(default_factory=dict)
     skipped: frozenset[UUID] = frozenset()
     replaced: Sequence[UUID] = ()
     #: Whether the same statement notified the listeners.

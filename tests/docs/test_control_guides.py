@@ -51,3 +51,27 @@ def test_the_example_of_cancellation(database: str, example: Callable[[str, int]
     assert run_pending() == []
     messages = FailedExecution.objects.using(database).order_by("pk").values_list("message", flat=True)
     assert list(messages) == ["cancelled: the index is new", "cancelled by Ada: the customer has left"]
+
+
+def test_the_first_example_of_uniqueness(database: str, example: Callable[[str, int], ModuleType]) -> None:
+    module = example("uniqueness", 0)
+    first = module.request_synchronisation(1)
+    assert module.request_synchronisation(1) == first
+    assert module.request_synchronisation(2) != first
+    assert len(run_pending()) == 2
+
+
+def test_the_recipe_for_debounce(database: str, example: Callable[[str, int], ModuleType]) -> None:
+    module = example("uniqueness", 1)
+    for document in (1, 1, 2, 1):
+        module.document_changed(document)
+    assert Job.objects.using(database).count() == 2
+    assert [result.args for result in run_pending(including_scheduled=True)] == [[2], [1]]
+
+
+def test_the_recipe_for_throttle(database: str, example: Callable[[str, int], ModuleType]) -> None:
+    module = example("uniqueness", 2)
+    first = module.send_digest.enqueue(1)
+    run_pending()
+    assert module.send_digest.enqueue(1).id == first.id
+    assert module.send_digest.enqueue(2).id != first.id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import timedelta
+from itertools import count
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,16 @@ from tests.docs.pages import page
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_numbers = count()
+
 
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], ModuleType]:
     """Executes an example of the guide, by its number, as a module that tasks can be found in."""
 
     def execute(number: int) -> ModuleType:
-        module = ModuleType(f"tests.shop.retries_{number}")
+        # Another name each time: a process finds the module of a task once.
+        module = ModuleType(f"tests.shop.retries_{next(_numbers)}")
         monkeypatch.setitem(sys.modules, module.__name__, module)
         exec(page("docs/guides/retries.md").blocks("python")[number], vars(module))
         return module

@@ -5,7 +5,7 @@ To the task it is an `atomic` block. It begins with the first statement: a task 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from django.db import DatabaseError, Error, connections, transaction
@@ -100,7 +100,8 @@ class TaskTransaction:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         connection = self.connection
-        connection.execute_wrappers.remove(self._guard)
+        with suppress(ValueError):  # a task that removes other wrappers than its own is to end all the same
+            connection.execute_wrappers.remove(self._guard)
         self._restore_methods()
         del connection.savepoint_ids[self._depth :]  # of blocks that the task did not leave
         if not self.has_begun:

@@ -1,4 +1,4 @@
-"""Races of cancel: against claims, settles, releases and itself. Each task ends once, and a cancelled one never runs."""
+"""Races of cancel: against claims, settles, releases and itself. Each task ends once; a cancelled one never runs."""
 
 from __future__ import annotations
 

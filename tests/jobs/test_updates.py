@@ -123,7 +123,7 @@ async def test_updates_time_out_as_a_whole(database: str) -> None:
     result = await tasks.add.aenqueue(1)
     found: list[Update] = []
     with pytest.raises(TimeoutError, match="it is ready"):
-        async for update in result.updates(timeout=0.2):
+        async for update in result.updates(timeout=1.5):
             found.append(update)
     assert found == [StateChanged(TaskState.READY, 0)]
 

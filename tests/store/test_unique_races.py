@@ -59,7 +59,7 @@ def test_many_keys_in_any_order_are_no_deadlock(database: str) -> None:
         jobs = [unique(key) for key in order]
         SyncStore(database).enqueue(*jobs, on_duplicate=OnDuplicate.RETURN_EXISTING)
 
-    together(*[lambda order=order: enqueue(order) for order in (keys, keys[::-1]) for _ in range(3)])  # type: ignore[misc]
+    together(*[lambda order=order: enqueue(order) for order in (keys, keys[::-1]) for _ in range(3)])
     assert (count(database, "job"), count(database, "uniquekey")) == (20, 20)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
@@ -16,7 +16,7 @@ from django.core.management import call_command
 from django.db import connections
 
 from steady_queue.errors import StoreDataError
-from steady_queue.store.job import Lane, Status
+from steady_queue.store.job import Lane, OnDuplicate, Status, Uniqueness, Until
 from steady_queue.store.operations import recurring
 from steady_queue.store.operations.actions import discard, retry, run_now
 from steady_queue.store.operations.bulk_actions import JobFilter, Position, discard_window, retry_window
@@ -29,6 +29,7 @@ from steady_queue.store.operations.queues import find_waiting_queues, latency, p
 from steady_queue.store.operations.recurring import NewEntry
 from steady_queue.store.operations.results import find_jobs, find_states
 from steady_queue.store.operations.settle import settle
+from steady_queue.store.operations.sweeps import sweep_expired, sweep_unique_keys
 from steady_queue.store.operations.ticks import Tick, clear_ticks, enqueue_ticks
 from steady_queue.store.outcome import Finished, Released
 from steady_queue.store.statement import Operation
@@ -37,11 +38,12 @@ from tests.support.databases import query_plans as planning
 from tests.support.databases.aliases import extra_database, twin_settings
 from tests.support.databases.query_plans import Plan, explained
 from tests.support.databases.tables import empty_tables, query
-from tests.support.store.jobs import PATH, failed, job, later, limited, new_job_id
+from tests.support.store.jobs import PATH, failed, job, later, limited, new_job_id, unique
 from tests.support.store.stores import async_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from uuid import UUID
 
     from anyio.from_thread import BlockingPortal
 
@@ -92,6 +94,12 @@ STEPS: dict[str, set[tuple[str, str]]] = {
     "latency": {("readyexecution", "sq_ready_by_queue"), ("job", "primary")},
     "find jobs": {("job", "primary"), ("claimedexecution", "primary"), ("failedexecution", "primary")},
     "find states": {("job", "primary"), ("claimedexecution", "primary"), ("failedexecution", "primary")},
+    "enqueue unique": {("uniquekey", "primary"), ("job", "primary")},
+    "replace": {("uniquekey", "primary"), ("readyexecution", "primary"), ("job", "primary")},
+    "settle unique": {("uniquekey", "sq_unique_by_job"), ("claimedexecution", "primary"), ("job", "primary")},
+    "release unique": {("uniquekey", "primary"), ("claimedexecution", "primary"), ("job", "primary")},
+    "sweep expired": {("expiry", "sq_expiry"), ("job", "primary"), ("readyexecution", "primary")},
+    "sweep unique keys": {("uniquekey", "primary"), ("job", "primary")},
     "list recurring": {("recurringtask", "primary")},
     "read recurring": {("recurringtask", "primary"), ("recurringexecution", "sq_recurring_tick")},
     "persist recurring": {("recurringtask", "primary")},
@@ -165,9 +173,11 @@ def fill(store: Store, count: int) -> None:
     """Jobs of every kind, most of them ready."""
 
     def made(n: int) -> NewJob:
-        options = {"queue_name": f"queue {n % 7}", "priority": n % 5, "lane": Lane(n % 3)}
+        options: dict[str, Any] = {"queue_name": f"queue {n % 7}", "priority": n % 5, "lane": Lane(n % 3)}
         if n % 10 == 0:
             return limited(f"key {n // 10 % 200}", 2, **options)
+        if n % 10 == 2:
+            return unique(f"unique {n}", expires_at=later(), **options)
         return job(**options, scheduled_at=later(seconds=n - 20_000) if n % 10 == 1 else None)
 
     store.enqueue(*map(made, range(count)))
@@ -261,9 +271,31 @@ def day(sql: Dialect, observer: Observer) -> Flow[None]:
     ids = [new.id for new in (*plain, *key)]
     assert len((yield from step("find jobs", find_jobs(sql, ids)))) > 5
     assert len((yield from step("find states", find_states(sql, ids, with_reports=True)))) > 5
+    yield from unique_day(sql, observer, process.id)
     yield from recurring_day(sql, observer)
     assert (yield from step("heartbeat", heartbeat(sql, process.id)))
     yield from step("deregister", deregister(sql, process.id))
+
+
+def unique_day(sql: Dialect, observer: Observer, process_id: UUID) -> Flow[None]:
+    step = observer.step
+    options: dict[str, Any] = {"queue_name": "unique", "lane": Lane.THREAD}
+    jobs = [unique(f"own {n}", **options) for n in range(3)]
+    late = unique("late", expires_at=later(days=-1))
+    yield from enqueue(sql, [*jobs, late]).flow()
+    again, other = unique("own 0"), unique("own 5")
+    rules = {again.id: Uniqueness(Until.FINISHED, OnDuplicate.RETURN_EXISTING)}
+    stored = yield from step("enqueue unique", enqueue(sql, [again, other], rules=rules))
+    assert stored.existing == {again.id: jobs[0].id}
+    new = unique("own 2", **options)
+    replacing = enqueue(sql, [new], rules={new.id: Uniqueness(Until.FINISHED, OnDuplicate.REPLACE)})
+    assert (yield from step("replace", replacing)).replaced == [jobs[2].id]
+    claims = yield from claim(sql, ClaimRequest(process_id, Lane.THREAD, 3, ["unique"])).flow()
+    assert len(claims) == 3
+    yield from step("settle unique", settle(sql, [Finished(claims[0]), failed(claims[1])], process_name="w"))
+    yield from step("release unique", settle(sql, [Released(claims[2])], process_name="w"))
+    assert (yield from step("sweep expired", sweep_expired(sql))).expired == [late.id]
+    yield from step("sweep unique keys", sweep_unique_keys(sql))
 
 
 def recurring_day(sql: Dialect, observer: Observer) -> Flow[None]:

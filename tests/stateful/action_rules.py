@@ -1,4 +1,4 @@
-"""Rules of actions: retry, discard, run now, with or without a transaction; pause and resume."""
+"""Rules of actions: retry, discard, run now, cancel, with or without a transaction; pause and resume."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from steady_queue import actions
+from steady_queue.store.job import CancelRequest
 from steady_queue.store.operations import actions as revision
 from steady_queue.store.operations.actions import run_now
+from steady_queue.store.operations.cancellation import cancel, resolve_requests
 from steady_queue.store.operations.corrections import retry_with
 from steady_queue.store.operations.queues import pause, resume
-from tests.stateful.base import QUEUES, orders, some, step
+from tests.stateful.base import QUEUES, calm, orders, some, step
 from tests.stateful.process_rules import ProcessRules
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tests.stateful.base import Order
+
+
+REQUEST = CancelRequest("Ada", "the end")
 OPERATIONS = {"retry": revision.retry, "discard": revision.discard, "run_now": run_now}
 
 
@@ -54,6 +59,36 @@ class ActionRules(ProcessRules):
             done = self.store.run(retry_with(self.sql, id_, new, self.limits)).ids
             assert set(done) == self.model.retry_with(id_, new, self.limits)
             self.note("retry", done)
+
+    @step
+    @rule(numbers=some)
+    def cancel(self, numbers: list[int]) -> None:
+        """Those that wait end, those that run are requested to stop."""
+        ids = self.jobs_at(numbers)
+        done = self.store.run(cancel(self.sql, ids, REQUEST, self.limits))
+        assert (set(done.ended), set(done.requested)) == self.model.cancel(ids, self.limits)
+        self.history.cancelled.update(done.ended)
+
+    @step
+    @rule(numbers=some, commits=st.booleans())
+    def cancel_in_a_transaction(self, numbers: list[int], commits: bool) -> None:
+        ids = self.jobs_at(numbers)
+        with transaction.atomic(using=self.alias):
+            done = _ids(actions.cancel_many(ids))
+            transaction.set_rollback(not commits, using=self.alias)
+        if commits:
+            ended, requested = self.model.cancel(ids, {})
+            assert done == _ids(ended | requested)
+            self.history.cancelled.update(ended)
+
+    @calm
+    @rule()
+    def resolve_requests(self) -> None:
+        """Maintenance, for jobs that were requested to stop and do not run."""
+        done = self.store.run(resolve_requests(self.sql, self.limits))
+        ended = {id_ for ids in done.ended.values() for id_ in ids}
+        assert ended == self.model.resolve_requests(self.limits)
+        self.history.cancelled.update(ended)
 
     def note(self, action: str, ids: Iterable[UUID]) -> None:
         if action == "retry":

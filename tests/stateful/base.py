@@ -260,7 +260,8 @@ class BaseMachine(RuleBasedStateMachine):
             if shown.status not in (Status.FINISHED.value, Status.FAILED.value):
                 found.append(f"{id_} has not ended: {shown}")
             attempts = shown.attempts + self.history.refused[id_]
-            if not attempts == self.history.over[id_] == 1 + self.history.retried[id_]:
+            ends = self.history.over[id_] + self.history.cancelled[id_]
+            if not (attempts == self.history.over[id_] and ends == 1 + self.history.retried[id_]):
                 found.append(f"{id_} ended {self.history.over[id_]} times, and has {shown.attempts} attempts")
         assert not found, "\n".join(found)
 

@@ -26,6 +26,8 @@ class ClaimHistory:
         self.retried: Counter[UUID] = Counter()
         #: Claims that ended the job before its task was started: they are no attempts.
         self.refused: Counter[UUID] = Counter()
+        #: Jobs that ended while they waited.
+        self.cancelled: Counter[UUID] = Counter()
 
     def begin(self, claims: Iterable[Claim]) -> None:
         for claim in claims:

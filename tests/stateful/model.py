@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from steady_queue.store.outcome import Outcome
 
 #: The states in which a job can be discarded.
+WAITING = (Status.SCHEDULED, Status.BLOCKED, Status.READY)
 DISCARDABLE = (Status.SCHEDULED, Status.BLOCKED, Status.READY, Status.FAILED)
 
 
@@ -66,6 +67,8 @@ class Model:
     #: The record of each tick: its job, and the hour in which it was made.
     ticks: dict[tuple[str, datetime], tuple[UUID, int]] = field(default_factory=dict)
     hour: int = 0
+    #: The jobs that are requested to stop.
+    requests: set[UUID] = field(default_factory=set)
     #: Jobs that a transaction still open has claimed.
     held: set[UUID] = field(default_factory=set)
 
@@ -229,6 +232,8 @@ class Model:
                 job.status = Status.FINISHED
             case Failed():
                 job.status, job.failure = Status.FAILED, outcome.kind
+                if outcome.kind is FailureKind.CANCELLED:
+                    self.requests.discard(job.new.id)
             case Retried():
                 # The database decides by its own clock when it is due.
                 job.status, job.due, job.retries = Status.SCHEDULED, None, job.retries + 1
@@ -239,6 +244,7 @@ class Model:
         failed = self._found(ids, Status.FAILED)
         for job in failed:
             job.retries, job.failure = 0, None
+            self.requests.discard(job.new.id)
         self.promote(self._enter_queue(failed), limits)
         return {job.new.id for job in failed}
 
@@ -255,6 +261,25 @@ class Model:
             del self.jobs[job.new.id]
         self.promote(freed, limits)
         return {job.new.id for job in gone}
+
+    def cancel(self, ids: Iterable[UUID], limits: Mapping[str, int]) -> tuple[set[UUID], set[UUID]]:
+        """Returns the jobs that have ended, and those that are requested to stop."""
+        waiting, running = self._found(ids, *WAITING), self._found(ids, Status.CLAIMED)
+        freed = {job.holds for job in waiting if job.holds is not None}
+        for job in waiting:
+            job.status, job.failure, job.ended = Status.FAILED, FailureKind.CANCELLED, self.hour
+            job.due, job.is_manual = None, False
+            self.requests.discard(job.new.id)
+        requested = {job.new.id for job in running}
+        self.requests |= requested
+        self.promote(freed, limits)
+        return {job.new.id for job in waiting}, requested
+
+    def resolve_requests(self, limits: Mapping[str, int]) -> set[UUID]:
+        """Returns the jobs that have ended."""
+        ended, running = self.cancel(sorted(self.requests), limits)
+        self.requests &= running
+        return ended
 
     def run_now(self, ids: Iterable[UUID], limits: Mapping[str, int]) -> set[UUID]:
         scheduled, blocked = self._found(ids, Status.SCHEDULED), self._found(ids, Status.BLOCKED)

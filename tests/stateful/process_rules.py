@@ -8,20 +8,20 @@ from uuid import UUID, uuid4
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from steady_queue.store.job import Lane, Status
+from steady_queue.store.job import FailureKind, Lane, Status
 from steady_queue.store.operations.lost_claims import fail
 from steady_queue.store.operations.maintenance import clear_failed, clear_finished, free_ownerless, promote_stranded
 from steady_queue.store.operations.processes import deregister, heartbeat
 from steady_queue.store.operations.prune import end_orphans, prune_exited_process, prune_process
 from steady_queue.store.operations.ticks import clear_ticks
-from steady_queue.store.outcome import Released, Retried
+from steady_queue.store.outcome import Failed, Released, Retried
 from tests.stateful.base import calm, some, step, which
 from tests.stateful.clock import HALF, HOUR, make_rows_older
 from tests.stateful.worker_rules import WorkerRules
 from tests.support.store.jobs import report
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from steady_queue.store.job import Claim
     from steady_queue.store.operations.lost_claims import Decide, SettledClaims
@@ -109,7 +109,7 @@ class ProcessRules(WorkerRules):
             self.vanish(owner)
         orphans = [claim for claim in live if self.model.jobs[claim.job_id].owner not in self.model.processes]
         assert _count(self.store.run(end_orphans(self.sql, report(), self.limits, decide))) == len(orphans)
-        self.end_claims([decide(claim, report(), "unknown") for claim in orphans])
+        self.end_claims([self.lost(claim, decide) for claim in orphans])
 
     # -- the rest of a maintenance turn -------------------------------------------------------------------------------
 
@@ -157,7 +157,8 @@ class ProcessRules(WorkerRules):
                 self.sql, process_id, "gone", report(), release=back, limits=self.limits, decide=decide
             )
         )
-        assert len(settled.released) == sum(claim.claim_id in back for claim in owned)
+        released = [claim for claim in owned if claim.claim_id in back and claim.job_id not in self.model.requests]
+        assert len(settled.released) == len(released)
         assert _count(settled) == self.process_ends(process_id, back, decide)
 
     def live_claims(self) -> list[Claim]:
@@ -168,13 +169,16 @@ class ProcessRules(WorkerRules):
 
     def process_ends(self, process_id: UUID, back: set[UUID] | None = None, decide: Decide = fail) -> int:
         """In the model; returns how many of its claims failed or were retried."""
-        outcomes: list[Outcome] = [
-            Released(claim) if claim.claim_id in (back or ()) else decide(claim, report(), "gone")
-            for claim in self.claims_of(process_id)
-        ]
+        outcomes = [self.lost(claim, decide, back or ()) for claim in self.claims_of(process_id)]
         self.model.processes.pop(process_id, None)
         self.end_claims(outcomes)
         return sum(not isinstance(outcome, Released) for outcome in outcomes)
+
+    def lost(self, claim: Claim, decide: Decide, back: Collection[UUID] = ()) -> Outcome:
+        """How a claim ends that its process has lost: one that is to be cancelled is neither released nor retried."""
+        if claim.job_id in self.model.requests:
+            return Failed(claim, report(), kind=FailureKind.CANCELLED)
+        return Released(claim) if claim.claim_id in back else decide(claim, report(), "gone")
 
     def end_claims(self, outcomes: Sequence[Outcome]) -> None:
         self.model.settle(outcomes, self.limits, by_owner=False)
@@ -184,4 +188,4 @@ class ProcessRules(WorkerRules):
 
 
 def _count(settled: SettledClaims) -> int:
-    return len(settled.failed) + len(settled.retried)
+    return len(settled.failed) + len(settled.retried) + len(settled.cancelled)

@@ -39,6 +39,8 @@ class Snapshot(NamedTuple):
     processes: set[UUID]
     pauses: set[str]
     ticks: dict[tuple[str, datetime], UUID]
+    #: The jobs that are requested to stop.
+    requests: set[UUID]
 
     def differences(self, expected: Snapshot) -> list[str]:
         """What differs from the expected state, as text."""
@@ -113,6 +115,7 @@ def snapshot_of_database(store: Store) -> Snapshot:
                 "SELECT task_key, run_at, job_id FROM steady_queue_recurringexecution", returns=".tu"
             )
         },
+        {row[0] for row in store.ask("SELECT job_id FROM steady_queue_cancellation", returns="u")},
     )
 
 
@@ -135,7 +138,11 @@ def snapshot_of_model(model: Model) -> Snapshot:
         for job in model.jobs.values()
     }
     return Snapshot(
-        jobs, set(model.processes), set(model.pauses), {tick: id_ for tick, (id_, _) in model.ticks.items()}
+        jobs,
+        set(model.processes),
+        set(model.pauses),
+        {tick: id_ for tick, (id_, _) in model.ticks.items()},
+        set(model.requests),
     )
 
 

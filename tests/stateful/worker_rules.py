@@ -33,6 +33,7 @@ OUTCOMES: dict[str, Callable[[Claim], Outcome]] = {
     "failed": failed,
     "exhausted": lambda claim: failed(claim, kind=FailureKind.EXHAUSTED),
     "refused": lambda claim: failed(claim, kind=FailureKind.EXPIRED, is_attempt=False),
+    "cancelled": lambda claim: failed(claim, kind=FailureKind.CANCELLED),
     "retried": retried,
     "snoozed": lambda claim: Snoozed(claim, (3 * HALF).total_seconds()),
     "released": Released,

@@ -10,6 +10,9 @@ _HOLDS = "SELECT job_id FROM steady_queue_readyexecution UNION ALL SELECT job_id
 _WAITS = " UNION ALL ".join(f"SELECT job_id FROM steady_queue_{table}" for table in EXECUTIONS[:3])
 
 RULES = {
+    "requests to cancel jobs that were cancelled": """
+        SELECT job_id FROM steady_queue_cancellation
+        WHERE job_id IN (SELECT job_id FROM steady_queue_failedexecution WHERE kind = 2)""",
     "jobs that are neither finished nor in any state (lost)": f"""
         SELECT j.id FROM steady_queue_job j WHERE j.finished_at IS NULL
         AND j.id NOT IN (SELECT job_id FROM ({_STATES}) s)""",

@@ -145,9 +145,19 @@ class Reports:
             raise
         self._awaited.changed(lambda: [each.claim.job_id for each, _ in chunk])
         if unwritten := [each for each, report in chunk if report.claim_id not in written]:
-            # A claim that this process no longer knows is lost, or its job is gone; otherwise the row was locked.
-            known = self._known_claims()
-            self._put_back([each for each in unwritten if each.claim.claim_id in known])
+            self._put_back(self._choose_again(unwritten))
+
+    def _choose_again(self, unwritten: Iterable[TaskReports]) -> list[TaskReports]:
+        """Return the reports to try again: those whose rows were locked, and not those whose claims are lost."""
+        known = self._known_claims()
+        again = []
+        for each in unwritten:
+            is_known = each.claim.claim_id in known
+            if is_known or not each.is_last_try:
+                # A task that has just ended may have held the lock until then: one more try.
+                each.is_last_try = not is_known
+                again.append(each)
+        return again
 
     def _take(self, claim_ids: Collection[UUID] | None) -> deque[TaskReports]:
         with self._lock:

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 class TaskReports:
     """The newest progress of a task, and the newest lines of its log."""
 
-    __slots__ = ("characters", "claim", "lines", "progress")
+    __slots__ = ("characters", "claim", "is_last_try", "lines", "progress")
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
         self.progress: Progress | None = None
         self.lines: deque[str] = deque()
         self.characters = 0
+        #: Whether the process no longer knew the claim when these could not be written.
+        self.is_last_try = False
 
     def add_line(self, line: str) -> None:
         """Keep a line, and no more lines than the database keeps."""

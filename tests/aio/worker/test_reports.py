@@ -11,6 +11,7 @@ from steady_queue import LogLine, Progress, SteadyQueueResult, enqueue_all
 from steady_queue.aio import running
 from steady_queue.aio.worker import reports
 from steady_queue.jobs.reports import LINE_CHARACTERS, load_log
+from tests.support.databases.aliases import application_in
 from tests.support.databases.tables import query
 from tests.support.runtime import EmittedEvents, in_thread, until, values, wait_for_results, worker
 from tests.support.tasks import reporting
@@ -91,6 +92,20 @@ async def test_a_task_that_holds_its_own_row_locked_delays_no_report_and_no_outc
         task_record.gate.set()
         await wait_for_results(locked)
         assert shown((await current(locked)).progress) == (1, 2, "")
+
+
+@everywhere
+async def test_the_reports_of_a_transactional_task_are_written_after_its_commit(database: str) -> None:
+    with application_in(database):
+        async with running(worker()):
+            result = await reporting.reports_in_its_transaction.aenqueue()
+            await wait_for_results(result)
+
+            async def is_reported() -> bool:
+                found = await current(result)
+                return (shown(found.progress), messages(found.log)) == ((1, 1, ""), ["line"])
+
+            await until(is_reported)
 
 
 async def test_reports_of_a_claim_that_was_lost_are_dropped(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

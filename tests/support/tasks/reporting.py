@@ -143,6 +143,13 @@ def reports_in_thread(context: TaskContext, count: int) -> None:
         context.log(f"line {number}")
 
 
+@task(takes_context=True, transactional=True)
+def reports_in_its_transaction(context: TaskContext) -> None:
+    context.checkpoint("in the transaction")
+    context.progress(1, 1)
+    context.log("line")
+
+
 @task(takes_context=True)
 async def reports_and_waits(context: TaskContext) -> None:
     context.progress(1, 3, "one")

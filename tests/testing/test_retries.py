@@ -1,6 +1,6 @@
 """Retries: which attempts are followed by another one, after which delay, and what remains of them.
 
-T2, R5 and R8 are items of the list of what other queues can do.
+T2, T3, R5 and R8 are items of the list of what other queues can do.
 """
 
 from __future__ import annotations
@@ -265,6 +265,13 @@ def test_r8_a_task_may_be_retried_for_ever_and_its_history_is_bounded(database: 
     assert numbers == list(range(count - MAX_ERRORS, count))
     assert set(last.worker_ids) == {"run_pending"}
     assert count - 20 < len(last.worker_ids) < count - 5
+
+
+def test_t3_a_task_is_one_row_over_all_its_attempts(database: str, run: Run) -> None:
+    result = retrying.flaky.enqueue(3)
+    results = run(including_scheduled=True)
+    assert [each.id for each in results] == [result.id] * 3
+    assert query(database, "SELECT count(*) FROM steady_queue_job") == [(1,)]
 
 
 def test_the_number_of_attempts_can_be_set_for_a_call(database: str, run: Run) -> None:

@@ -18,7 +18,6 @@ from tests.shop.models import Customer
 from tests.shop.replayed import (
     adds_customer,
     adds_customer_async,
-    adds_customer_transactionally,
     completes_itself,
     greets,
     reports,
@@ -33,6 +32,7 @@ from tests.support.processes.commands import MANAGE
 from tests.support.processes.scripts import REPOSITORY
 from tests.support.store.jobs import job, report
 from tests.support.store.stores import SyncStore
+from tests.support.tasks.replayed import adds_customer_transactionally
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskResult

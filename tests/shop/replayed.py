@@ -44,12 +44,6 @@ def greets(customer: Customer, tier: Customer.Tier) -> str:
     return f"{customer.name} {tier.value}"
 
 
-@task(transactional=True)
-def adds_customer_transactionally(name: str) -> str:
-    Customer.objects.using(queue_alias()).create(name=name)
-    return name
-
-
 @task(takes_context=True)
 def completes_itself(context: TaskContext, name: str) -> None:
     with context.completing(name):

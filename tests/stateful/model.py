@@ -94,6 +94,23 @@ class Model:
     def _first_status(self, new: NewJob) -> Status:
         return Status.READY if new.concurrency_key is None else Status.BLOCKED
 
+    def holder(self, key: str) -> Job | None:
+        """The unfinished job that has a unique key."""
+        unfinished = self.those(Status.SCHEDULED, Status.BLOCKED, Status.READY, Status.CLAIMED)
+        found = [job for job in unfinished if job.new.unique_key == key]
+        assert len(found) <= 1
+        return found[0] if found else None
+
+    def replace(self, holder: Job | None, new: NewJob, now: datetime, limits: Mapping[str, int]) -> frozenset[UUID]:
+        """Store a unique job, for which another one may be deleted; returns it if it is discarded."""
+        freed = set()
+        if holder is not None:
+            freed = {holder.holds} - {None}
+            del self.jobs[holder.new.id]
+        blocked = self.store([new], now)
+        self.promote({str(key) for key in freed}, limits)
+        return self.admit(blocked, limits)
+
     def admit(self, blocked: Sequence[NewJob], limits: Mapping[str, int]) -> frozenset[UUID]:
         """Promote their keys, and discard those that discard on conflict; returns these."""
         self.promote({new.concurrency_key for new in blocked if new.concurrency_key is not None}, limits)
@@ -241,7 +258,13 @@ class Model:
     # -- actions ----------------------------------------------------------------------------------------------------
 
     def retry(self, ids: Iterable[UUID], limits: Mapping[str, int]) -> set[UUID]:
-        failed = self._found(ids, Status.FAILED)
+        failed: list[Job] = []
+        taken: set[str] = set()
+        for job in sorted(self._found(ids, Status.FAILED), key=lambda job: job.new.id):
+            key = job.new.unique_key
+            if key is None or (key not in taken and self.holder(key) is None):
+                failed.append(job)
+                taken.update(() if key is None else (key,))
         for job in failed:
             job.retries, job.failure = 0, None
             self.requests.discard(job.new.id)

@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from steady_queue.store.sql import SQLite
 from steady_queue.store.sql.dialect import Dialect
-from tests.stateful.action_rules import ActionRules
+from tests.stateful.unique_rules import UniqueRules
 from tests.support.databases.tables import empty_tables
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ MISTAKES = {
 
 
 def run(database: str, **options: Any) -> None:
-    class Machine(ActionRules):
+    class Machine(UniqueRules):
         def __init__(self) -> None:
             super().__init__(database, is_long=EXAMPLES > 0)
 

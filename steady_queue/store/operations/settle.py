@@ -61,11 +61,11 @@ def settle(
     waits for the freed slot cannot be written: maintenance promotes, and sets that job aside.
     """
     limited = any(outcome.claim.concurrency_key is not None for outcome in outcomes)
-    needs_more = any(_needs_more(outcome) for outcome in outcomes)
+    more = [outcome for outcome in outcomes if type(outcome) is not Finished and _needs_more(outcome)]
     return Operation(
         "settle",
-        partial(_settle, sql, outcomes, process_name, preserve, by_owner, limits if limited else None, promotes),
-        transaction=limited or needs_more or sql.single_statements is None,
+        partial(_settle, sql, outcomes, process_name, preserve, by_owner, limits if limited else None, promotes, more),
+        transaction=limited or bool(more) or sql.single_statements is None,
     )
 
 
@@ -77,8 +77,9 @@ def _settle(
     by_owner: bool,
     limits: Limits | None,
     promotes: bool,
+    more: Sequence[Outcome],
 ) -> Flow[Settlement]:
-    """`limits` is None when none of the outcomes is limited."""
+    """`limits` is None when none of the outcomes is limited. `more` are those that need more than the others."""
     if not outcomes:
         return Settlement({})
     if sql.single_statements:
@@ -88,7 +89,7 @@ def _settle(
         applied = {row[0] for row in rows}
     else:
         applied = yield from _end_claims(sql, outcomes, process_name, preserve, by_owner)
-    displaced = yield from _write_more(sql, outcomes, applied)
+    displaced = (yield from _write_more(sql, more, applied)) if more else {}
     promoted: Sequence[UUID] = ()
     if limits is not None:
         keys = _find_freed_keys(outcomes, applied, displaced, limits)
@@ -110,7 +111,7 @@ def _needs_more(outcome: Outcome) -> bool:
 
 def _write_more(sql: Dialect, outcomes: Sequence[Outcome], applied: set[UUID]) -> Flow[dict[UUID, UUID]]:
     """Returns the jobs that end because other jobs have their unique keys, each with the other."""
-    waiting = [outcome for outcome in outcomes if _needs_more(outcome) and outcome.claim.claim_id in applied]
+    waiting = [outcome for outcome in outcomes if outcome.claim.claim_id in applied]
     if not waiting:
         return {}
     snoozed = [o.claim.job_id for o in waiting if isinstance(o, Snoozed) and o.claim.expires_at is not None]

@@ -54,11 +54,13 @@ class Deadline(NamedTuple):
         return TaskTimeout(f"the attempt took longer than its timeout of {self.seconds:g} s")
 
 
-@dataclass(slots=True)
 class TaskControl:
-    """What a worker knows about a task that it runs. The event loop writes it, the task reads it in any thread."""
+    """What a worker knows about a task that it runs. The event loop writes it, the task reads it in any thread.
 
-    claim: Claim
+    The defaults are attributes of the class: most tasks change none of them, and to set them all for each task costs
+    as much as to create the task (measured).
+    """
+
     #: When the attempt times out; None for a task without a timeout, and for an async task that has ended.
     deadline: Deadline | None = None
     #: Set when the task is to be cancelled.
@@ -79,6 +81,13 @@ class TaskControl:
     #: Whether the attempt has ended: a context that was kept is of no use then, and what follows, such as receivers of
     #: signals, must not be cancelled.
     has_ended: bool = False
+
+    def __init__(self, claim: Claim, *, is_replay: bool = False, joins_transaction: bool = False) -> None:
+        self.claim = claim
+        if is_replay:
+            self.is_replay = True
+        if joins_transaction:
+            self.joins_transaction = True
 
 
 class ContextServices(Protocol):

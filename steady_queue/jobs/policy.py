@@ -98,14 +98,16 @@ class Policies:
     """The policies in force in a process, each computed once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], Policy] = {}
+        #: By backend and path: tuples of both as keys would be built for each task.
+        self._known: dict[str, dict[str, Policy]] = {}
 
     def of_claim(self, claim: Claim, task: Task[..., Any]) -> Policy:
         """Return the policy of a claimed job: that of its task, with what `using` has set for the call."""
-        policy = self._known.get((claim.task_path, claim.backend))
-        if policy is None:
+        try:
+            policy = self._known[claim.backend][claim.task_path]
+        except KeyError:
             policy = policy_of(task, task_backends[claim.backend].options)
-            self._known[claim.task_path, claim.backend] = policy
+            self._known.setdefault(claim.backend, {})[claim.task_path] = policy
         headers = claim.headers
         # Most headers have a language or a time zone only: to parse them here as well would take longer than to look.
         if headers is None or ('"timeout"' not in headers and '"max_attempts"' not in headers):

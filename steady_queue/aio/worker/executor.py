@@ -100,7 +100,8 @@ class Executor:
                     await self._send_finished(result, ended)
                 return ended
             success = ignoring(control.completed, error)
-        result = self._result_of_success(success, result)
+        has_finished = type(success) is Finished
+        result = result or self._result_for_end(claim) if has_finished else self._result_of_completed(success, result)
         if result is not None:
             await self._send_finished(result, success)
         return success
@@ -167,7 +168,8 @@ class Executor:
                     send(task_finished, self._sender(claim.backend), [results.conclude(result, ended)], FAILURE_LEVEL)
                 return ended
             success = ignoring(control.completed, error)
-        result = self._result_of_success(success, result)
+        has_finished = type(success) is Finished
+        result = result or self._result_for_end(claim) if has_finished else self._result_of_completed(success, result)
         if result is not None:
             send(task_finished, self._sender(claim.backend), [results.conclude(result, success)])
         return success
@@ -183,7 +185,7 @@ class Executor:
 
         return call
 
-    def _result_of_success(
+    def _result_of_completed(
         self, success: Finished | Completed, result: TaskResult[Any] | None
     ) -> TaskResult[Any] | None:
         """Return the result to send with `task_finished`; none if the task has lost its claim."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from steady_queue.jobs.context import TaskControl
@@ -11,14 +10,17 @@ if TYPE_CHECKING:
     import asyncio
 
     from steady_queue.aio.orm_threads.session import OrmSession
+    from steady_queue.store.job import Claim
 
 
-@dataclass(slots=True)
 class Running(TaskControl):
     """A job that runs now, or waits for a thread. Without an ORM session it is in a thread and cannot be stopped."""
 
-    session: OrmSession | None = None
     task: asyncio.Task[None] | None = None
     has_begun: bool = False
     #: Why the process stopped the task, which is released then; None if it did not.
     release_reason: str | None = None
+
+    def __init__(self, claim: Claim, session: OrmSession | None = None) -> None:
+        self.claim = claim
+        self.session = session

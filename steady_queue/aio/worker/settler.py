@@ -164,13 +164,19 @@ class Settler:
             )
         )
         self._awaited.settled(lambda: [outcome.claim.job_id for outcome in batch])
-        completed = await self._find_completed(batch, settlement)
         milliseconds = (self._clock.monotonic() - began) * 1000
         self._events.emit(events.JobsSettled(count=len(batch), promoted=settlement.promoted, milliseconds=milliseconds))
         if settlement.promoted:
             self._events.emit(events.JobsPromoted(by=self.name, count=settlement.promoted))
-        if settlement.promoted or any(_wakes(outcome) for outcome in batch):
+        others = [outcome for outcome in batch if type(outcome) is not Finished]
+        if settlement.promoted or any(_wakes(outcome) for outcome in others):
             await self._wake_all()
+        if others or Verdict.FENCED in settlement.verdicts.values():
+            await self._report(batch, settlement, is_retry)
+
+    async def _report(self, batch: Sequence[Outcome], settlement: Settlement, is_retry: bool) -> None:
+        """Emit an event for each outcome that is not a success, or was not written."""
+        completed = await self._find_completed(batch, settlement)
         for outcome in batch:
             claim = outcome.claim
             # A release leaves nothing in the job's row: after a lost reply, a missing claim was released by the first

@@ -8,7 +8,7 @@ nothing, and its verdict says so.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from steady_queue.store.operations.displacement import end_displaced, retake_keys
 from steady_queue.store.operations.endings import insert_failed
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from steady_queue.store.operations.promote import Limits
     from steady_queue.store.outcome import Outcome
     from steady_queue.store.sql import Dialect
+    from steady_queue.store.sql.dialect import SingleStatements
     from steady_queue.store.statement import Flow, Statement
 
     #: For each claim id found: when it was claimed, and the database's time now.
@@ -60,6 +61,9 @@ def settle(
     job's `last_claim_id` is not changed, so that the owner's settle is fenced. `promotes` is false when a job that
     waits for the freed slot cannot be written: maintenance promotes, and sets that job aside.
     """
+    if sql.single_statements and _are_plain(outcomes):
+        flow = partial(_finish, sql, sql.single_statements, outcomes, process_name, preserve, by_owner)
+        return Operation("settle", flow, transaction=False)
     limited = any(outcome.claim.concurrency_key is not None for outcome in outcomes)
     more = [outcome for outcome in outcomes if type(outcome) is not Finished and _needs_more(outcome)]
     return Operation(
@@ -67,6 +71,36 @@ def settle(
         partial(_settle, sql, outcomes, process_name, preserve, by_owner, limits if limited else None, promotes, more),
         transaction=limited or bool(more) or sql.single_statements is None,
     )
+
+
+def _are_plain(outcomes: Sequence[Outcome]) -> bool:
+    """Whether all tasks have finished, and none has a concurrency key or a unique key: as in most batches."""
+    for outcome in outcomes:
+        if type(outcome) is not Finished:
+            return False
+        claim = outcome.claim
+        if claim.concurrency_key is not None or claim.unique_key is not None:
+            return False
+    return True
+
+
+def _finish(
+    sql: Dialect,
+    statements: SingleStatements,
+    outcomes: Sequence[Outcome],
+    process_name: str,
+    preserve: bool,
+    by_owner: bool,
+) -> Flow[Settlement]:
+    """Settle plain outcomes by one statement."""
+    if not outcomes:
+        return Settlement({})
+    finished = cast("Sequence[Finished]", outcomes)
+    rows = yield statements.finish_claims(finished, process_name=process_name, preserve=preserve, by_owner=by_owner)
+    verdicts = dict.fromkeys([row[0] for row in rows], Verdict.APPLIED)
+    if len(verdicts) < len(outcomes):
+        verdicts |= yield from _explain(sql, [o for o in outcomes if o.claim.claim_id not in verdicts])
+    return Settlement(verdicts)
 
 
 def _settle(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from steady_queue.errors import DuplicateTask
+from steady_queue.errors import DuplicateTask, StoreConflict
 from steady_queue.store.job import OnDuplicate, Uniqueness, Until
 from steady_queue.store.operations.actions import free_slots
 from steady_queue.store.operations.results import find_jobs
@@ -135,6 +135,9 @@ def _replace(
     """Delete the job that has the key, if it waits; the new one gets the key. False if it cannot be replaced."""
     table = yield from _lock_waiting(sql, holder.job_id, is_ours)
     if table is None:
+        if is_ours and not (yield sql.select("claimedexecution", "job_id", [holder.job_id], returns="u")):
+            # It is being claimed, dispatched or ended just now: the driver starts the operation again.
+            raise StoreConflict(f"the task {holder.job_id}, which is to be replaced, is being changed")
         return False
     yield sql.delete(table, [holder.job_id])
     done.freed |= yield from free_slots(sql, [holder.job_id], limits)

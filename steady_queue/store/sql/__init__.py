@@ -3,7 +3,8 @@
     dialect.py              words and verbs that the flows use, in standard SQL where there is one
     values.py               values from drivers that return text for ids and times
     postgres.py             PostgreSQL, with the settings of its connections
-    postgres_statements.py  PostgreSQL: enqueue, claim and settle as one statement each, and each step of promote
+    postgres_statements.py  PostgreSQL: enqueue and claim as one statement each, and each step of promote
+    postgres_settle.py      PostgreSQL: settle as one statement
     postgres_task_data.py   PostgreSQL: what a running task stores, as one statement each
     mysql.py                MySQL and MariaDB
     sqlite.py               SQLite

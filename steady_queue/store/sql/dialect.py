@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from steady_queue.store.operations.claim import ClaimRequest
     from steady_queue.store.operations.promote import Grant
     from steady_queue.store.operations.task_data import Report
-    from steady_queue.store.outcome import Attempt, Outcome
+    from steady_queue.store.outcome import Attempt, Finished, Outcome
     from steady_queue.store.statement import Flow, Row
 
 _PLACEHOLDER = re.compile(r"\?\*?")
@@ -61,6 +61,9 @@ class SingleStatements(Protocol):
     def grant(self, grants: Sequence[Grant]) -> Statement: ...
     def claim(self, *requests: ClaimRequest) -> Statement: ...
     def claim_from_all(self, *requests: ClaimRequest) -> Statement: ...
+    def finish_claims(
+        self, outcomes: Sequence[Finished], *, process_name: str, preserve: bool, by_owner: bool
+    ) -> Statement: ...
     def end_claims(
         self, outcomes: Sequence[Outcome], *, process_name: str, preserve: bool, by_owner: bool
     ) -> Statement: ...

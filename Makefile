@@ -27,7 +27,7 @@ TEST_COUNTS := .test-counts/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TEST_COUNTS=$(TEST_COUNTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-oldest test-newest test-versions test-everywhere test-servers test-recipes dist storm storm-limits kill-transactional stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
+.PHONY: help check test test-oldest test-newest test-versions test-everywhere test-servers test-recipes dist storm storm-limits storm-control kill-transactional stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -76,6 +76,9 @@ kill-transactional: .venv/.tests ## Kill processes at every point of a transacti
 
 storm-limits: .venv/.tests ## Kill eight workers that run tasks with concurrency limits of 1, 2 and 10, on each database
 	.venv/bin/python -m tests.storm --limits --seconds 60 --tasks 2400 $(ARGS)
+
+storm-control: .venv/.tests ## Kill workers amid retries, timeouts, cancellations, expiries, unique keys and transactional tasks
+	.venv/bin/python -m tests.storm --control --seconds 60 --tasks 1500 $(ARGS)
 
 stateful: .venv/.tests ## Run many random sequences of operations on the store, and compare it with a model; EXAMPLES=300
 	STEADY_QUEUE_STATEFUL_EXAMPLES=$(EXAMPLES) .venv/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup tests/stateful $(ARGS)

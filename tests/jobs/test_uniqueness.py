@@ -232,3 +232,12 @@ def test_a_failed_task_whose_key_is_taken_is_not_retried(database: str, emitted:
     assert {(str(event.job_id), str(event.other_id)) for event in refusals} == {(first.id, second.id)}
     assert len(refusals) >= 2
     assert counts(database) == {"failed": 1, "ready": 1}
+
+
+def test_a_task_that_has_ended_cannot_be_replaced_while_its_key_is_held(database: str, put: Put) -> None:
+    held = add.using(unique=Unique(key="held", within=timedelta(hours=1), on_conflict="replace"))
+    first = put(held, 1)
+    run_pending()
+    with pytest.raises(DuplicateTask) as refused:
+        put(held, 2)
+    assert refused.value.existing_ids == (first.id,)

@@ -1,6 +1,8 @@
 """The storm in its long form: `python -m tests.storm --database postgres --seed 7 --seconds 30 --tasks 1500`.
 
 With `--limits` another one: eight workers that are only killed, amid tasks of which 1, 2 or 10 may run at once.
+With `--control` a third one: workers are killed and terminated amid retries, timeouts, cancellations, expiries, unique
+keys and transactional tasks.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ def main() -> int:
     parser.add_argument("--database", action="append", choices=DATABASES, help="may be repeated (default: all three)")
     parser.add_argument("--seed", type=int, help="of the tasks and the faults (default: any; it is printed)")
     parser.add_argument("--limits", action="store_true", help="eight workers, kills only, limits of 1, 2 and 10")
+    parser.add_argument("--control", action="store_true", help="retries, timeouts, cancellation, expiry, uniqueness")
     parser.add_argument("--seconds", type=float, default=30.0, help="for how long faults are injected")
     parser.add_argument("--tasks", type=int, default=1500, help="how many are enqueued over that time")
     parser.add_argument("--keep", type=Path, help="where to keep the attempt log and the output of the workers")
@@ -38,7 +41,7 @@ def main() -> int:
 
 
 def run_storms(aliases: list[str], seed: int, options: argparse.Namespace) -> int:
-    from tests.storm.driver import Plan, limits_plan  # not before Django is set up
+    from tests.storm.driver import Plan, control_plan, limits_plan  # not before Django is set up
     from tests.storm.report import row, table
     from tests.storm.run import storm
     from tests.support.databases.aliases import pointed_at
@@ -49,7 +52,8 @@ def run_storms(aliases: list[str], seed: int, options: argparse.Namespace) -> in
             directory: Path = options.keep / f"{alias}-{seed}" if options.keep else Path(temporary)
             shutil.rmtree(directory, ignore_errors=True)  # of an earlier storm with the same seed
             directory.mkdir(parents=True)
-            plan = (limits_plan if options.limits else Plan)(alias, seed, options.seconds, options.tasks)
+            build = limits_plan if options.limits else control_plan if options.control else Plan
+            plan = build(alias, seed, options.seconds, options.tasks)
             storm_run, findings = storm(plan, directory)
             rows.append(row(storm_run, findings))
             wrong += [f"{alias}: {violation}" for violation in findings.violations]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from pathlib import Path
 
-Phase = Literal["begin", "end", "stopped"]
+Phase = Literal["begin", "end", "stopped", "failed"]
 
 #: The environment variable with the path of the attempt log.
 VARIABLE = "STEADY_QUEUE_STORM_ATTEMPT_LOG"
@@ -32,10 +32,12 @@ class Attempt:
     ended: float | None = None
     #: When it was cancelled.
     stopped: float | None = None
+    #: When it raised an exception.
+    failed: float | None = None
 
     @property
     def over(self) -> float | None:
-        return self.ended if self.ended is not None else self.stopped
+        return next((at for at in (self.ended, self.stopped, self.failed) if at is not None), None)
 
 
 def write(phase: Phase, *, job: str, nonce: str, kind: str) -> None:
@@ -59,8 +61,7 @@ def read(path: Path) -> list[Attempt]:
         if entry["phase"] == "begin":
             assert entry["nonce"] not in attempts
             attempts[entry["nonce"]] = Attempt(entry["job"], entry["nonce"], entry["pid"], entry["kind"], entry["at"])
-        elif entry["phase"] == "end":
-            attempts[entry["nonce"]].ended = entry["at"]
         else:
-            attempts[entry["nonce"]].stopped = entry["at"]
+            field = {"end": "ended", "stopped": "stopped", "failed": "failed"}[entry["phase"]]
+            setattr(attempts[entry["nonce"]], field, entry["at"])
     return sorted(attempts.values(), key=lambda attempt: attempt.began)

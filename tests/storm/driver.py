@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from django.db import connections
 
 from steady_queue import enqueue_all
+from tests.storm.control_tasks import Canceller, control_call
 from tests.storm.tasks import any_call, limited_call
 from tests.storm.worker_program import ALIVE_SECONDS, LEASE_SECONDS
 from tests.storm.workers import Worker
@@ -55,11 +56,19 @@ class Plan:
     #: The faults of the workers.
     faults: tuple[Fault, ...] = ("kill", "terminate", "freeze")
     call: Callable[[Random], TaskCall] = any_call
+    #: Whether some tasks are cancelled.
+    cancels: bool = False
 
 
 def limits_plan(alias: str, seed: int, seconds: float, tasks: int) -> Plan:
     """Eight workers that are killed amid tasks of which 1, 2 or 10 may run at once."""
     return Plan(alias, seed, seconds, tasks, workers=8, faults=("kill",), call=limited_call)
+
+
+def control_plan(alias: str, seed: int, seconds: float, tasks: int) -> Plan:
+    """Three workers that are killed or terminated amid retries, timeouts, cancellations, expiries and unique keys."""
+    faults: tuple[Fault, ...] = ("kill", "terminate")
+    return Plan(alias, seed, seconds, tasks, workers=3, faults=faults, call=control_call, cancels=True)
 
 
 class Storm:
@@ -68,7 +77,8 @@ class Storm:
     def __init__(self, plan: Plan, directory: Path) -> None:
         self.plan = plan
         self.attempt_log_path = directory / "attempts.log"
-        self.enqueued: list[str] = []
+        #: The ids of the tasks that were stored, with the names of their functions.
+        self.enqueued: dict[str, str] = {}
         self.lives: list[WorkerLife] = []
         #: When the remaining workers were terminated at the end.
         self.closed = inf
@@ -142,11 +152,14 @@ class Storm:
     def _enqueue(self) -> None:
         random = Random(f"{self.plan.seed}/tasks")
         calls = [self.plan.call(random) for _ in range(self.plan.tasks)]
+        cancel = Canceller(random) if self.plan.cancels else None
         began = time.monotonic()
         while calls:
             some = [calls.pop() for _ in range(min(len(calls), random.randint(1, 8)))]
-            self.enqueued.extend(enqueue_all(some).ids)
-            share = len(self.enqueued) / self.plan.tasks
+            self.enqueued.update((result.id, result.task.name) for result in enqueue_all(some))
+            if cancel is not None:
+                cancel(list(self.enqueued)[-20:])
+            share = 1 - len(calls) / self.plan.tasks
             time.sleep(max(0.0, began + share * self.plan.seconds * 0.9 - time.monotonic()))
 
     def _wait_until_calm(self) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
 
+from steady_queue.store.job import FailureKind
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
@@ -30,6 +32,11 @@ class Record:
     value: str | None
     key: str | None
     limit: int
+    #: The name of the task's function, and why it failed.
+    task: str = ""
+    failure: FailureKind | None = None
+    unique_key: str | None = None
+    arguments: str = ""
 
 
 def records(alias: str) -> dict[str, Record]:
@@ -54,6 +61,10 @@ def records(alias: str) -> dict[str, Record]:
             value=None if job["return_value"] is None else json.loads(job["return_value"]),
             key=job["concurrency_key"],
             limit=job["concurrency_limit"] or 0,
+            task=job["task_path"].rpartition(".")[2],
+            failure=None if failure["failed_at"] is None else FailureKind(failure["kind"]),
+            unique_key=job["unique_key"],
+            arguments=job["arguments"],
         )
     return found
 

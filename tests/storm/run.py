@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.storm import attempt_log
 from tests.storm.checker import Checker
+from tests.storm.control_checker import ControlChecker, find_wrong_effects
 from tests.storm.driver import Storm
 from tests.storm.job_records import records
 from tests.support.databases.invariants import violations
@@ -23,9 +24,12 @@ def storm(plan: Plan, directory: Path) -> tuple[Storm, Findings]:
     storm_run = Storm(plan, directory)
     storm_run.run()
     attempts = attempt_log.read(storm_run.attempt_log_path)
-    check = Checker(storm_run.enqueued, records(plan.alias), attempts, storm_run.lives, together=plan.workers)
+    kind = ControlChecker if plan.cancels else Checker
+    check = kind(storm_run.enqueued, records(plan.alias), attempts, storm_run.lives, together=plan.workers)
     findings = check.check()
     findings.violations += violations(plan.alias)
+    if plan.cancels:
+        findings.violations += find_wrong_effects(plan.alias, records(plan.alias))
     if unended := counts(plan.alias).keys() - {"failed"}:
         findings.violations.append(f"jobs are left that are {', '.join(sorted(unended))}")
     if left := count(plan.alias, "process"):

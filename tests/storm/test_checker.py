@@ -35,7 +35,7 @@ def check_job(log: Path, record: Record | None, *attempts: Attempt, **lives: dic
     """The findings for one job. The processes 1 and 2 were terminated at the end, or have the given faults."""
     well = {"terminated": 50.0, "exited": 51.0, "code": 0}
     processes = [WorkerLife(pid, log, **{**well, **lives.get(name, {})}) for pid, name in ((1, "one"), (2, "two"))]
-    return Checker(["job"], {"job": record} if record else {}, attempts, processes).check()
+    return Checker({"job": "waits"}, {"job": record} if record else {}, attempts, processes).check()
 
 
 KILLED = {"terminated": None, "killed": 3.0, "exited": 3.0, "code": -9}
@@ -102,10 +102,11 @@ def test_finds_a_limit_that_is_exceeded_but_not_by_one_that_died_before(log: Pat
     other = replace(limited, id="other", value="other", pid=2)
     its = replace(RAN, job="other", nonce="other", pid=2, began=1.5, ended=3.0)
     lives = [WorkerLife(pid, log, terminated=50.0, exited=51.0, code=0) for pid in (1, 2)]
-    found = Checker(["job", "other"], {"job": limited, "other": other}, [RAN, its], lives).check()
+    names = {"job": "waits", "other": "waits"}
+    found = Checker(names, {"job": limited, "other": other}, [RAN, its], lives).check()
     assert "2 of the key key ran at once, 1 may" in found.violations[0]
 
     died = replace(FAILED, key="key", limit=1, failed=1.4)
     lives[0] = WorkerLife(1, log, killed=1.3, exited=1.3, code=-9)
-    found = Checker(["job", "other"], {"job": died, "other": other}, [replace(RAN, ended=None), its], lives).check()
+    found = Checker(names, {"job": died, "other": other}, [replace(RAN, ended=None), its], lives).check()
     assert found.violations == []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.storm.driver import Plan, limits_plan
+from tests.storm.driver import Plan, control_plan, limits_plan
 from tests.storm.report import row, table
 from tests.storm.run import storm
 
@@ -32,3 +32,13 @@ def test_limits_hold_and_nothing_is_stuck_while_eight_workers_are_killed(databas
     assert findings.enqueued == 240
     assert findings.at_once == {1: 1, 2: 2, 10: 10}
     assert int(row(storm_run, findings)["kills"]) >= 3
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.usually_on("postgres")  # `make storm-control` does it on each database, for longer
+def test_retries_cancellations_expiries_and_unique_keys_hold_while_workers_are_killed(
+    database: str, tmp_path: Path
+) -> None:
+    storm_run, findings = storm(control_plan(database, SEEDS[database], seconds=6, tasks=200), tmp_path)
+    assert not findings.violations, "\n".join([table([row(storm_run, findings)]), *findings.violations])
+    assert int(row(storm_run, findings)["kills"]) >= 1

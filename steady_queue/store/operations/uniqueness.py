@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from steady_queue.errors import DuplicateTask, StoreConflict
-from steady_queue.store.job import OnDuplicate, Uniqueness, Until
+from steady_queue.store.job import OnDuplicate, Status, Uniqueness, Until
 from steady_queue.store.operations.actions import free_slots
 from steady_queue.store.operations.results import find_jobs
 from steady_queue.store.operations.unique_keys import KeyRequest, assign_keys, take_keys
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 #: The execution tables of jobs that wait, in the order in which jobs move through them.
 WAITING = ("scheduledexecution", "blockedexecution", "readyexecution")
+_WAITING_STATUSES = (Status.SCHEDULED, Status.BLOCKED, Status.READY)
 #: Ids that the message of an error names.
 MAX_NAMED = 5
 
@@ -135,7 +136,8 @@ def _replace(
     """Delete the job that has the key, if it waits; the new one gets the key. False if it cannot be replaced."""
     table = yield from _lock_waiting(sql, holder.job_id, is_ours)
     if table is None:
-        if is_ours and not (yield sql.select("claimedexecution", "job_id", [holder.job_id], returns="u")):
+        found = yield from find_jobs.flow(sql, [holder.job_id])
+        if is_ours and found and found[0].status in _WAITING_STATUSES:
             # It is being claimed, dispatched or ended just now: the driver starts the operation again.
             raise StoreConflict(f"the task {holder.job_id}, which is to be replaced, is being changed")
         return False

@@ -132,7 +132,7 @@ def _cancel_status(scope: Scope, status: Status, request: CancelRequest, job_fil
             position,
             limits=limits_in_force,
             spare=promoted,
-            promoting=scope.owns_transaction,
+            owns_transaction=scope.owns_transaction,
         )
         yield _after_commit(window.result, request)
         promoted.update(window.result.promoted)
@@ -146,7 +146,9 @@ def _cancel_batch(scope: Scope, ids: Sequence[UUID], request: CancelRequest) -> 
     outcomes: dict[UUID, CancelOutcome] = {}
     left = list(ids)
     for _ in range(MAX_TRIES):
-        result: Cancelled = yield cancel(scope.sql, left, request, limits_in_force, promoting=scope.owns_transaction)
+        result: Cancelled = yield cancel(
+            scope.sql, left, request, limits_in_force, owns_transaction=scope.owns_transaction
+        )
         yield _after_commit(result, request)
         outcomes.update(dict.fromkeys(result.ended, CancelOutcome.CANCELLED))
         outcomes.update(dict.fromkeys(result.requested, CancelOutcome.REQUESTED))

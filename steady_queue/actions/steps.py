@@ -62,7 +62,9 @@ def retry_with(task: TaskOrId, call: TaskCall) -> Action[bool]:
             )
 
         def build(scope: Scope) -> Operation[ActionResult]:
-            return corrections.retry_with(scope.sql, job_id, new, limits_in_force, promoting=scope.owns_transaction)
+            return corrections.retry_with(
+                scope.sql, job_id, new, limits_in_force, owns_transaction=scope.owns_transaction
+            )
 
         return (yield from change_one(actions.retry, task, build)(scope))
 
@@ -128,7 +130,7 @@ def retry_where(job_filter: JobFilter) -> Action[int]:
         position: Position | None = bulk_actions.Position()
         while position is not None:
             window: WindowResult = yield bulk_actions.retry_window(
-                scope.sql, job_filter, position, limits=limits_in_force, promoting=scope.owns_transaction
+                scope.sql, job_filter, position, limits=limits_in_force, owns_transaction=scope.owns_transaction
             )
             yield _after_commit(actions.retry, window.result)
             count += len(window.result.ids)
@@ -154,7 +156,7 @@ def discard_where(statuses: Iterable[Status], job_filter: JobFilter) -> Action[i
                     position,
                     limits=limits_in_force,
                     spare=promoted,
-                    promoting=scope.owns_transaction,
+                    owns_transaction=scope.owns_transaction,
                 )
                 yield _after_commit(actions.discard, window.result)
                 promoted.update(window.result.promoted)
@@ -185,8 +187,8 @@ def resume(queue: str) -> Action[bool]:
 
 def _operation(change: Change, scope: Scope, ids: Sequence[UUID]) -> Operation[ActionResult]:
     if scope.is_manual and change is actions.run_now:
-        return actions.run_now(scope.sql, ids, limits_in_force, promoting=False, blocked_too=False)
-    return change(scope.sql, ids, limits_in_force, promoting=scope.owns_transaction)
+        return actions.run_now(scope.sql, ids, limits_in_force, owns_transaction=False, blocked_too=False)
+    return change(scope.sql, ids, limits_in_force, owns_transaction=scope.owns_transaction)
 
 
 def _after_commit(change: Change, result: ActionResult) -> AfterCommit:

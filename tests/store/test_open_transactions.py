@@ -110,7 +110,7 @@ def test_discarding_refused_jobs_does_not_wait_for_a_job_that_is_locked(store: S
     session = OpenTransaction(store.alias)
     try:
         session.begin()
-        session.do(lambda theirs: theirs.run(discard(theirs.sql, [refused.id], promoting=False)))
+        session.do(lambda theirs: theirs.run(discard(theirs.sql, [refused.id], owns_transaction=False)))
         assert store.run(admit(store.sql, [refused])) == frozenset()
         session.end(commit=True)
     finally:
@@ -126,7 +126,7 @@ def test_enqueues_do_not_wait_for_an_action_in_a_repeatable_read(store: SyncStor
     settings = twin_settings(store.alias, options={"isolation_level": "repeatable read"})
     with extra_database(f"{store.alias}_repeatable", settings) as alias, transaction.atomic(using=alias):
         theirs = SyncStore(alias)
-        assert theirs.run(discard(theirs.sql, [one.id], promoting=False)).ids == [one.id]
+        assert theirs.run(discard(theirs.sql, [one.id], owns_transaction=False)).ids == [one.id]
         store.enqueue(make())
 
 

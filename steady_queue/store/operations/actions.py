@@ -3,8 +3,8 @@
 `run_now` makes a scheduled job ready, or blocked when it is limited. A blocked job gets a slot above those that its
 limit allows: the slot counts like any other, so that no other job of its key is promoted until there is a free slot.
 
-`promoting` is for callers that own the transaction. Inside the caller's transaction no slot is granted: the result has
-an operation to run after the commit.
+`owns_transaction`: whether the transaction is Steady Queue's own. Inside one of the application no slot is granted: the
+result has an operation to run after the commit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ActionResult(NamedTuple):
     promoted: Sequence[UUID] = ()
     #: Whether jobs may have become ready, so that workers are to be woken.
     wakes_workers: bool = False
-    #: Set when the caller owns the transaction: slots are granted after its commit.
+    #: Set inside a transaction of the application: slots are granted after its commit.
     after_commit: Operation[Any] | None = None
     #: The jobs that were not retried because other jobs have their unique keys; each with the other.
     displaced: Mapping[UUID, UUID] = MappingProxyType({})
@@ -61,14 +61,14 @@ UNCHANGED = ActionResult([])
 
 @operation()
 def retry(
-    sql: Dialect, ids: Sequence[UUID], limits: Limits = NO_LIMITS, *, promoting: bool = True
+    sql: Dialect, ids: Sequence[UUID], limits: Limits = NO_LIMITS, *, owns_transaction: bool = True
 ) -> Flow[ActionResult]:
     """Run failed jobs again as if they were new: limited ones wait for a slot. Returns those that had failed.
 
     Those whose unique keys other jobs have stay failed.
     """
     failed = yield from lock_executions(sql, "failedexecution", list(dict.fromkeys(ids)))
-    displaced = yield from retake_keys(sql, failed, is_ours=promoting)
+    displaced = yield from retake_keys(sql, failed, owns_transaction=owns_transaction)
     failed = [id_ for id_ in failed if id_ not in displaced]
     if not failed:
         return ActionResult([], displaced=displaced)
@@ -77,7 +77,7 @@ def retry(
     yield from delete_if_any(sql, "cancellation", failed)
     yield sql.statement(f"UPDATE steady_queue_job{sql.by_id} SET retries = 0, expires_at = NULL WHERE id IN ?*", failed)
     keys = yield from _insert_first_executions(sql, failed, limits)
-    promoted, after_commit = yield from promote_or_defer(sql, keys, limits, promoting)
+    promoted, after_commit = yield from promote_or_defer(sql, keys, limits, owns_transaction)
     return ActionResult(failed, promoted, True, after_commit, displaced)
 
 
@@ -87,7 +87,7 @@ def discard(
     ids: Sequence[UUID],
     limits: Limits = NO_LIMITS,
     *,
-    promoting: bool = True,
+    owns_transaction: bool = True,
     tables: Sequence[str] = DISCARDABLE,
 ) -> Flow[ActionResult]:
     """Delete jobs that neither run nor have finished, with their slots. Returns those deleted."""
@@ -104,9 +104,9 @@ def discard(
         return UNCHANGED
     discarded = [id_ for id_ in ids if id_ in deleted]
     keys = yield from free_slots(sql, discarded, limits)
-    yield from free_keys(sql, discarded, is_ours=promoting)
+    yield from free_keys(sql, discarded, owns_transaction=owns_transaction)
     yield sql.delete("job", discarded)
-    promoted, after_commit = yield from promote_or_defer(sql, keys, limits, promoting)
+    promoted, after_commit = yield from promote_or_defer(sql, keys, limits, owns_transaction)
     wakes = bool(promoted) or after_commit is not None
     return ActionResult(discarded, promoted, wakes, after_commit, discarded_from=discarded_from)
 
@@ -117,7 +117,7 @@ def run_now(
     ids: Sequence[UUID],
     limits: Limits = NO_LIMITS,
     *,
-    promoting: bool = True,
+    owns_transaction: bool = True,
     blocked_too: bool = True,
 ) -> Flow[ActionResult]:
     """Run scheduled and blocked jobs now. Returns those that were either.
@@ -136,7 +136,7 @@ def run_now(
         keys = yield from _insert_first_executions(sql, scheduled, limits)
     if not scheduled and not blocked:
         return UNCHANGED
-    if not promoting:
+    if not owns_transaction:
         after_commit = Operation("run now after commit", partial(_run_blocked, sql, blocked, keys, limits))
         return ActionResult([*scheduled, *blocked], (), True, after_commit if blocked or keys else None)
     granted, promoted = yield from _run_blocked(sql, blocked, keys, limits)
@@ -176,10 +176,10 @@ def _insert_first_executions(sql: Dialect, ids: Sequence[UUID], limits: Limits) 
 
 
 def promote_or_defer(
-    sql: Dialect, keys: Mapping[str, int], limits: Limits, promoting: bool
+    sql: Dialect, keys: Mapping[str, int], limits: Limits, owns_transaction: bool
 ) -> Flow[tuple[Sequence[UUID], Operation[Any] | None]]:
     """Promote the keys now, or return the operation that does so after the caller's commit."""
-    if promoting or not keys:
+    if owns_transaction or not keys:
         return (yield from promote.flow(sql, keys, limits)), None
     return (), promote(sql, keys, limits)
 

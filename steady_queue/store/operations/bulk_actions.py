@@ -69,12 +69,14 @@ def retry_window(
     limits: Limits = NO_LIMITS,
     *,
     size: int = WINDOW_ROWS,
-    promoting: bool = True,
+    owns_transaction: bool = True,
 ) -> Flow[WindowResult]:
     """Retry the next failed jobs that match the filter."""
     ids, after = yield from _read_table(sql, "failedexecution", position, size)
     matching = yield from _match(sql, "failedexecution", ids, filter_)
-    result = (yield from retry.flow(sql, matching, limits, promoting=promoting)) if matching else UNCHANGED
+    result = (
+        (yield from retry.flow(sql, matching, limits, owns_transaction=owns_transaction)) if matching else UNCHANGED
+    )
     return WindowResult(result, after)
 
 
@@ -88,14 +90,14 @@ def discard_window(
     *,
     spare: Collection[UUID] = (),
     size: int = WINDOW_ROWS,
-    promoting: bool = True,
+    owns_transaction: bool = True,
 ) -> Flow[WindowResult]:
     """Discard the next jobs with this status that match the filter, except those in `spare`."""
     table = f"{status}execution"
     matching, after = yield from _read_matching(sql, table, filter_, position, spare, size)
     if not matching:
         return WindowResult(UNCHANGED, after)
-    result = yield from discard.flow(sql, matching, limits, promoting=promoting, tables=(table,))
+    result = yield from discard.flow(sql, matching, limits, owns_transaction=owns_transaction, tables=(table,))
     return WindowResult(result, after)
 
 
@@ -110,14 +112,14 @@ def cancel_window(
     *,
     spare: Collection[UUID] = (),
     size: int = WINDOW_ROWS,
-    promoting: bool = True,
+    owns_transaction: bool = True,
 ) -> Flow[CancelledWindow]:
     """Cancel the next jobs with this status that match the filter, except those in `spare`."""
     table = f"{status}execution"
     matching, after = yield from _read_matching(sql, table, filter_, position, spare, size)
     if not matching:
         return CancelledWindow(Cancelled(), after)
-    result = yield from cancel.flow(sql, matching, request, limits, promoting=promoting, tables=(table,))
+    result = yield from cancel.flow(sql, matching, request, limits, owns_transaction=owns_transaction, tables=(table,))
     return CancelledWindow(result, after)
 
 

@@ -5,7 +5,7 @@ row in `cancellation` says who wants it to stop and why: the process that runs i
 outcome deletes it. Rows that are left, because the attempt ended before its process had read them, are resolved by
 maintenance: a job that waits again is cancelled.
 
-`promoting` is for callers that own the transaction, as in actions.py.
+`owns_transaction` is as in actions.py; `promoting` says whether maintenance grants the slots in the same transaction.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Cancelled(NamedTuple):
     ended: Sequence[UUID] = ()
     requested: Sequence[UUID] = ()
     promoted: Sequence[UUID] = ()
-    #: Set when the caller owns the transaction: slots are granted after its commit.
+    #: Set inside a transaction of the application: slots are granted after its commit.
     after_commit: Operation[Any] | None = None
 
     @property
@@ -86,7 +86,7 @@ def cancel(
     request: CancelRequest,
     limits: Limits = NO_LIMITS,
     *,
-    promoting: bool = True,
+    owns_transaction: bool = True,
     tables: Sequence[str] = (*WAITING, CLAIMED),
 ) -> Flow[Cancelled]:
     """Cancel jobs that have a row in one of the tables; jobs that have ended are not changed."""
@@ -99,7 +99,7 @@ def cancel(
     if not waiting:
         return Cancelled(requested=running)
     keys = yield from _end_waiting(sql, waiting, dict.fromkeys(waiting, request), limits)
-    promoted, after_commit = yield from promote_or_defer(sql, keys, limits, promoting)
+    promoted, after_commit = yield from promote_or_defer(sql, keys, limits, owns_transaction)
     return Cancelled(waiting, running, promoted, after_commit)
 
 

@@ -32,7 +32,7 @@ MAX_OLD, MAX_OLD_CHARACTERS = 10, 4_000_000
 
 @operation()
 def retry_with(
-    sql: Dialect, job_id: UUID, new: NewJob, limits: Limits = NO_LIMITS, *, promoting: bool = True
+    sql: Dialect, job_id: UUID, new: NewJob, limits: Limits = NO_LIMITS, *, owns_transaction: bool = True
 ) -> Flow[ActionResult]:
     """Retry a failed job as if it had been enqueued with the arguments, and so the keys, of this new one.
 
@@ -48,7 +48,7 @@ def retry_with(
     now, kept, saved, *before = rows[0]
     after = [getattr(new, name) for name in COLUMNS]
     yield _update(sql, job_id, append_old(kept, before[COLUMNS.index("arguments")], now), None, after)
-    result = yield from retry.flow(sql, failed, limits, promoting=promoting)
+    result = yield from retry.flow(sql, failed, limits, owns_transaction=owns_transaction)
     if not result.ids:  # another job has its unique key
         yield _update(sql, job_id, kept, saved, before)
     return result

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Flow
 
 
-def retake_keys(sql: Dialect, ids: Sequence[UUID], *, is_ours: bool) -> Flow[dict[UUID, UUID]]:
+def retake_keys(sql: Dialect, ids: Sequence[UUID], *, owns_transaction: bool) -> Flow[dict[UUID, UUID]]:
     """Take the unique keys of jobs that wait again; returns those whose keys other jobs have, each with the other."""
     if not ids:
         return {}
@@ -33,7 +33,7 @@ def retake_keys(sql: Dialect, ids: Sequence[UUID], *, is_ours: bool) -> Flow[dic
         requests.setdefault(key, KeyRequest(key, job_id, Until.FINISHED if until is None else until))
     if not requests:
         return {}
-    taken = yield from take_keys(sql, requests.values(), locks=True, is_ours=is_ours)
+    taken = yield from take_keys(sql, requests.values(), locks=True, owns_transaction=owns_transaction)
     holders = {key: taken[key].job_id if key in taken else request.job_id for key, request in requests.items()}
     return {job_id: holders[key] for job_id, key in key_of.items() if holders[key] != job_id}
 

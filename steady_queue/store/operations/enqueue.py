@@ -72,10 +72,10 @@ def enqueue(
 ) -> Operation[Enqueued]:
     """Insert the jobs, all or none.
 
-    `promoting` is for callers that own the transaction; inside the caller's transaction limited jobs stay blocked, and
-    `Enqueued.blocked` must be admitted after the commit. `is_repeated` makes it safe after a lost reply: jobs that
-    exist are not inserted again. `wait_seconds` limits the wait for concurrency keys that other transactions have
-    locked; after it, the operation fails with a lock timeout and can be repeated with `promoting=False`.
+    With `promoting`, the transaction is Steady Queue's own and limited jobs get their slots in it. Otherwise they stay
+    blocked, and `Enqueued.blocked` must be admitted after the commit. `is_repeated` makes it safe after a lost reply:
+    jobs that exist are not inserted again. `wait_seconds` limits the wait for concurrency keys that other transactions
+    have locked; after it, the operation fails with a lock timeout and can be repeated with `promoting=False`.
     `notifies` lets the statement that inserts one ready job notify the listeners as well. `rules` says how unique jobs
     take their keys; with `raises`, a job whose key is taken is a DuplicateTask, otherwise it is skipped.
     """
@@ -132,7 +132,7 @@ def _enqueue(
     if not jobs or (is_repeated and (yield from _is_any_stored(sql, jobs))):
         return Enqueued()
     if any(job.unique_key is not None for job in jobs):
-        resolved = yield from resolve_duplicates(sql, jobs, rules, limits, is_ours=promoting, raises=raises)
+        resolved = yield from resolve_duplicates(sql, jobs, rules, limits, owns_transaction=promoting, raises=raises)
         stored = yield from _insert(sql, resolved.jobs, promoting, limits, wait_seconds, resolved.freed)
         return replace(
             stored,

@@ -235,7 +235,7 @@ def discard_without_slot(sql: Dialect, ids: Sequence[UUID]) -> Flow[frozenset[UU
         without_slot = [row[0] for row in rows]
         if without_slot:
             yield sql.delete("blockedexecution", without_slot)
-            yield from free_keys(sql, without_slot, is_ours=True)
+            yield from free_keys(sql, without_slot, owns_transaction=True)
             yield sql.delete("job", without_slot)
         discarded.update(without_slot)
     return frozenset(discarded)

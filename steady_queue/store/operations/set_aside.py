@@ -137,4 +137,4 @@ def _fail_without_execution(sql: Dialect, job_id: UUID, report: ErrorReport, wri
         "INSERT INTO steady_queue_failedexecution (job_id, failed_at, exception_class, message) VALUES (?, ?, ?, ?)",
         *(job_id, rows[0][0], report.exception_class, report.message),
     )
-    yield from free_keys(sql, [job_id], is_ours=True)
+    yield from free_keys(sql, [job_id], owns_transaction=True)

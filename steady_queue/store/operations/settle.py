@@ -151,7 +151,7 @@ def _write_more(sql: Dialect, outcomes: Sequence[Outcome], applied: set[UUID]) -
     snoozed = [o.claim.job_id for o in waiting if isinstance(o, Snoozed) and o.claim.expires_at is not None]
     yield from keep_from_expiring(sql, snoozed)
     unique = [outcome.claim.job_id for outcome in waiting if outcome.claim.unique_key is not None]
-    displaced = yield from retake_keys(sql, unique, is_ours=True)
+    displaced = yield from retake_keys(sql, unique, owns_transaction=True)
     if displaced:
         yield from end_displaced(sql, displaced)
     return displaced
@@ -238,7 +238,7 @@ def _free(sql: Dialect, outcomes: Sequence[Outcome]) -> Flow[None]:
         yield sql.delete("semaphore", without_slot)
     ended = [outcome.claim for outcome in outcomes if isinstance(outcome, (Finished, Failed))]
     if keyed := [claim.job_id for claim in ended if claim.unique_key is not None]:
-        yield from free_keys(sql, keyed, is_ours=True)
+        yield from free_keys(sql, keyed, owns_transaction=True)
     if cancelled := [outcome.claim.job_id for outcome in outcomes if is_cancelled(outcome)]:
         yield sql.delete("cancellation", cancelled)
 

@@ -50,12 +50,12 @@ class KeyHolder(NamedTuple):
 
 
 def take_keys(
-    sql: Dialect, requests: Collection[KeyRequest], *, locks: bool, is_ours: bool
+    sql: Dialect, requests: Collection[KeyRequest], *, locks: bool, owns_transaction: bool
 ) -> Flow[dict[str, KeyHolder]]:
     """Take the keys, each for one job; returns those that other jobs have.
 
-    With `locks`, all of them are locked until the transaction ends. `is_ours`: whether the transaction is ours, and so
-    reads what was committed before each statement.
+    With `locks`, all of them are locked until the transaction ends. `owns_transaction`: whether the transaction is
+    Steady Queue's own, and so reads what was committed before each statement.
     """
     # Ascending, so that two transactions wait for each other in one order only.
     wanted = {request.unique_key: request for request in sorted(requests)}
@@ -74,11 +74,11 @@ def take_keys(
         raise StoreConflict(f"the unique key {keys[0]!r} was taken and freed again {MAX_TRIES} times")
     if not taken:
         return taken
-    free = yield from _find_free(sql, taken, is_ours)
+    free = yield from _find_free(sql, taken, owns_transaction)
     if free and not locks:
         # Only under its lock the state of the holder is certain: a retry by hand locks the key of its job too.
         found = yield from _read_holders(sql, sorted(free), locks=True)
-        free = yield from _find_free(sql, found, is_ours)
+        free = yield from _find_free(sql, found, owns_transaction)
     if free:
         yield from assign_keys(sql, [wanted[key] for key in sorted(free)])
     return {key: holder for key, holder in taken.items() if key not in free}
@@ -92,13 +92,13 @@ def assign_keys(sql: Dialect, requests: Sequence[KeyRequest]) -> Flow[None]:
     )
 
 
-def free_keys(sql: Dialect, job_ids: Sequence[UUID], *, is_ours: bool = False) -> Flow[None]:
+def free_keys(sql: Dialect, job_ids: Sequence[UUID], *, owns_transaction: bool = False) -> Flow[None]:
     """Delete the keys of jobs that have ended, except those that are held for some time.
 
     A key that another transaction has locked is skipped: it is being taken over, or maintenance deletes it.
     """
     text = f"SELECT unique_key FROM {sql.keys_by_job} WHERE job_id IN ?* AND {_not_held(sql)}"
-    if sql.locks_gaps and not is_ours:
+    if sql.locks_gaps and not owns_transaction:
         # A locking read that finds no row locks the gap: other processes could not insert until the caller commits.
         rows = yield sql.statement(text, list(job_ids), returns=".")
         if not rows:
@@ -121,7 +121,7 @@ def find_needless(sql: Dialect, after: str, count: int) -> Flow[tuple[list[str],
         return [], None
     rows = yield sql.lock("uniquekey", _holder_columns(sql), keys, skip_locked=True, is_ordered=True, returns=".uii")
     holders = {row[0]: KeyHolder(row[1], row[2], bool(row[3])) for row in rows}
-    ended = yield from _find_ended(sql, holders, is_ours=True)
+    ended = yield from _find_ended(sql, holders, owns_transaction=True)
     return sorted(ended), keys[-1] if len(keys) == count else None
 
 
@@ -148,21 +148,21 @@ def _read_holders(sql: Dialect, keys: Sequence[str], *, locks: bool) -> Flow[dic
     return found
 
 
-def _find_free(sql: Dialect, holders: Mapping[str, KeyHolder], is_ours: bool) -> Flow[set[str]]:
+def _find_free(sql: Dialect, holders: Mapping[str, KeyHolder], owns_transaction: bool) -> Flow[set[str]]:
     """The keys that may be taken over."""
-    free = yield from _find_ended(sql, holders, is_ours=is_ours)
+    free = yield from _find_ended(sql, holders, owns_transaction=owns_transaction)
     until_started = {
         holder.job_id: key
         for key, holder in holders.items()
         if holder.until == Until.STARTED and not holder.is_held and key not in free
     }
     if until_started:
-        started = yield from _find_in(sql, "claimedexecution", list(until_started), is_ours)
+        started = yield from _find_in(sql, "claimedexecution", list(until_started), owns_transaction)
         free.update(until_started[job_id] for job_id in started)
     return free
 
 
-def _find_ended(sql: Dialect, holders: Mapping[str, KeyHolder], *, is_ours: bool) -> Flow[set[str]]:
+def _find_ended(sql: Dialect, holders: Mapping[str, KeyHolder], *, owns_transaction: bool) -> Flow[set[str]]:
     """The keys whose jobs have finished, failed or been deleted, and that are not held any longer."""
     ids = [holder.job_id for holder in holders.values() if not holder.is_held]
     if not ids:
@@ -172,20 +172,20 @@ def _find_ended(sql: Dialect, holders: Mapping[str, KeyHolder], *, is_ours: bool
     )
     jobs = {row[0]: bool(row[1]) for row in rows}
     ended = {id_ for id_ in ids if jobs.get(id_)}
-    if is_ours or not sql.locks_gaps:
+    if owns_transaction or not sql.locks_gaps:
         ended.update(id_ for id_ in ids if id_ not in jobs)
     # Where a snapshot may be old, a job that it does not have can be new: it is left to maintenance.
     if unfinished := [id_ for id_, has_finished in jobs.items() if not has_finished]:
-        ended.update((yield from _find_in(sql, "failedexecution", unfinished, is_ours)))
+        ended.update((yield from _find_in(sql, "failedexecution", unfinished, owns_transaction)))
     return {key for key, holder in holders.items() if holder.job_id in ended}
 
 
-def _find_in(sql: Dialect, table: str, ids: Sequence[UUID], is_ours: bool) -> Flow[list[UUID]]:
+def _find_in(sql: Dialect, table: str, ids: Sequence[UUID], owns_transaction: bool) -> Flow[list[UUID]]:
     """Those of the jobs that have a row in this table; rows that other transactions have locked are left out.
 
     The row is locked, so that the job stays there until the key was taken over.
     """
-    if sql.locks_gaps and not is_ours:
+    if sql.locks_gaps and not owns_transaction:
         rows = yield sql.select(table, "job_id", list(ids), returns="u")
         ids = [row[0] for row in rows]
         if not ids:

@@ -53,7 +53,7 @@ def resolve_duplicates(
     rules: Mapping[UUID, Uniqueness],
     limits: Limits,
     *,
-    is_ours: bool,
+    owns_transaction: bool,
     raises: bool,
 ) -> Flow[Resolved]:
     """Take the unique keys of the jobs. Raises DuplicateTask if `raises`; otherwise such jobs are skipped."""
@@ -61,7 +61,7 @@ def resolve_duplicates(
     chosen, conflicts = _choose(jobs, rules, done)
     requests = yield from _build_requests(sql, list(chosen.values()), rules)
     replaces = any(_rule_of(job, rules).on_duplicate == OnDuplicate.REPLACE for job in chosen.values())
-    taken = yield from take_keys(sql, requests.values(), locks=replaces, is_ours=is_ours)
+    taken = yield from take_keys(sql, requests.values(), locks=replaces, owns_transaction=owns_transaction)
     for key, holder in taken.items():
         new = chosen[key]
         match _rule_of(new, rules).on_duplicate:
@@ -69,11 +69,13 @@ def resolve_duplicates(
                 done.existing[new.id] = holder.job_id
             case OnDuplicate.SKIP:
                 done.skipped.add(new.id)
-            case OnDuplicate.REPLACE if (yield from _replace(sql, requests[key], holder, limits, done, is_ours)):
+            case OnDuplicate.REPLACE if (
+                yield from _replace(sql, requests[key], holder, limits, done, owns_transaction)
+            ):
                 pass
             case _:
                 conflicts[new.id] = holder.job_id
-    yield from _read_existing(sql, jobs, done, conflicts, is_ours)
+    yield from _read_existing(sql, jobs, done, conflicts, owns_transaction)
     if conflicts and raises:
         raise _duplicate_error(jobs, conflicts)
     done.skipped.update(conflicts)
@@ -131,13 +133,13 @@ def _build_requests(
 
 
 def _replace(
-    sql: Dialect, request: KeyRequest, holder: KeyHolder, limits: Limits, done: Resolved, is_ours: bool
+    sql: Dialect, request: KeyRequest, holder: KeyHolder, limits: Limits, done: Resolved, owns_transaction: bool
 ) -> Flow[bool]:
     """Delete the job that has the key, if it waits; the new one gets the key. False if it cannot be replaced."""
-    table = yield from _lock_waiting(sql, holder.job_id, is_ours)
+    table = yield from _lock_waiting(sql, holder.job_id, owns_transaction)
     if table is None:
         found = yield from find_jobs.flow(sql, [holder.job_id])
-        if is_ours and found and found[0].status in _WAITING_STATUSES:
+        if owns_transaction and found and found[0].status in _WAITING_STATUSES:
             # It is being claimed, dispatched or ended just now: the driver starts the operation again.
             raise StoreConflict(f"the task {holder.job_id}, which is to be replaced, is being changed")
         return False
@@ -149,13 +151,13 @@ def _replace(
     return True
 
 
-def _lock_waiting(sql: Dialect, job_id: UUID, is_ours: bool) -> Flow[str | None]:
+def _lock_waiting(sql: Dialect, job_id: UUID, owns_transaction: bool) -> Flow[str | None]:
     """The table in which the job waits, with its row locked; None if it does not wait, or its row is locked.
 
     A claim that is not committed has locked it, for example. To wait for it could be a deadlock.
     """
     tables: Sequence[str] = WAITING
-    if sql.locks_gaps and not is_ours:
+    if sql.locks_gaps and not owns_transaction:
         # As long as the snapshot shows where it waits, no gap is locked.
         for table in WAITING:
             rows = yield sql.select(table, "job_id", [job_id], returns="u")
@@ -170,14 +172,14 @@ def _lock_waiting(sql: Dialect, job_id: UUID, is_ours: bool) -> Flow[str | None]
 
 
 def _read_existing(
-    sql: Dialect, jobs: Sequence[NewJob], done: Resolved, conflicts: dict[UUID, UUID], is_ours: bool
+    sql: Dialect, jobs: Sequence[NewJob], done: Resolved, conflicts: dict[UUID, UUID], owns_transaction: bool
 ) -> Flow[None]:
     """Read the jobs that new ones stand for. One that no longer exists cannot be returned: its key is only held."""
     new_ids = {job.id for job in jobs} if done.existing else ()
     ids = list(dict.fromkeys(other for other in done.existing.values() if other not in new_ids))
     found = yield from find_jobs.flow(sql, ids)
     done.records = {record.id: record for record in found}
-    if sql.locks_gaps and not is_ours:
+    if sql.locks_gaps and not owns_transaction:
         return  # an old snapshot may not have it
     for id_, other in list(done.existing.items()):
         if other in ids and other not in done.records:

@@ -14,7 +14,7 @@ Public modules:
     recurring_task.py    `@recurring`
     actions/             retry, discard, run now, clean up
     queues.py            a queue: size, latency, pause, resume, clear
-    testing.py           run tasks in tests, and assert which were enqueued
+    testing/             run tasks in tests, and assert which were enqueued
     configuration.py     the options of workers, dispatchers and schedulers
     asgi.py              run tasks in an ASGI server
     hooks.py             functions that processes call when they start, stop or fail

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from steady_queue.store.job import JobRecord, JobState
 
 #: How long the thread and its connections are kept after the last watch.
-LINGER_SECONDS = 60.0
+KEEP_SECONDS = 60.0
 #: How long a read may take.
 READ_SECONDS = 30.0
 #: How long the database may be unavailable before the watches fail.
@@ -80,21 +80,6 @@ class Watcher:
     @property
     def has_watches(self) -> bool:
         return bool(self._watches)
-
-    @property
-    def is_failing(self) -> bool:
-        """Whether the database could not be read the last time."""
-        return self._failing_since is not None
-
-    @property
-    def watch_count(self) -> int:
-        return len(self._all())
-
-    @property
-    def has_read_all(self) -> bool:
-        """Whether there are watches, and the job of each has been read."""
-        watches = self._all()
-        return bool(watches) and all(watch.seen is not None for watch in watches)
 
     def hint(self, job_ids: Iterable[UUID], *, has_ended: bool = True) -> None:
         """An attempt of these jobs has ended, or they have changed in another way: read them at once."""
@@ -166,7 +151,7 @@ class Watcher:
                         await self._sleep(self._seconds_to_next(now))
                     continue
                 idle_since = now if idle_since is None else idle_since
-                left_seconds = idle_since + _linger_seconds() - now
+                left_seconds = idle_since + _keep_seconds() - now
                 if left_seconds > 0:
                     await self._sleep(left_seconds)
                 elif self._leave():
@@ -257,9 +242,9 @@ class Watcher:
             watch.fail(explained or error)
 
 
-def _linger_seconds() -> float:
+def _keep_seconds() -> float:
     # A test runner drops its database soon after the last test, which an open connection would prevent.
-    return 0.0 if hasattr(mail, "outbox") else LINGER_SECONDS
+    return 0.0 if hasattr(mail, "outbox") else KEEP_SECONDS
 
 
 _watchers: dict[str, Watcher] = {}

@@ -32,6 +32,7 @@ from tests.support.servers import PgBouncer
 from tests.support.servers.postgres import Postgres
 from tests.support.tasks import recording
 from tests.support.tasks.recording import task_record
+from tests.support.watches import has_read_all, is_failing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -59,10 +60,6 @@ async def worker_process(database: str) -> AsyncIterator[None]:
 
 def is_listening(database: str) -> bool:
     return bool(query(database, LISTENERS.format("NOT ILIKE")))
-
-
-def has_read_all(database: str) -> bool:
-    return watchers.watcher(database).has_read_all
 
 
 @pytest.mark.only_on("postgres")
@@ -206,7 +203,7 @@ async def test_waiting_goes_on_after_an_outage_of_the_database(database: str, pr
             await until(lambda: has_read_all(proxied))
             proxy.go()
             task_record.gate.set()
-            await until(lambda: watchers.watcher(proxied).is_failing)
+            await until(lambda: is_failing(proxied))
             proxy.come_back()
             assert (await waiting).return_value == "one"
 

@@ -30,6 +30,7 @@ from tests.support.store.manual_worker import Worker, report
 from tests.support.store.stores import SyncStore
 from tests.support.threads import WAIT_TIMEOUT_SECONDS, closing, while_in_thread
 from tests.support.wait import until
+from tests.support.watches import has_read_all, watches_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +63,7 @@ def when_waited_for(database: str, action: Callable[[], object]) -> Callable[[],
 
     def act() -> None:
         deadline = time.monotonic() + WAIT_TIMEOUT_SECONDS
-        while not watchers.watcher(database).has_read_all:
+        while not has_read_all(database):
             assert time.monotonic() < deadline, "the watcher has not read the job"
             time.sleep(0.005)
         action()
@@ -212,9 +213,8 @@ def test_callers_in_threads_and_in_loops_share_the_statements(database: str, mon
             threads.submit(closing, result.wait, WAIT_TIMEOUT_SECONDS) for result in results[:20]
         ]
         waits += [threads.submit(asyncio.run, all_of(part)) for part in (results[20:40], results[40:])]
-        reader = watchers.watcher(database)
         when_waited_for(database, lambda: None)()
-        while reader.watch_count < 60 or not reader.has_read_all:
+        while len(watches_of(database)) < 60 or not has_read_all(database):
             time.sleep(0.005)
         before = len(reads)
         for _ in results:

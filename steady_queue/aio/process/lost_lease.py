@@ -45,29 +45,29 @@ class LostLease:
         silent_seconds = self._claims.lease.seconds_since_heartbeat
         reason = f"no heartbeat for {silent_seconds:.0f} s"
         unstarted = sum(capacity.release_unstarted(reason) for capacity in self._capacities)
-        cancelled = [running for capacity in self._capacities for running in capacity.cancel_async(reason)]
+        stopped = [running for capacity in self._capacities for running in capacity.stop_async(reason)]
         threads = sum(capacity.running_threads for capacity in self._capacities)
-        if unstarted or cancelled or threads:
+        if unstarted or stopped or threads:
             self._events.emit(events.LeaseLost(seconds=silent_seconds, threads=threads))
-        self._exit_if_running(threads, cancelled)
+        self._exit_if_running(threads, stopped)
 
     def stop(self, claims: set[UUID], *, is_pruned: bool) -> None:
         """Stop the tasks of claims that this process no longer has; threads too if the process was pruned."""
         reason = "another process ended its claim"
-        cancelled = [running for capacity in self._capacities for running in capacity.cancel_async(reason, claims)]
+        stopped = [running for capacity in self._capacities for running in capacity.stop_async(reason, claims)]
         running = self._claims.running_jobs()
         threads = sum(job.session is None and job.claim.claim_id in claims for job in running)
-        if cancelled or (threads and is_pruned):
+        if stopped or (threads and is_pruned):
             self._events.emit(events.ClaimsLost(count=len(claims), threads=threads))
-        self._exit_if_running(threads if is_pruned else 0, cancelled)
+        self._exit_if_running(threads if is_pruned else 0, stopped)
 
-    def _exit_if_running(self, threads: int, cancelled: Sequence[Running]) -> None:
-        """End the process if threads still run, or if cancelled tasks still do after a moment."""
+    def _exit_if_running(self, threads: int, stopped: Sequence[Running]) -> None:
+        """End the process if threads still run, or if stopped tasks still do after a moment."""
         if threads:
             self._exit_now(EXIT_FORCED)
-        elif cancelled:
-            self._loop.call_later(CANCEL_SECONDS, self._exit_if_stuck, cancelled)
+        elif stopped:
+            self._loop.call_later(CANCEL_SECONDS, self._exit_if_stuck, stopped)
 
-    def _exit_if_stuck(self, cancelled: Sequence[Running]) -> None:
-        if self._claims.running() & {running.claim.claim_id for running in cancelled}:
+    def _exit_if_stuck(self, stopped: Sequence[Running]) -> None:
+        if self._claims.running() & {running.claim.claim_id for running in stopped}:
             self._exit_now(EXIT_FORCED)

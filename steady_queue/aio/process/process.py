@@ -90,6 +90,7 @@ class Process:
             alias=self.alias,
             host=host,
             deadlines=self.deadlines,
+            on_stuck_thread=self._check_stuck_threads,
             context=Context(self.clock, self.events, self.outage),
         )
         self.shutdown = Shutdown(
@@ -185,6 +186,9 @@ class Process:
             self._emit_started()
             self.ready.set()
             await self.shutdown.stop_intake(intake)
+
+    def _check_stuck_threads(self) -> None:
+        self.stuck_threads.check()
 
     def _emit_started(self) -> None:
         workers = self.options.workers

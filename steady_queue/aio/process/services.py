@@ -41,11 +41,15 @@ from steady_queue.recurring.definitions import collect_recurrences
 from steady_queue.store.operations.notify import AWAITED, FOLLOWED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
     from steady_queue.aio.context import Context
     from steady_queue.aio.deadline_driver import DeadlineDriver
     from steady_queue.aio.process.deadlines import Deadlines
     from steady_queue.aio.process.host import Host
     from steady_queue.aio.timing import WakeEvent
+    from steady_queue.aio.worker.timed_calls import WatchDeadline
     from steady_queue.configuration import Dispatcher as DispatcherOptions
     from steady_queue.configuration import Options
     from steady_queue.configuration import Worker as WorkerOptions
@@ -63,12 +67,16 @@ class Services:
         alias: str,
         host: Host,
         deadlines: Deadlines,
+        on_stuck_thread: Callable[[], None],
         context: Context,
     ) -> None:
         self.options = options
         self.row = row
         self.alias = alias
         self.context = context
+        self._host = host
+        self._deadlines = deadlines
+        self._on_stuck_thread = on_stuck_thread
         self.lease = Lease(alive_seconds=alive_threshold().total_seconds(), clock=context.clock)
         self.connections = Connections(alias, self.lease)
         self.hot, self.settling = self.connections.hot, self.connections.settling
@@ -81,7 +89,7 @@ class Services:
         self.orm_threads = OrmThreads(threads, events=context.events)
         self.unknown_tasks = UnknownTasks(process_id=row.id, driver=self.upkeep, context=context)
         self.reports = Reports(
-            driver=self.upkeep, known_claims=lambda: self.claims.known(), awaited=self.awaited, context=context
+            driver=self.upkeep, known_claims=self._known_claims, awaited=self.awaited, context=context
         )
         self.task_services = TaskServices(self.reports, deadlines)
         self.settlers = Settlers(
@@ -90,29 +98,13 @@ class Services:
         wake_events = [self.wake_ups.add_event() for _ in options.workers]
         capacities = [self._build_capacity(*pair) for pair in zip(options.workers, wake_events, strict=True)]
         self.claims = Claims(lease=self.lease, capacities=capacities, settlers=self.settlers)
-        self.cancellations = Cancellations(
-            process_id=row.id,
-            capacities=capacities,
-            claims=self.claims,
-            driver=self.settling,
-            wake_event=self.cancel_wake_ups.add_event(),
-            is_listening=lambda: self.is_listening() and not deadlines.requested.is_set(),
-            context=context,
-        )
+        self.cancellations = self._build_cancellations(capacities)
         self.lost_lease = LostLease(
             capacities=capacities, claims=self.claims, events=context.events, exit_now=host.exit_now
         )
         step_driver = StepDriver(self.upkeep)
         splitter = ClaimSplitter(driver=step_driver, events=context.events)
-        self.reconciliation = Reconciliation(
-            process=row,
-            claims=self.claims,
-            driver=step_driver,
-            splitter=splitter,
-            on_lost=self.lost_lease.stop,
-            wake_all=self.wake_ups.wake_all,
-            events=context.events,
-        )
+        self.reconciliation = self._build_reconciliation(step_driver, splitter)
         self.workers = [
             self._build_worker(number, capacity, wake_event)
             for number, (capacity, wake_event) in enumerate(zip(capacities, wake_events, strict=True))
@@ -125,14 +117,7 @@ class Services:
         )
         self.heartbeat = self._build_heartbeat()
         self.maintenance = self._build_maintenance(step_driver, splitter)
-        self.watchdog = Watchdog(
-            lease=self.lease,
-            deadlines=deadlines,
-            name_of=self.claims.name_of,
-            on_lease_lost=self.lost_lease.stop_all,
-            events=context.events,
-            exit_now=host.exit_now,
-        )
+        self.watchdog = self._build_watchdog()
 
     def _build_listener(self) -> Listener | None:
         if not (self.hot.sql.can_notify and steady_queue.notify):
@@ -165,10 +150,46 @@ class Services:
         return Capacity(
             coroutines=options.coroutines,
             threads=options.threads,
-            executor=Executor(registry=registry, process_name=self.row.name, services=self.task_services),
+            build_executor=self._build_executor,
             orm_threads=self.orm_threads,
             settle=self.settlers.put,
             wake_worker=wake_event.wake,
+            on_stuck_thread=self._on_stuck_thread,
+            events=self.context.events,
+        )
+
+    def _build_executor(self, watch_deadline: WatchDeadline) -> Executor:
+        return Executor(
+            registry=registry,
+            process_name=self.row.name,
+            watch_deadline=watch_deadline,
+            services=self.task_services,
+        )
+
+    def _known_claims(self) -> set[UUID]:
+        # Claims need the settlers, and the settlers need the reports, which ask for the claims.
+        return self.claims.known()
+
+    def _build_cancellations(self, capacities: Sequence[Capacity]) -> Cancellations:
+        return Cancellations(
+            process_id=self.row.id,
+            capacities=capacities,
+            claims=self.claims,
+            driver=self.settling,
+            wake_event=self.cancel_wake_ups.add_event(),
+            # The listener stops with the intake, at the first request for a shutdown.
+            is_listening=lambda: self.is_listening() and not self._deadlines.requested.is_set(),
+            context=self.context,
+        )
+
+    def _build_reconciliation(self, driver: StepDriver, splitter: ClaimSplitter) -> Reconciliation:
+        return Reconciliation(
+            process=self.row,
+            claims=self.claims,
+            driver=driver,
+            splitter=splitter,
+            on_lost=self.lost_lease.stop,
+            wake_all=self.wake_ups.wake_all,
             events=self.context.events,
         )
 
@@ -236,6 +257,16 @@ class Services:
             promotes=all(dispatcher.concurrency_maintenance for dispatcher in self.options.dispatchers),
             max_interval_seconds=min(intervals, default=math.inf),
             context=self.context,
+        )
+
+    def _build_watchdog(self) -> Watchdog:
+        return Watchdog(
+            lease=self.lease,
+            deadlines=self._deadlines,
+            name_of=self.claims.name_of,
+            on_lease_lost=self.lost_lease.stop_all,
+            events=self.context.events,
+            exit_now=self._host.exit_now,
         )
 
     async def close(self) -> None:

@@ -133,7 +133,7 @@ class Shutdown:
         for capacity in self._capacities:
             capacity.release_unstarted(RELEASE_REASON)
         await self._wait_for_tasks(lambda: self._deadlines.cancel_tasks_at)
-        if [running for capacity in self._capacities for running in capacity.cancel_async(RELEASE_REASON)]:
+        if [running for capacity in self._capacities for running in capacity.stop_async(RELEASE_REASON)]:
             self._deadlines.extend_for_cancelled_tasks()
         await self._wait_for_tasks(lambda: self._deadlines.tasks_by)
 

@@ -35,9 +35,9 @@ class StuckThreads:
         self._is_replaceable = is_replaceable
         self._replace_process = replace_process
         self._events = events
+        #: How many were stuck in the last report; 0 when there are fewer than the limit again, so that the next time is
+        #: reported too.
         self._reported = 0
-        for capacity in capacities:
-            capacity.on_stuck_thread = self.check
 
     def check(self) -> None:
         """Called when one more thread is stuck, and when one that was stuck has ended its task."""

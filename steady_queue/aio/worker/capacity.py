@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.orm_threads.pool import OrmThreads
     from steady_queue.aio.orm_threads.session import OrmSession
     from steady_queue.aio.worker.executor import Executor
+    from steady_queue.aio.worker.timed_calls import WatchDeadline
     from steady_queue.events import Events
     from steady_queue.jobs.context import TaskControl
     from steady_queue.store.job import CancelRequest, Claim
@@ -41,15 +42,15 @@ class Capacity:
         *,
         coroutines: int,
         threads: int,
-        executor: Executor,
+        build_executor: Callable[[WatchDeadline], Executor],
         orm_threads: OrmThreads,
         settle: Callable[[Ending], None],
         wake_worker: Callable[[], None],
+        on_stuck_thread: Callable[[], None],
         events: Events,
     ) -> None:
         self._capacity: dict[int, int] = {Lane.ASYNC: coroutines, Lane.THREAD: threads}
         self._room = dict(self._capacity)
-        self._executor = executor
         self._orm_threads = orm_threads
         self._settle = settle
         self._wake_worker = wake_worker
@@ -67,12 +68,12 @@ class Capacity:
         self.running: dict[UUID, Running] = {}
         self.threads = threads
         #: Called when a thread is stuck in a task that has timed out, and when such a task has ended.
-        self.on_stuck_thread: Callable[[], None] = _do_nothing
+        self._on_stuck_thread = on_stuck_thread
         self._timeouts = Timeouts(
             self.running, finished=self._threads.finished_items, on_stuck=self._stuck, events=events
         )
         self._stuck_claims = self._timeouts.stuck
-        executor.watch_deadline = self._timeouts.watch
+        self._executor = build_executor(self._timeouts.watch)
         #: Set while no job runs, apart from those that have timed out and are stuck: nothing waits for them.
         self.idle = asyncio.Event()
         self.idle.set()
@@ -160,22 +161,22 @@ class Capacity:
         """Release the jobs that no thread has started; returns how many."""
         waiting = self._threads.remove_waiting()
         for running in waiting:
-            self._end(running, _stopped(running, reason))
+            self._end(running, _build_stopped(running, reason))
         return len(waiting)
 
-    def cancel_async(self, reason: str, only: Collection[UUID] | None = None) -> list[Running]:
-        """Cancel the async tasks, or only those of some claims, and return them. Those that stop are released."""
-        cancelled: list[Running] = []
+    def stop_async(self, reason: str, only: Collection[UUID] | None = None) -> list[Running]:
+        """Stop the async tasks, or only those of some claims, and return them. Those that stop are released."""
+        stopped: list[Running] = []
         for claim_id, running in list(self.running.items()):
             if running.task is not None and running.release_reason is None and (only is None or claim_id in only):
                 running.release_reason = reason
                 running.task.cancel()
-                cancelled.append(running)
+                stopped.append(running)
                 if running.session is not None and not running.has_begun:
                     # The coroutine of a task that is cancelled before its first step never runs.
                     self._orm_threads.end(running.session)
-                    self._end(running, _stopped(running, reason))
-        return cancelled
+                    self._end(running, _build_stopped(running, reason))
+        return stopped
 
     def cancel(self, requests: Mapping[UUID, CancelRequest]) -> list[Running]:
         """Cancel the tasks of these claims: they do not run again. Returns the async tasks that have begun.
@@ -191,7 +192,7 @@ class Capacity:
             running.cancellation = requests[running.claim.claim_id]
         if any(running.session is None for running in asked):
             for running in self._threads.remove_waiting_if(lambda waiting: waiting.cancellation is not None):
-                self._end(running, _stopped(running))
+                self._end(running, _build_stopped(running))
         cancelled: list[Running] = []
         for running in asked:
             if running.task is None or running.session is None:
@@ -202,11 +203,11 @@ class Capacity:
                 cancelled.append(running)
             else:
                 self._orm_threads.end(running.session)
-                self._end(running, _stopped(running))
+                self._end(running, _build_stopped(running))
         return cancelled
 
     def was_stopped(self, control: TaskControl) -> bool:
-        """Return whether `cancel_async` cancelled this job's task. Any other CancelledError is its failure."""
+        """Return whether `stop_async` cancelled this job's task. Any other CancelledError is its failure."""
         if control.cancellation is not None:
             return False
         running = self.running.get(control.claim.claim_id)
@@ -236,7 +237,7 @@ class Capacity:
             # It may run again only when it has really stopped, and its transactions with it.
             await session.wait_for_calls()
             await session.release_thread()
-            outcome = _stopped(running, running.release_reason or "")
+            outcome = _build_stopped(running, running.release_reason or "")
         except BaseException as error:
             # A fault of the runtime: the claim must end all the same.
             outcome = Failed(claim, report_of(error))
@@ -245,7 +246,7 @@ class Capacity:
 
     def _in_clean_context(self, running: Running) -> Ending:
         if running.cancellation is not None:
-            return _stopped(running)
+            return _build_stopped(running)
         running.has_begun = True
         try:
             # A thread's own context lives as long as the thread: the next task would see what this one sets.
@@ -263,7 +264,7 @@ class Capacity:
             return  # abandoned
         if running.has_timed_out:
             self._timeouts.forget(running)
-            self.on_stuck_thread()
+            self._on_stuck_thread()
         running.has_ended = True
         if running.completed is not None and not isinstance(outcome, Completed):
             outcome = running.completed  # cancelled or timed out after it had been settled
@@ -279,14 +280,10 @@ class Capacity:
         if len(self.running) == len(self._stuck_claims):
             self.idle.set()
         if running.task is None:
-            self.on_stuck_thread()
+            self._on_stuck_thread()
 
 
-def _do_nothing() -> None:
-    pass
-
-
-def _stopped(running: Running, reason: str = "") -> Outcome:
+def _build_stopped(running: Running, reason: str = "") -> Outcome:
     """Return the outcome of a task that was stopped, or not started: it is released, unless it is to be cancelled."""
     if running.cancellation is None:
         return Released(running.claim, reason)

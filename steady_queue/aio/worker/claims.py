@@ -52,7 +52,7 @@ class Claims:
         return task.get_name() if task is not None else "a callback"
 
     def restartable(self) -> set[UUID]:
-        """Return the unfinished claims whose tasks have not timed out. May be called from any thread."""
+        """Return the unfinished claims whose tasks may run again: see `Capacity.restartable`."""
         return {claim_id for capacity in self._capacities for claim_id in capacity.restartable()}
 
     def unfinished(self) -> set[UUID]:

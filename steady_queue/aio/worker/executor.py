@@ -18,33 +18,33 @@ from django.core.exceptions import SynchronousOnlyOperation
 
 from steady_queue import arguments
 from steady_queue.aio.orm_threads.connections import thread_connections
-from steady_queue.aio.worker.timed_calls import call_with_timeout, cancel_at_deadline, set_deadline
+from steady_queue.aio.worker.observed_results import ObservedResults
+from steady_queue.aio.worker.timed_calls import call_with_timeout, set_deadline
 from steady_queue.errors import TransactionLeftOpen
-from steady_queue.jobs import results
 from steady_queue.jobs.caller_locale import activate
-from steady_queue.jobs.compat import task_backends, task_finished, task_started
+from steady_queue.jobs.compat import task_finished, task_started
 from steady_queue.jobs.completion import ignoring, run_transactional
 from steady_queue.jobs.context import NO_SERVICES, TaskContext
 from steady_queue.jobs.policy import Policies
 from steady_queue.jobs.retries import as_cancelled, decide
 from steady_queue.jobs.task import lane_of
-from steady_queue.jobs.task_signals import FAILURE_LEVEL, asend, is_observed, send
+from steady_queue.jobs.task_signals import FAILURE_LEVEL, asend, send
 from steady_queue.jobs.task_signals import is_logged as is_logged_by_framework
 from steady_queue.store.job import FailureKind, Lane
-from steady_queue.store.outcome import Completed, Failed, Finished, Released, Retried, Snoozed, report_of
+from steady_queue.store.outcome import Completed, Failed, Finished, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from steady_queue.aio.orm_threads.connections import ThreadConnections
     from steady_queue.aio.orm_threads.session import OrmSession
-    from steady_queue.aio.worker.timed_calls import Watch
-    from steady_queue.jobs.compat import BaseTaskBackend, Task, TaskResult
+    from steady_queue.aio.worker.timed_calls import WatchDeadline
+    from steady_queue.jobs.compat import Task, TaskResult
     from steady_queue.jobs.context import ContextServices, TaskControl
     from steady_queue.jobs.registry import Registry
+    from steady_queue.jobs.retries import Decision
     from steady_queue.store.job import Claim
-
-    Ended = Finished | Completed | Failed | Retried | Snoozed | Released
+    from steady_queue.store.outcome import Ending
 
 #: Added to the error of an async task that used the sync ORM.
 ASYNC_ORM = "In an async task, use the async methods of the ORM (await Model.objects.aget(...)), or sync_to_async."
@@ -53,27 +53,33 @@ ASYNC_ORM = "In an async task, use the async methods of the ORM (await Model.obj
 class Executor:
     """Runs the tasks of claimed jobs, in the event loop or in the calling thread."""
 
-    def __init__(self, *, registry: Registry, process_name: str, services: ContextServices = NO_SERVICES) -> None:
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        process_name: str,
+        watch_deadline: WatchDeadline,
+        services: ContextServices = NO_SERVICES,
+    ) -> None:
         self.registry = registry
         self.process_name = process_name
-        #: Called where the job runs, when a job has got a deadline.
-        self.watch_deadline: Watch = cancel_at_deadline
+        self._watch_deadline = watch_deadline
         self._services = services
         self._policies = Policies()
-        self._senders: dict[str, type[BaseTaskBackend]] = {}
+        self._observed = ObservedResults(registry, process_name)
 
     async def run_async(
         self, control: TaskControl, was_stopped: Callable[[TaskControl], bool], session: OrmSession | None = None
-    ) -> Ended:
+    ) -> Ending:
         """Await the task in the running loop, in the context and with the ORM session that were made for it."""
         claim = control.claim
         result: TaskResult[Any] | None = None
         try:
             task = self.registry.resolve(claim.task_path)
             args, kwargs = await arguments.aloads(claim.arguments)
-            result = self._result_for_start(claim, task)
+            result = self._observed.at_start(claim, task)
             if result is not None:
-                await asend(task_started, self._sender(claim.backend), [result])
+                await asend(task_started, self._observed.sender(claim.backend), [result])
             if result is not None or claim.headers is not None:
                 args = self._prepare(control, task, args, result)
             # A function that was async when it was enqueued may be sync by now.
@@ -84,7 +90,7 @@ class Executor:
                 value = await call(*args, **kwargs)
             else:
                 timed = partial(call, *args, **kwargs)
-                value = await call_with_timeout(control, seconds, timed, watch=self.watch_deadline, session=session)
+                value = await call_with_timeout(control, seconds, timed, self._watch_deadline, session)
             control.has_ended = True
             success = _build_success(control, value, None if session is None else session.open_transaction)
         except BaseException as error:
@@ -95,38 +101,32 @@ class Executor:
                 await _release_thread(control, session)
             if control.completed is None:
                 ended, result = self._fail(control, error, result)
-                # Inside the handler: the framework logs the exception that is being handled.
-                if result is not None and isinstance(ended, Failed):
-                    await self._send_finished(result, ended)
+                if result is not None:
+                    # Inside the handler: the framework logs the exception that is being handled.
+                    await self._asend_finished(claim, result, FAILURE_LEVEL)
                 return ended
             success = ignoring(control.completed, error)
-        has_finished = type(success) is Finished
-        result = result or self._result_for_end(claim) if has_finished else self._result_of_completed(success, result)
+        result = self._observed.at_end(success, result)
         if result is not None:
-            await self._send_finished(result, success)
+            await self._asend_finished(claim, result)
         return success
 
     def _prepare_call(self, control: TaskControl, task: Task[..., Any], seconds: float | None) -> Callable[..., Any]:
         """Return what calls the task in this thread. The time of a sync function begins now."""
         if lane_of(task.func) is not Lane.ASYNC:
             if seconds is not None:
-                set_deadline(control, seconds, self.watch_deadline)
+                set_deadline(control, seconds, self._watch_deadline)
             return task.func
         if seconds is None:
             return async_to_sync(task.func)
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             timed = partial(task.func, *args, **kwargs)
-            return await call_with_timeout(control, seconds, timed, watch=self.watch_deadline)
+            return await call_with_timeout(control, seconds, timed, self._watch_deadline)
 
         return async_to_sync(call)
 
-    async def _send_finished(self, result: TaskResult[Any], ended: Finished | Completed | Failed) -> None:
-        level = FAILURE_LEVEL if isinstance(ended, Failed) else None
-        with suppress(asyncio.CancelledError):  # the task has ended: a shutdown that comes now must not release it
-            await asend(task_finished, self._sender(ended.claim.backend), [results.conclude(result, ended)], level)
-
-    def run_sync(self, control: TaskControl) -> Ended:
+    def run_sync(self, control: TaskControl) -> Ending:
         """Call the task in this thread; before and after it, close database connections that cannot be kept."""
         connections = thread_connections()
         connections.close_unless_kept()
@@ -137,16 +137,16 @@ class Executor:
             connections.release()
             connections.close_unless_kept()
 
-    def run_here(self, control: TaskControl, connections: ThreadConnections | None = None) -> Ended:
+    def run_here(self, control: TaskControl, connections: ThreadConnections | None = None) -> Ending:
         """Call the task in this thread. Without `connections`, it may be in a transaction of its caller."""
         claim = control.claim
         result: TaskResult[Any] | None = None
         try:
             task = self.registry.resolve(claim.task_path)
             args, kwargs = arguments.loads(claim.arguments)
-            result = self._result_for_start(claim, task)
+            result = self._observed.at_start(claim, task)
             if result is not None:
-                send(task_started, self._sender(claim.backend), [result])
+                send(task_started, self._observed.sender(claim.backend), [result])
             if result is not None or claim.headers is not None:
                 args = self._prepare(control, task, args, result)
             policy = self._policies.of_claim(claim, task)
@@ -164,14 +164,13 @@ class Executor:
                 connections.release()  # writes of the signal's receivers must not be rolled back with the task
             if control.completed is None:
                 ended, result = self._fail(control, error, result)
-                if result is not None and isinstance(ended, Failed):
-                    send(task_finished, self._sender(claim.backend), [results.conclude(result, ended)], FAILURE_LEVEL)
+                if result is not None:
+                    send(task_finished, self._observed.sender(claim.backend), [result], FAILURE_LEVEL)
                 return ended
             success = ignoring(control.completed, error)
-        has_finished = type(success) is Finished
-        result = result or self._result_for_end(claim) if has_finished else self._result_of_completed(success, result)
+        result = self._observed.at_end(success, result)
         if result is not None:
-            send(task_finished, self._sender(claim.backend), [results.conclude(result, success)])
+            send(task_finished, self._observed.sender(claim.backend), [result])
         return success
 
     def _as_sync(self, control: TaskControl, task: Task[..., Any]) -> Callable[..., Any]:
@@ -185,42 +184,13 @@ class Executor:
 
         return call
 
-    def _result_of_completed(
-        self, success: Finished | Completed, result: TaskResult[Any] | None
-    ) -> TaskResult[Any] | None:
-        """Return the result to send with `task_finished`; none if the task has lost its claim."""
-        if isinstance(success, Completed) and not success.is_applied:
-            return None
-        return result or self._result_for_end(success.claim)
-
-    def _result_for_start(self, claim: Claim, task: Task[..., Any]) -> TaskResult[Any] | None:
-        """Return the result, if the task takes a context or `task_started` has a receiver.
-
-        Making it costs as much as a small task.
-        """
-        if task.takes_context or is_observed(
-            task_started, self._senders.get(claim.backend) or self._sender(claim.backend)
-        ):
-            return results.of_claim(claim, task, self.process_name)
-        return None
-
-    def _result_for_end(self, claim: Claim, level: int | None = None) -> TaskResult[Any] | None:
-        """Return the result of a job that has ended, if `task_finished` has a receiver.
-
-        None if its task or arguments cannot be loaded.
-        """
-        try:
-            sender = self._senders.get(claim.backend) or self._sender(claim.backend)
-            if is_observed(task_finished, sender, level):
-                return results.of_claim(claim, self.registry.resolve(claim.task_path), self.process_name)
-        except BaseException:
-            # What made the job fail (a module that cannot be imported, say) may happen again here.
-            return None
-        return None
+    async def _asend_finished(self, claim: Claim, result: TaskResult[Any], level: int | None = None) -> None:
+        with suppress(asyncio.CancelledError):  # the task has ended: a shutdown that comes now must not release it
+            await asend(task_finished, self._observed.sender(claim.backend), [result], level)
 
     def _fail(
         self, control: TaskControl, error: BaseException, result: TaskResult[Any] | None
-    ) -> tuple[Ended, TaskResult[Any] | None]:
+    ) -> tuple[Ending, TaskResult[Any] | None]:
         """Return the outcome, and the result to send with `task_finished` if the job has failed for good."""
         claim = control.claim
         if control.cancellation is not None:
@@ -232,13 +202,13 @@ class Executor:
             return ended, None  # after a commit without a reply, the settle shows whether the task has failed
         if control.cancellation is not None:
             ended = replace(ended, kind=FailureKind.CANCELLED)
-        result = result or self._result_for_end(claim, FAILURE_LEVEL)
+        result = self._observed.at_end(ended, result, FAILURE_LEVEL)
         if result is not None and ended.is_loadable:
-            is_logged = is_logged_by_framework(task_finished, self._sender(claim.backend), FAILURE_LEVEL)
+            is_logged = is_logged_by_framework(task_finished, self._observed.sender(claim.backend), FAILURE_LEVEL)
             ended = replace(ended, is_logged=is_logged)
         return ended, result
 
-    def _decide(self, claim: Claim, error: BaseException) -> Failed | Retried | Snoozed | Released:
+    def _decide(self, claim: Claim, error: BaseException) -> Decision:
         """Return the outcome by the policy of the task; a job whose task or arguments cannot be loaded has failed."""
         try:
             task = self.registry.resolve(claim.task_path)
@@ -262,12 +232,6 @@ class Executor:
             )
             return [context, *args]
         return args
-
-    def _sender(self, alias: str) -> type[BaseTaskBackend]:
-        sender = self._senders.get(alias)
-        if sender is None:
-            sender = self._senders[alias] = type(task_backends[alias])
-        return sender
 
 
 def _build_success(control: TaskControl, value: Any, open_transaction: str | None) -> Finished | Completed:

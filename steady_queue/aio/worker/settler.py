@@ -247,7 +247,7 @@ class TaskObserver(Protocol):
 
 
 class Settlers:
-    """The two settlers of a process. Jobs with a key have their own, whose statements may wait for keys."""
+    """The two settlers of a process. Jobs with a concurrency or unique key have their own, which may wait for keys."""
 
     def __init__(self, unlimited: Settler, limited: Settler, observer: TaskObserver) -> None:
         self.unlimited = unlimited

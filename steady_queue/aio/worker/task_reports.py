@@ -1,16 +1,15 @@
-"""What one task has reported and is not written yet, and the services that keep it for `run_pending`."""
+"""What one task has reported and is not written yet."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING
 
-from steady_queue.jobs.context import NoServices
-from steady_queue.jobs.reports import dump_line, dump_progress
+from steady_queue.jobs.reports import dump_progress
 from steady_queue.store.operations.task_data import LOG_CHARACTERS, Report
 
 if TYPE_CHECKING:
-    from steady_queue.jobs.reports import LogLine, Progress
+    from steady_queue.jobs.reports import Progress
     from steady_queue.store.job import Claim
 
 
@@ -43,28 +42,3 @@ class TaskReports:
         progress = None if self.progress is None else dump_progress(self.progress)
         log = "\n".join(self.lines) if self.lines else None
         return Report(self.claim.job_id, self.claim.claim_id, progress, log)
-
-
-class KeptReports(NoServices):
-    """Keeps what tasks report until `run_pending` writes it, at the end of each task."""
-
-    saves = True
-
-    def __init__(self) -> None:
-        self._of_task: TaskReports | None = None
-
-    def put_progress(self, claim: Claim, progress: Progress) -> None:
-        self._reports(claim).progress = progress
-
-    def put_line(self, claim: Claim, line: LogLine) -> None:
-        self._reports(claim).add_line(dump_line(line))
-
-    def take(self) -> list[Report]:
-        """Return what the task that has ended reported, if anything."""
-        reports, self._of_task = self._of_task, None
-        return [] if reports is None else [reports.as_report()]
-
-    def _reports(self, claim: Claim) -> TaskReports:
-        if self._of_task is None or self._of_task.claim.claim_id != claim.claim_id:
-            self._of_task = TaskReports(claim)
-        return self._of_task

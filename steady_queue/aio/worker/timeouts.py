@@ -34,7 +34,7 @@ STUCK_TASK_SECONDS, STUCK_THREAD_SECONDS, LONGEST_REPORT_SECONDS = 1.0, 10.0, 60
 SHORTEST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.005, 3600.0
 
 
-class Overrun(NamedTuple):
+class PastTimeout(NamedTuple):
     """A job that continues after its timeout: when it is looked at again, and how long that is after the last look."""
 
     next_look: float
@@ -59,7 +59,7 @@ class Timeouts:
         self._finished = finished
         self._on_stuck = on_stuck
         self._events = events
-        self._overruns: dict[UUID, Overrun] = {}
+        self._past_timeout: dict[UUID, PastTimeout] = {}
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._next_look = inf
@@ -74,7 +74,7 @@ class Timeouts:
 
     def forget(self, running: Running) -> None:
         """A job that had timed out has ended."""
-        self._overruns.pop(running.claim.claim_id, None)
+        self._past_timeout.pop(running.claim.claim_id, None)
         self.stuck.discard(running.claim.claim_id)
 
     def close(self) -> None:
@@ -99,23 +99,23 @@ class Timeouts:
 
     def _check(self, running: Running, deadline: Deadline, now: float) -> float:
         """Stop or report a job whose time is over; returns when it has to be looked at next."""
-        overrun = self._overruns.get(running.claim.claim_id)
-        due = deadline.instant if overrun is None else overrun.next_look
+        past = self._past_timeout.get(running.claim.claim_id)
+        due = deadline.instant if past is None else past.next_look
         if now < due or any(finished is running for finished in self._finished()):
             return due
         running.has_timed_out = True
         if running.task is not None:
             running.task.cancel()
-        if overrun is None:
+        if past is None:
             pause = STUCK_THREAD_SECONDS if running.task is None else STUCK_TASK_SECONDS
         else:
-            pause = min(overrun.pause_seconds * 2, LONGEST_REPORT_SECONDS)
+            pause = min(past.pause_seconds * 2, LONGEST_REPORT_SECONDS)
             self.stuck.add(running.claim.claim_id)
-        self._overruns[running.claim.claim_id] = Overrun(now + pause, pause)
+        self._past_timeout[running.claim.claim_id] = PastTimeout(now + pause, pause)
         # A coroutine gets a moment to stop before it is reported.
-        if running.task is None or overrun is not None:
+        if running.task is None or past is not None:
             self._report(running, deadline, now)
-        if overrun is not None:
+        if past is not None:
             self._on_stuck(running)
         return now + pause
 

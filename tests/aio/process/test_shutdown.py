@@ -105,7 +105,7 @@ async def test_an_async_task_that_is_stopped_before_its_first_step_is_released(d
         def start_and_stop(claims: list[Claim]) -> None:
             start(claims)
             if claims and not task_record.began:
-                slots.cancel_async("a test")
+                slots.stop_async("a test")
                 slots.start = start  # type: ignore[method-assign]
 
         slots.start = start_and_stop  # type: ignore[method-assign, assignment]

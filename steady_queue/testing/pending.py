@@ -1,8 +1,4 @@
-"""For the tests of applications: run the tasks that a test enqueued, and assert which were enqueued.
-
-The code of a worker claims, runs and settles the jobs, but one after another and over Django's own connection, and so
-inside the test's transaction. In TestCase no `on_commit` callback runs: limited jobs stay blocked until `run_pending`.
-"""
+"""Run the tasks that a test has enqueued, in the test itself: `run_pending`, and its worker, `Drain`."""
 
 from __future__ import annotations
 
@@ -21,20 +17,15 @@ from django.db import DatabaseError, connections
 from django.utils import timezone, translation
 
 import steady_queue
-from steady_queue import arguments
 from steady_queue.aio.process_identity import hostname
 from steady_queue.aio.worker.executor import Executor
-from steady_queue.aio.worker.task_reports import KeptReports
-from steady_queue.backend import SteadyQueueBackend
 from steady_queue.db.aliases import django_driver, queue_alias
-from steady_queue.db.transactions import defers_to
-from steady_queue.errors import ConfigurationError, DeserializationError
 from steady_queue.jobs import results
-from steady_queue.jobs.compat import task_backends, task_finished
+from steady_queue.jobs.compat import task_finished
 from steady_queue.jobs.context import TaskControl
 from steady_queue.jobs.expiry import refusal
 from steady_queue.jobs.registry import limits_in_force, registry
-from steady_queue.models import BlockedExecution, Job, Pause, ReadyExecution, ScheduledExecution
+from steady_queue.models import Job, Pause, ReadyExecution, ScheduledExecution
 from steady_queue.store.job import Lane, NewJob
 from steady_queue.store.operations.claim import ClaimRequest, claim
 from steady_queue.store.operations.dispatch import dispatch
@@ -47,28 +38,23 @@ from steady_queue.store.operations.settle import settle
 from steady_queue.store.operations.task_data import write_reports
 from steady_queue.store.outcome import Completed, Failed, Finished, report_of
 from steady_queue.store.queue_selection import QueueSelection
+from steady_queue.testing.deadline_timer import cancel_at_deadline
+from steady_queue.testing.kept_reports import KeptReports
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-    from steady_queue.aio.worker.executor import Ended
-    from steady_queue.jobs.compat import Task, TaskResult
-    from steady_queue.store.job import Claim, JobRecord
+    from steady_queue.jobs.compat import TaskResult
+    from steady_queue.store.job import Claim
+    from steady_queue.store.outcome import Ending
 
-    AnyTask = Task[..., Any]
     Queues = str | Sequence[str] | None
-    Args = Sequence[Any] | None
-    Kwargs = Mapping[str, Any] | None
-
-__all__ = ["arun_pending", "assert_enqueued", "assert_not_enqueued", "enqueued", "run_pending"]
 
 #: The name of the worker in the results.
 WORKER_NAME = "run_pending"
 NOT_AHEAD = timedelta(0)
-#: How many waiting jobs the message of a failed assertion lists.
-MAX_LISTED = 20
 
 
 def run_pending(
@@ -107,44 +93,6 @@ async def arun_pending(
     return drain.results
 
 
-def enqueued(task: AnyTask | None = None) -> list[TaskResult[Any]]:
-    """Return the results of the waiting tasks, of all tasks or of one, the oldest first."""
-    return [results.of_record(job) for job in _waiting() if task is None or job.task_path == task.module_path]
-
-
-def assert_enqueued(
-    task: AnyTask,
-    *,
-    args: Args = None,
-    kwargs: Kwargs = None,
-    queue: str | None = None,
-    priority: int | None = None,
-    count: int | None = None,
-) -> list[TaskResult[Any]]:
-    """Fail unless such a call is waiting (ready, scheduled or blocked), or `count` of them; returns their results.
-
-    A parameter that is left out matches every call. Arguments are compared as the task would receive them.
-    """
-    backend = task_backends[task.backend]
-    if not isinstance(backend, SteadyQueueBackend):
-        raise ConfigurationError(f"{task.module_path} is enqueued by {type(backend).__name__}, not by Steady Queue")
-    given = {"args": args if args is None else list(args), "kwargs": kwargs, "queue": queue, "priority": priority}
-    expected = {name: value for name, value in given.items() if value is not None}
-    waiting = _waiting()
-    found = [job for job in waiting if job.task_path == task.module_path and expected.items() <= _describe(job).items()]
-    if found if count is None else len(found) == count:
-        return [results.of_record(job) for job in found]
-    problem = "is not enqueued" if count is None else f"is enqueued {len(found)} times, not {count}"
-    raise AssertionError(f"{_format_call(task.module_path, expected)} {problem}. {_list_jobs(waiting, backend)}")
-
-
-def assert_not_enqueued(
-    task: AnyTask, *, args: Args = None, kwargs: Kwargs = None, queue: str | None = None, priority: int | None = None
-) -> None:
-    """Fail if such a call of the task is waiting; a parameter that is left out matches every call."""
-    assert_enqueued(task, args=args, kwargs=kwargs, queue=queue, priority=priority, count=0)
-
-
 class Drain:
     """The worker of one `run_pending`: it claims, runs and settles one job after another."""
 
@@ -158,7 +106,9 @@ class Drain:
         self._alias, self._sql, self._run = driver.alias, driver.sql, driver.run
         self._process = NewProcess(uuid4(), "test", WORKER_NAME, os.getpid(), hostname())
         self._reports = KeptReports()
-        self._executor = Executor(registry=registry, process_name=WORKER_NAME, services=self._reports)
+        self._executor = Executor(
+            registry=registry, process_name=WORKER_NAME, watch_deadline=cancel_at_deadline, services=self._reports
+        )
         self._running: Claim | None = None
         self._raised: BaseException | None = None
         self._savepoints: list[tuple[BaseDatabaseWrapper, str]] = []
@@ -194,14 +144,14 @@ class Drain:
             if self._including_scheduled is False or not self._bring_forward():
                 return None
 
-    def call(self, claimed: Claim) -> Ended:
+    def call(self, claimed: Claim) -> Ending:
         """Call the task in this thread, in a context of its own, with the language and time zone of its enqueuer."""
         translation.deactivate()
         timezone.deactivate()
         # Not run_sync, which closes stale connections and so would roll back the test's own transaction.
         return self._executor.run_here(TaskControl(claimed, joins_transaction=True))
 
-    async def acall(self, claimed: Claim) -> Ended:
+    async def acall(self, claimed: Claim) -> Ending:
         """Await the task in the running loop; the async form of `call`."""
         translation.deactivate()
         timezone.deactivate()
@@ -209,7 +159,7 @@ class Drain:
         control = TaskControl(claimed, joins_transaction=True)
         return await self._executor.run_async(control, lambda _: me is not None and me.cancelling() > 0)
 
-    def end(self, ended: Ended) -> None:
+    def end(self, ended: Ending) -> None:
         """Settle the job and keep its result; with `raising`, raises the error of the task."""
         raised, self._raised = self._raised, None
         broken = self._leave_savepoints()
@@ -225,7 +175,7 @@ class Drain:
         if raised is not None and (self._raising or isinstance(raised, KeyboardInterrupt)):
             raise raised
 
-    def _result(self, ended: Ended) -> TaskResult[Any]:
+    def _result(self, ended: Ending) -> TaskResult[Any]:
         if found := self._run(find_jobs(self._sql, [ended.claim.job_id])):
             return results.of_record(found[0])
         result = results.of_claim(ended.claim, registry.resolve(ended.claim.task_path), WORKER_NAME)
@@ -296,32 +246,3 @@ class Drain:
                 connection.needs_rollback = False
                 connection.savepoint_rollback(savepoint)
         return broken
-
-
-def _waiting() -> list[JobRecord]:
-    driver = django_driver(queue_alias())
-    tables = (ReadyExecution, ScheduledExecution, BlockedExecution)
-    ids = [pk for table in tables for pk in table._default_manager.using(driver.alias).values_list("pk", flat=True)]
-    return driver.run(find_jobs(driver.sql, sorted(ids)))
-
-
-def _describe(job: JobRecord) -> dict[str, Any]:
-    try:
-        args, kwargs = arguments.loads(job.arguments)
-    except DeserializationError:  # a model instance has been deleted
-        args, kwargs = arguments.view_text(job.arguments)
-    return {"args": args, "kwargs": kwargs, "queue": job.queue_name, "priority": job.priority}
-
-
-def _format_call(path: str, values: Mapping[str, Any]) -> str:
-    return " ".join([path, *(f"{name}={value!r:.200}" for name, value in values.items())])
-
-
-def _list_jobs(waiting: Sequence[JobRecord], backend: SteadyQueueBackend) -> str:
-    lines = [f"{_format_call(job.task_path, _describe(job))} ({job.status})" for job in waiting[:MAX_LISTED]]
-    lines += [f"and {len(waiting) - MAX_LISTED} more"] if len(waiting) > MAX_LISTED else []
-    text = "\n  ".join(["These are waiting:" if lines else "No task is waiting.", *lines])
-    if defers_to(backend.commit_with, queue_alias()):
-        text += f"\nTasks are stored when the transaction on {backend.commit_with!r} commits:"
-        text += " see captureOnCommitCallbacks(execute=True)."
-    return text

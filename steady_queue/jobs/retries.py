@@ -46,7 +46,7 @@ def decide(policy: Policy, claim: Claim, error: BaseException, task: Task[..., A
         case Snooze():
             return Snoozed(claim, _seconds_until_end(error), message_of(error))
         case Interrupted():
-            return Released(claim, message_of(error) or "the task was interrupted")
+            return Released(claim, message_of(error) or "the task was interrupted", was_started=True)
         case TaskCancelled():
             return Failed(claim, report_of(error), kind=FailureKind.CANCELLED)
         case GiveUp():

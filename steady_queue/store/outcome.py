@@ -97,6 +97,8 @@ class Released:
 
     claim: Claim
     reason: str = ""
+    #: Whether the task was started: then it does not expire any longer.
+    was_started: bool = False
 
 
 #: The outcomes that a settle writes.

@@ -11,12 +11,13 @@ from django.db import connections
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition
 
-from steady_queue.store.job import Lane, Status
+from steady_queue.store.job import FailureKind, Lane, Status
 from steady_queue.store.operations.dispatch import dispatch
 from steady_queue.store.operations.maintenance import promote_stranded
 from steady_queue.store.operations.processes import NewProcess, register
 from steady_queue.store.operations.queues import resume
 from steady_queue.store.operations.recurring import NewEntry, persist
+from steady_queue.store.operations.sweeps import sweep_expired
 from steady_queue.store.outcome import Finished
 from tests.stateful.claim_history import ClaimHistory
 from tests.stateful.clock import HALF, HOUR, id_in, make_rows_older
@@ -51,6 +52,8 @@ class Order(NamedTuple):
     delay: int | None
     limit: tuple[str, int] | None
     is_discarding: bool
+    #: In so many hours; 0 is in the past.
+    expires: int | None = None
 
 
 orders = st.builds(
@@ -61,6 +64,7 @@ orders = st.builds(
     delay=st.sampled_from([None, None, None, 0, 1, 2]),
     limit=st.sampled_from([None, None, ("a", 1), ("b", 2), ("c", 1), ("c", 3)]),
     is_discarding=st.sampled_from([False, False, True]),
+    expires=st.sampled_from([None, None, None, None, 0, 1, 1, 2]),
 )
 batches = st.lists(orders, min_size=1, max_size=5)
 
@@ -99,7 +103,7 @@ class BaseMachine(RuleBasedStateMachine):
         set_lock_timeout(alias)
         self.store = SyncStore(alias)
         self.sql = self.store.sql
-        self.model = Model()
+        self.model = Model(self.store.now())
         self.history = ClaimHistory()
         #: Every claim that the store ever returned, also one that was rolled back.
         self.claims: list[Claim] = []
@@ -156,7 +160,7 @@ class BaseMachine(RuleBasedStateMachine):
         now = self.store.now()
         jobs = [self.new_job(order, now) for order in batch]
         stored = self.store.enqueue(*jobs, limits=self.limits)
-        assert stored.discarded == self.model.admit(self.model.store(jobs, now), self.limits)
+        assert stored.discarded == self.model.admit(self.model.store(jobs), self.limits)
         return [] if stored.discarded else jobs
 
     # -- what is acted on ---------------------------------------------------------------------------------------------
@@ -170,6 +174,10 @@ class BaseMachine(RuleBasedStateMachine):
         }
         if order.delay is not None:
             options["scheduled_at"] = (now + order.delay * HOUR - HALF).replace(microsecond=0)
+        if order.expires is not None:
+            # One that is to be discarded, and has expired: it depends on its place in the queue which of both it is.
+            hours = max(order.expires, int(order.is_discarding))
+            options["expires_at"] = (now + hours * HOUR - HALF).replace(microsecond=0)
         if order.limit is None:
             return job(**options)
         return (discarding if order.is_discarding else limited)(*order.limit, **options)
@@ -199,10 +207,17 @@ class BaseMachine(RuleBasedStateMachine):
 
     @invariant()
     def everything_is_where_it_must_be(self) -> None:
+        self.resolve_doubtful()
         found = snapshot_of_database(self.store).differences(snapshot_of_model(self.model))
         found += violations(self.alias)
         found += self.history.violations()
         assert not found, "\n".join(found)
+
+    def resolve_doubtful(self) -> None:
+        if self.model.doubtful:
+            text = "SELECT job_id FROM steady_queue_failedexecution"
+            self.model.resolve_doubtful({row[0] for row in self.store.ask(text, returns="u")})
+            self.model.doubtful.clear()
 
     def nothing_is_stuck(self) -> None:
         found = find_stuck_jobs(snapshot_of_database(self.store), self.model, self.limits)
@@ -230,6 +245,7 @@ class BaseMachine(RuleBasedStateMachine):
         self._settle_all()
         process_id = self.new_process()
         make_rows_older(self.alias, 9)
+        self.store.run(sweep_expired(self.sql))
         for _ in range(200):
             dispatched = self.store.run(dispatch(self.sql, 100)).moved
             self.store.run(promote_stranded(self.sql))
@@ -260,7 +276,10 @@ class BaseMachine(RuleBasedStateMachine):
             if shown.status not in (Status.FINISHED.value, Status.FAILED.value):
                 found.append(f"{id_} has not ended: {shown}")
             attempts = shown.attempts + self.history.refused[id_]
-            ends = self.history.over[id_] + self.history.cancelled[id_]
+            ends = self.history.over[id_] + self.history.cancelled[id_] + self.model.ended_waiting[id_]
+            # Without the knowledge of the model, in the end.
+            expired = self.model.jobs[id_].status is not Status.FAILED and shown.failure == FailureKind.EXPIRED
+            ends += expired
             if not (attempts == self.history.over[id_] and ends == 1 + self.history.retried[id_]):
                 found.append(f"{id_} ended {self.history.over[id_]} times, and has {shown.attempts} attempts")
         assert not found, "\n".join(found)

@@ -18,18 +18,21 @@ HOUR = timedelta(hours=1)
 #: What is meant by "in an earlier hour": far from either end of an hour, so that the time of the test does not matter.
 HALF = timedelta(minutes=30)
 
-_TIMES = {
-    "scheduledexecution": "scheduled_at",
-    "claimedexecution": "claimed_at",
-    "failedexecution": "failed_at",
-    "job": "finished_at",
-    "process": "last_heartbeat_at",
-}
+_TIMES = (
+    ("scheduledexecution", "scheduled_at"),
+    ("claimedexecution", "claimed_at"),
+    ("failedexecution", "failed_at"),
+    ("job", "finished_at"),
+    ("job", "expires_at"),
+    ("expiry", "expires_at"),
+    ("uniquekey", "held_until"),
+    ("process", "last_heartbeat_at"),
+)
 
 
 def make_rows_older(alias: str, hours: int) -> None:
     """Make everything that is stored so many hours older."""
-    for table, column in _TIMES.items():
+    for table, column in _TIMES:
         manager = apps.get_model("steady_queue", table)._base_manager.using(alias)
         manager.exclude(**{column: None}).update(**{column: F(column) - hours * HOUR})
 

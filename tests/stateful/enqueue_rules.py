@@ -55,7 +55,7 @@ class EnqueueRules(BaseMachine):
         jobs = [self.new_job(order, now) for order in orders]
         with transaction.atomic(using=self.alias):
             self.store.enqueue(*jobs, promoting=False)
-        self.model.store(jobs, now)
+        self.model.store(jobs)
 
     # -- in an open transaction ---------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class EnqueueRules(BaseMachine):
         session.do(partial(_stored if crashes else _stored_and_admitted, jobs))
         blocked: list[NewJob] = []
         pending = self.pending[session]
-        pending.rows.append(lambda: blocked.extend(self.model.store(jobs, now)))
+        pending.rows.append(lambda: blocked.extend(self.model.store(jobs)))
         if not crashes:
             pending.afterwards.append(lambda: self.model.admit(blocked, {}))
 
@@ -110,7 +110,7 @@ class EnqueueRules(BaseMachine):
     @rule(limit=st.sampled_from([1, 2, 100]))
     def dispatch(self, limit: int) -> None:
         moved = self.store.run(dispatch(self.sql, limit, self.limits))
-        assert (moved.moved, moved.discarded) == self.model.dispatch(self.store.now(), limit, self.limits)
+        assert (moved.moved, moved.discarded) == self.model.dispatch(limit, self.limits)
 
     @step
     @rule(
@@ -121,7 +121,7 @@ class EnqueueRules(BaseMachine):
     )
     def tick(self, key: str, minutes: list[int], order: Order, schedulers: int) -> None:
         """Ticks around the last one of their entry. Each scheduler has the same, with jobs of its own."""
-        last = max((run_at for entry, run_at in self.model.ticks if entry == key), default=FIRST)
+        last = self.model.ticks.last(key) or FIRST
         moments = [last + timedelta(minutes=minute) for minute in minutes]
         for _ in range(schedulers):
             now = self.store.now()
@@ -129,7 +129,7 @@ class EnqueueRules(BaseMachine):
             ticks = [Tick(key, at, self.updated[key], job.id, job) for at, job in zip(moments, jobs, strict=True)]
             ticked = self.store.run(enqueue_ticks(self.sql, ticks, self.limits))
             given = [] if key in self.switched_off else [(key, at, job) for at, job in zip(moments, jobs, strict=True)]
-            assert (set(ticked.ids), ticked.discarded) == self.model.tick(given, now, self.limits)
+            assert (set(ticked.ids), ticked.discarded) == self.model.tick(given, self.limits)
 
     @step
     @rule(key=st.sampled_from(ENTRIES), on=st.booleans(), is_lower=st.booleans())

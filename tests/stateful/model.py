@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING
 from steady_queue.store.job import FailureKind, OnConflict, Status
 from steady_queue.store.operations.corrections import COLUMNS
 from steady_queue.store.outcome import Failed, Finished, Released, Retried, Snoozed, Verdict
+from tests.stateful.model_job import WAITING, Job
+from tests.stateful.model_keys import UniqueKeys
+from tests.stateful.model_ticks import Ticks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,59 +22,33 @@ if TYPE_CHECKING:
     from steady_queue.store.job import Claim, NewJob
     from steady_queue.store.operations.claim import ClaimRequest
     from steady_queue.store.outcome import Outcome
-
-#: The states in which a job can be discarded.
-WAITING = (Status.SCHEDULED, Status.BLOCKED, Status.READY)
-DISCARDABLE = (Status.SCHEDULED, Status.BLOCKED, Status.READY, Status.FAILED)
-
-
-@dataclass(slots=True)
-class Job:
-    """A job that is committed."""
-
-    new: NewJob
-    status: Status
-    #: When it is due, while it is scheduled.
-    due: datetime | None = None
-    claim_id: UUID | None = None
-    owner: UUID | None = None
-    #: Written by the owner's settle alone.
-    last_claim_id: UUID | None = None
-    attempts: int = 0
-    #: Automatic ones, since it was enqueued or retried by hand.
-    retries: int = 0
-    #: Why it has failed.
-    failure: FailureKind | None = None
-    #: Whether run_now() gave its slot.
-    is_manual: bool = False
-    #: The hour in which it ended.
-    ended: int = 0
-
-    @property
-    def place(self) -> tuple[int, UUID]:
-        return -self.new.priority, self.new.id
-
-    @property
-    def holds(self) -> str | None:
-        """The key of which it has a slot."""
-        return self.new.concurrency_key if self.status in (Status.READY, Status.CLAIMED) else None
+    from tests.stateful.model_keys import Key
 
 
 @dataclass(slots=True)
 class Model:
-    """The whole queue."""
+    """The whole queue, at a time that stays the same: the rows are made older instead."""
 
+    now: datetime
     jobs: dict[UUID, Job] = field(default_factory=dict)
     #: Each process that is registered, with the hour of its last heartbeat.
     processes: dict[UUID, int] = field(default_factory=dict)
     pauses: set[str] = field(default_factory=set)
-    #: The record of each tick: its job, and the hour in which it was made.
-    ticks: dict[tuple[str, datetime], tuple[UUID, int]] = field(default_factory=dict)
+    ticks: Ticks = field(default_factory=Ticks)
+    keys: UniqueKeys = field(default_factory=UniqueKeys)
+    #: The rows of jobs that expire, also of those that have been started or deleted, until the sweep has seen them.
+    expiries: dict[UUID, datetime] = field(default_factory=dict)
     hour: int = 0
     #: The jobs that are requested to stop.
     requests: set[UUID] = field(default_factory=set)
     #: Jobs that a transaction still open has claimed.
     held: set[UUID] = field(default_factory=set)
+    #: Blocked jobs that have expired: a promotion ends them or not, depending on how many rows it reads at once.
+    doubtful: set[UUID] = field(default_factory=set)
+    #: How often a job has expired, or lost its unique key, while it waited.
+    ended_waiting: Counter[UUID] = field(default_factory=Counter)
+    #: The jobs that the last settle or retry found without their unique keys, each with the one that has it.
+    displaced: dict[UUID, UUID] = field(default_factory=dict)
 
     def those(self, *statuses: Status) -> list[Job]:
         """The jobs with these statuses, by priority, then age."""
@@ -78,13 +56,16 @@ class Model:
 
     # -- in ---------------------------------------------------------------------------------------------------------
 
-    def store(self, jobs: Iterable[NewJob], now: datetime) -> list[NewJob]:
+    def store(self, jobs: Iterable[NewJob]) -> list[NewJob]:
         """Insert the jobs; returns those that queue for a slot."""
         blocked = []
         for new in jobs:
             assert new.id not in self.jobs
-            is_early = new.scheduled_at is not None and new.scheduled_at > now
-            job = self.jobs[new.id] = Job(new, Status.SCHEDULED if is_early else self._first_status(new))
+            is_early = new.scheduled_at is not None and new.scheduled_at > self.now
+            status = Status.SCHEDULED if is_early else self._first_status(new)
+            job = self.jobs[new.id] = Job(new, status, new.expires_at)
+            if new.expires_at is not None:
+                self.expiries[new.id] = new.expires_at
             if is_early:
                 job.due = new.scheduled_at
             elif job.status is Status.BLOCKED:
@@ -94,20 +75,14 @@ class Model:
     def _first_status(self, new: NewJob) -> Status:
         return Status.READY if new.concurrency_key is None else Status.BLOCKED
 
-    def holder(self, key: str) -> Job | None:
-        """The unfinished job that has a unique key."""
-        unfinished = self.those(Status.SCHEDULED, Status.BLOCKED, Status.READY, Status.CLAIMED)
-        found = [job for job in unfinished if job.new.unique_key == key]
-        assert len(found) <= 1
-        return found[0] if found else None
-
-    def replace(self, holder: Job | None, new: NewJob, now: datetime, limits: Mapping[str, int]) -> frozenset[UUID]:
+    def replace(self, holder: Job | None, new: NewJob, key: Key, limits: Mapping[str, int]) -> frozenset[UUID]:
         """Store a unique job, for which another one may be deleted; returns it if it is discarded."""
+        self.keys.rows[str(new.unique_key)] = key
         freed = set()
         if holder is not None:
             freed = {holder.holds} - {None}
             del self.jobs[holder.new.id]
-        blocked = self.store([new], now)
+        blocked = self.store([new])
         self.promote({str(key) for key in freed}, limits)
         return self.admit(blocked, limits)
 
@@ -128,15 +103,51 @@ class Model:
         promoted = set()
         for key in keys:
             taken = sum(job.holds == key for job in self.jobs.values())
+            is_full = False
             for job in self.those(Status.BLOCKED):
                 if job.new.concurrency_key != key:
                     continue
-                if taken >= self.limit_of(job, limits):
-                    break
-                job.status = Status.READY
-                promoted.add(job.new.id)
-                taken += 1
+                if self.is_expired(job):
+                    self.doubtful.add(job.id)
+                    if not is_full:
+                        self.resolve_doubtful({job.id})
+                    continue
+                is_full = is_full or taken >= self.limit_of(job, limits)
+                if not is_full:
+                    job.status = Status.READY
+                    promoted.add(job.new.id)
+                    taken += 1
         return promoted
+
+    def is_expired(self, job: Job) -> bool:
+        return job.expires_at is not None and job.expires_at <= self.now and job.attempts == 0
+
+    def end_waiting(self, jobs: Iterable[Job], failure: FailureKind) -> set[str]:
+        """Jobs end while they wait, not by an action; returns the keys whose slots are freed."""
+        freed = set()
+        for job in jobs:
+            if job.holds is not None:
+                freed.add(job.holds)
+            job.end(failure, self.hour)
+            self.ended_waiting[job.id] += 1
+        return freed
+
+    def resolve_doubtful(self, ended: Collection[UUID]) -> None:
+        """Of the jobs that a promotion may have ended, those that it has."""
+        found = self.doubtful.intersection(ended)
+        self.end_waiting(self._found(found, Status.BLOCKED), FailureKind.EXPIRED)
+        self.doubtful -= found
+
+    def sweep_expired(self, limits: Mapping[str, int]) -> tuple[set[UUID], int]:
+        """Returns the jobs that have expired since the last sweep, and how many it promoted."""
+        passed = {id_ for id_, at in self.expiries.items() if at <= self.now}
+        late = [job for job in self._found(passed, *WAITING) if self.is_expired(job)]
+        passed -= {job.id for job in late if job.id in self.held}
+        freed = self.end_waiting([job for job in late if job.id in passed], FailureKind.EXPIRED)
+        for id_ in passed:
+            del self.expiries[id_]
+        expired = {job.id for job in self._found(passed, Status.FAILED) if job.failure is FailureKind.EXPIRED}
+        return expired, len(self.promote(freed, limits))
 
     def limit_of(self, job: Job, limits: Mapping[str, int]) -> int:
         return limits.get(job.new.task_path, job.new.concurrency_limit or 1)
@@ -144,11 +155,12 @@ class Model:
     def blocked_keys(self) -> set[str]:
         return {str(job.new.concurrency_key) for job in self.those(Status.BLOCKED)}
 
-    def dispatch(self, now: datetime, limit: int, limits: Mapping[str, int]) -> tuple[int, frozenset[UUID]]:
+    def dispatch(self, limit: int, limits: Mapping[str, int]) -> tuple[int, frozenset[UUID]]:
         """Returns how many were moved, and the discarded jobs."""
-        due = [job for job in self.those(Status.SCHEDULED) if job.due is not None and job.due <= now]
+        due = [job for job in self.those(Status.SCHEDULED) if job.due is not None and job.due <= self.now]
         due = sorted(due, key=lambda job: (job.due, job.place))[:limit]
-        self._enter_queue(due)
+        self.end_waiting([job for job in due if self.is_expired(job)], FailureKind.EXPIRED)
+        self._enter_queue(job for job in due if job.status is Status.SCHEDULED)
         return len(due), self.admit([job.new for job in due if job.status is Status.BLOCKED], limits)
 
     def _enter_queue(self, jobs: Iterable[Job]) -> set[str]:
@@ -161,17 +173,11 @@ class Model:
         return keys
 
     def tick(
-        self, ticks: Iterable[tuple[str, datetime, NewJob]], now: datetime, limits: Mapping[str, int]
+        self, ticks: Sequence[tuple[str, datetime, NewJob]], limits: Mapping[str, int]
     ) -> tuple[set[UUID], frozenset[UUID]]:
         """Ticks of enabled entries; returns the jobs that were enqueued, and those of them that were discarded."""
-        last = {key: max((at for k, at in self.ticks if k == key), default=None) for key, _, _ in ticks}
-        won = []
-        for key, run_at, new in sorted(ticks, key=lambda tick: tick[:2]):
-            before = last[key]
-            if (before is None or run_at > before) and (key, run_at) not in self.ticks:
-                self.ticks[key, run_at] = new.id, self.hour
-                won.append(new)
-        return {new.id for new in won}, self.admit(self.store(won, now), limits)
+        won = self.ticks.record(ticks, self.hour)
+        return {new.id for new in won}, self.admit(self.store(won), limits)
 
     # -- out --------------------------------------------------------------------------------------------------------
 
@@ -220,6 +226,9 @@ class Model:
             if claim.concurrency_key is not None and not isinstance(outcome, Released):
                 freed.add(claim.concurrency_key)
             self._settled(self.jobs[claim.job_id], outcome, preserve, by_owner)
+        again = [o.claim.job_id for o in outcomes if o.claim.claim_id in verdicts]
+        self.displaced = self.keys.retake(self._found(again, *WAITING), self)
+        freed |= self.end_waiting(self._found(self.displaced, *WAITING), FailureKind.CANCELLED)
         self.promote(freed, limits)
         for claim in (outcome.claim for outcome in outcomes if outcome.claim.claim_id not in verdicts):
             job = self.jobs.get(claim.job_id)
@@ -231,8 +240,9 @@ class Model:
         match outcome:
             case Released():
                 job.status = Status.READY
+                job.expires_at = None if outcome.was_started else job.expires_at
             case Snoozed():
-                job.status, job.is_manual = Status.SCHEDULED, False
+                job.status, job.is_manual, job.expires_at = Status.SCHEDULED, False, None
             case Finished() if not preserve:
                 del self.jobs[job.new.id]
             case _:
@@ -257,16 +267,12 @@ class Model:
 
     # -- actions ----------------------------------------------------------------------------------------------------
 
-    def retry(self, ids: Iterable[UUID], limits: Mapping[str, int]) -> set[UUID]:
-        failed: list[Job] = []
-        taken: set[str] = set()
-        for job in sorted(self._found(ids, Status.FAILED), key=lambda job: job.new.id):
-            key = job.new.unique_key
-            if key is None or (key not in taken and self.holder(key) is None):
-                failed.append(job)
-                taken.update(() if key is None else (key,))
+    def retry(self, ids: Iterable[UUID], limits: Mapping[str, int], *, sees_deleted: bool = True) -> set[UUID]:
+        failed = self._found(ids, Status.FAILED)
+        self.displaced = self.keys.retake(failed, self, sees_deleted=sees_deleted)
+        failed = [job for job in failed if job.id not in self.displaced]
         for job in failed:
-            job.retries, job.failure = 0, None
+            job.retries, job.failure, job.expires_at = 0, None, None
             self.requests.discard(job.new.id)
         self.promote(self._enter_queue(failed), limits)
         return {job.new.id for job in failed}
@@ -278,7 +284,7 @@ class Model:
         return self.retry([id_], limits)
 
     def discard(self, ids: Iterable[UUID], limits: Mapping[str, int]) -> set[UUID]:
-        gone = self._found(ids, *DISCARDABLE)
+        gone = self._found(ids, *WAITING, Status.FAILED)
         freed = {job.holds for job in gone if job.holds is not None}
         for job in gone:
             del self.jobs[job.new.id]
@@ -290,9 +296,9 @@ class Model:
         waiting, running = self._found(ids, *WAITING), self._found(ids, Status.CLAIMED)
         freed = {job.holds for job in waiting if job.holds is not None}
         for job in waiting:
-            job.status, job.failure, job.ended = Status.FAILED, FailureKind.CANCELLED, self.hour
-            job.due, job.is_manual = None, False
+            job.end(FailureKind.CANCELLED, self.hour)
             self.requests.discard(job.new.id)
+            self.expiries.pop(job.new.id, None)
         requested = {job.new.id for job in running}
         self.requests |= requested
         self.promote(freed, limits)
@@ -319,9 +325,11 @@ class Model:
 
     def advance(self, hours: int) -> None:
         self.hour += hours
-        for job in self.those(Status.SCHEDULED):
-            if job.due is not None:
-                job.due -= timedelta(hours=hours)
+        passed = timedelta(hours=hours)
+        for job in self.jobs.values():
+            job.due = job.due and job.due - passed
+            job.expires_at = job.expires_at and job.expires_at - passed
+        self.expiries = {id_: at - passed for id_, at in self.expiries.items()}
 
     def clear(self, status: Status) -> set[UUID]:
         """Delete what ended in an earlier hour."""
@@ -329,11 +337,3 @@ class Model:
         for id_ in old:
             del self.jobs[id_]
         return old
-
-    def clear_ticks(self) -> int:
-        """Delete the records of earlier hours, but for the last one of each key."""
-        last = {key: max(at for k, at in self.ticks if k == key) for key, _ in self.ticks}
-        old = [(key, at) for (key, at), (_, made) in self.ticks.items() if made < self.hour and at != last[key]]
-        for tick in old:
-            del self.ticks[tick]
-        return len(old)

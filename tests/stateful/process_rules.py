@@ -131,7 +131,7 @@ class ProcessRules(WorkerRules):
             assert cleared is not None
             assert cleared.jobs == len(self.model.clear(status))
         now = self.store.now() + self.model.hour * HOUR
-        assert self.store.run(clear_ticks(self.sql, now, HALF)) == self.model.clear_ticks()
+        assert self.store.run(clear_ticks(self.sql, now, HALF)) == self.model.ticks.clear(self.model.hour)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -185,6 +185,7 @@ class ProcessRules(WorkerRules):
         for outcome in outcomes:
             self.history.end(outcome.claim.claim_id, type(outcome).__name__.lower())
         self.read_due_times()
+        self.resolve_doubtful()
 
 
 def _count(settled: SettledClaims) -> int:

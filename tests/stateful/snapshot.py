@@ -32,6 +32,8 @@ class JobSnapshot(NamedTuple):
     slot: tuple[str, bool] | None
     #: Why it has failed.
     failure: int | None = None
+    expires_at: datetime | None = None
+    unique_key: str | None = None
 
 
 class Snapshot(NamedTuple):
@@ -41,6 +43,10 @@ class Snapshot(NamedTuple):
     ticks: dict[tuple[str, datetime], UUID]
     #: The jobs that are requested to stop.
     requests: set[UUID]
+    #: The rows of jobs that expire.
+    expiries: dict[UUID, datetime]
+    #: Each unique key that a job needs or that is held for some time: the job, until when, and whether it is held.
+    keys: dict[str, tuple[UUID, int, bool]]
 
     def differences(self, expected: Snapshot) -> list[str]:
         """What differs from the expected state, as text."""
@@ -81,9 +87,10 @@ def snapshot_of_database(store: Store) -> Snapshot:
     }
     jobs = {}
     kinds = {row[0]: row[1] for row in store.ask("SELECT job_id, kind FROM steady_queue_failedexecution", returns="u.")}
-    for id_, queue, priority, attempts, retries, last_claim_id, finished_at in store.ask(
-        "SELECT id, queue_name, priority, attempts, retries, last_claim_id, finished_at FROM steady_queue_job",
-        returns="u....ut",
+    for id_, queue, priority, attempts, retries, last_claim_id, finished_at, expires_at, unique_key in store.ask(
+        "SELECT id, queue_name, priority, attempts, retries, last_claim_id, finished_at, expires_at, unique_key"
+        " FROM steady_queue_job",
+        returns="u....utt.",
     ):
         states = rows.pop(id_, [])
         if finished_at is not None:
@@ -101,6 +108,8 @@ def snapshot_of_database(store: Store) -> Snapshot:
             due,
             slots.pop(id_, None),
             kinds.get(id_),
+            expires_at,
+            unique_key,
         )
     for id_, states in rows.items():
         jobs[id_] = JobSnapshot(f"no job, but {states}", "", 0, 0, 0, None, None, None, None, slots.pop(id_, None))
@@ -116,7 +125,20 @@ def snapshot_of_database(store: Store) -> Snapshot:
             )
         },
         {row[0] for row in store.ask("SELECT job_id FROM steady_queue_cancellation", returns="u")},
+        {row[0]: row[1] for row in store.ask("SELECT job_id, expires_at FROM steady_queue_expiry", returns="ut")},
+        _needed_keys(store, jobs),
     )
+
+
+def _needed_keys(store: Store, jobs: Mapping[UUID, JobSnapshot]) -> dict[str, tuple[UUID, int, bool]]:
+    held = f"CASE WHEN held_until > {store.sql.now} THEN 1 ELSE 0 END"
+    rows = store.ask(f"SELECT unique_key, job_id, until, {held} FROM steady_queue_uniquekey", returns=".uii")
+    unfinished = {id_ for id_, job in jobs.items() if job.status not in (Status.FINISHED.value, Status.FAILED.value)}
+    return {
+        key: (job_id, until, bool(is_held))
+        for key, job_id, until, is_held in rows
+        if is_held or (job_id in unfinished and jobs[job_id].unique_key == key)
+    }
 
 
 def snapshot_of_model(model: Model) -> Snapshot:
@@ -134,6 +156,8 @@ def snapshot_of_model(model: Model) -> Snapshot:
             job.due,
             None if job.holds is None else (job.holds, job.is_manual),
             job.failure,
+            job.expires_at,
+            job.new.unique_key,
         )
         for job in model.jobs.values()
     }
@@ -141,8 +165,10 @@ def snapshot_of_model(model: Model) -> Snapshot:
         jobs,
         set(model.processes),
         set(model.pauses),
-        {tick: id_ for tick, (id_, _) in model.ticks.items()},
+        {tick: id_ for tick, (id_, _) in model.ticks.made.items()},
         set(model.requests),
+        dict(model.expiries),
+        model.keys.needed(model),
     )
 
 

@@ -8,6 +8,7 @@ from django.db import connections
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from steady_queue.jobs.expiry import refusal
 from steady_queue.store.job import FailureKind, Lane, Status
 from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
 from steady_queue.store.operations.prune import release_claims
@@ -37,6 +38,7 @@ OUTCOMES: dict[str, Callable[[Claim], Outcome]] = {
     "retried": retried,
     "snoozed": lambda claim: Snoozed(claim, (3 * HALF).total_seconds()),
     "released": Released,
+    "interrupted": lambda claim: Released(claim, was_started=True),
 }
 WAYS = tuple(OUTCOMES)
 ways = st.lists(st.sampled_from(WAYS), min_size=4, max_size=4)
@@ -74,10 +76,16 @@ class WorkerRules(EnqueueRules):
     @rule(numbers=some, ways=ways, preserve=st.sampled_from([True, True, False]))
     def settle(self, numbers: list[int], ways: list[str], preserve: bool) -> None:
         """Any claims, also those that ended long ago or were released: these change nothing."""
-        outcomes = [OUTCOMES[way](claim) for claim, way in zip(self.claims_at(numbers), ways, strict=False)]
+        claims = self.claims_at(numbers)
+        # As a worker does: a task that has expired when it is claimed is not started.
+        ways = [
+            "refused" if way != "released" and refusal(claim) else way for claim, way in zip(claims, ways, strict=False)
+        ]
+        outcomes = [OUTCOMES[way](claim) for claim, way in zip(claims, ways, strict=True)]
         settled = self.store.settle(*outcomes, preserve=preserve, limits=self.limits)
         assert settled.verdicts == self.model.settle(outcomes, self.limits, preserve=preserve)
-        for outcome, way in zip(outcomes, ways, strict=False):
+        assert settled.displaced == self.model.displaced
+        for outcome, way in zip(outcomes, ways, strict=True):
             if settled.verdicts[outcome.claim.claim_id] is Verdict.APPLIED:
                 self.history.end(outcome.claim.claim_id, way)
         self.read_due_times()
@@ -111,8 +119,9 @@ class WorkerRules(EnqueueRules):
         claims = self.claims_at(numbers)
         live = [claim for claim in claims if self.model.is_live(claim)]
         unknown = {claim.claim_id: claim.job_id for claim in claims}
-        assert self.store.run(release_claims(self.sql, unknown, "worker")) == len(live)
+        count, displaced = self.store.run(release_claims(self.sql, unknown, "worker"))
         self.model.settle([Released(claim) for claim in live], {})
+        assert (count, {job.job_id: job.other_id for job in displaced}) == (len(live), self.model.displaced)
         for ended in live:
             self.history.end(ended.claim_id, "released")
 
@@ -131,6 +140,8 @@ class WorkerRules(EnqueueRules):
         self.claimed(claims, process_id)
 
     def claimed(self, claims: Sequence[Claim], process_id: UUID) -> None:
+        for new in claims:
+            assert (refusal(new) is not None) is self.model.is_expired(self.model.jobs[new.job_id])
         self.model.claim(claims, process_id)
         self.history.begin(claims)
         self.claims += claims

@@ -70,7 +70,8 @@ def test_a_settle_does_not_wait(store: SyncStore) -> None:
 def test_claims_that_are_released_do_not_wait(store: SyncStore) -> None:
     claims = store.claimed(job(), job())
     with others(store.alias):
-        assert store.run(release_claims(store.sql, {claim.claim_id: claim.job_id for claim in claims}, "worker")) == 2
+        given = {claim.claim_id: claim.job_id for claim in claims}
+        assert store.run(release_claims(store.sql, given, "worker")).total == 2
 
 
 def test_retries_do_not_wait(store: SyncStore) -> None:

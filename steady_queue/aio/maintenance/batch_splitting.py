@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from steady_queue import events
+from steady_queue.aio.maintenance.lost_claims import emit_displaced
 from steady_queue.errors import StoreDataError
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.jobs.retries import decide_lost
@@ -135,9 +136,10 @@ class ClaimSplitter:
         counts: list[int] = []
 
         async def write(part: Sequence[tuple[UUID, UUID]]) -> None:
-            counts.append(
-                await self._driver.run(prune.release_claims(self._driver.sql, dict(part), owner.name, limits_in_force))
-            )
+            operation = prune.release_claims(self._driver.sql, dict(part), owner.name, limits_in_force)
+            released = await self._driver.run(operation)
+            counts.append(released.total)
+            emit_displaced(self._events, released.displaced)
 
         async def alone(claim: tuple[UUID, UUID], rejection: Exception) -> None:
             why = "this process did not know that it had claimed the task; "

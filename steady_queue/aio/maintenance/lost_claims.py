@@ -8,9 +8,11 @@ from steady_queue import events
 from steady_queue.aio.worker.settler import retry_event
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from uuid import UUID
 
     from steady_queue.events import Events
+    from steady_queue.store.operations.displacement import DisplacedJob
     from steady_queue.store.operations.lost_claims import SettledClaims
     from steady_queue.store.outcome import ErrorReport
 
@@ -24,3 +26,10 @@ def emit_settled(emitter: Events, settled: SettledClaims, process_id: UUID | Non
     for cancelled in settled.cancelled:
         claim = cancelled.claim
         emitter.emit(events.JobCancelled(job_id=claim.job_id, task_path=claim.task_path, error=cancelled.error.message))
+    emit_displaced(emitter, settled.displaced)
+
+
+def emit_displaced(emitter: Events, displaced: Iterable[DisplacedJob]) -> None:
+    """Emit which jobs were to wait again, and ended because other jobs have their unique keys."""
+    for job in displaced:
+        emitter.emit(events.JobDisplaced(job_id=job.job_id, task_path=job.task_path, other_id=job.other_id))

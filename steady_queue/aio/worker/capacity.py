@@ -286,6 +286,6 @@ class Capacity:
 def _build_stopped(running: Running, reason: str = "") -> Outcome:
     """Return the outcome of a task that was stopped, or not started: it is released, unless it is to be cancelled."""
     if running.cancellation is None:
-        return Released(running.claim, reason)
+        return Released(running.claim, reason, was_started=running.has_begun)
     error = report_of(TaskCancelled(*running.cancellation))
     return Failed(running.claim, error, kind=FailureKind.CANCELLED, is_attempt=running.has_begun)

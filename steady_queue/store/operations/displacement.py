@@ -5,7 +5,7 @@ Only a key that was held until its job was started can be taken while that job r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.errors import DuplicateTask
 from steady_queue.store.job import FailureKind, Until
@@ -14,11 +14,29 @@ from steady_queue.store.operations.unique_keys import KeyRequest, take_keys
 from steady_queue.store.outcome import report
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
+    from steady_queue.store.outcome import Outcome, Settlement
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
+
+
+class DisplacedJob(NamedTuple):
+    """A job that ended, and the one that has its unique key."""
+
+    job_id: UUID
+    task_path: str
+    other_id: UUID
+
+
+def list_displaced(outcomes: Iterable[Outcome], settlement: Settlement) -> list[DisplacedJob]:
+    """The jobs that a settle of these outcomes has displaced."""
+    return [
+        DisplacedJob(claim.job_id, claim.task_path, settlement.displaced[claim.job_id])
+        for claim in (outcome.claim for outcome in outcomes)
+        if claim.job_id in settlement.displaced
+    ]
 
 
 def retake_keys(sql: Dialect, ids: Sequence[UUID], *, owns_transaction: bool) -> Flow[dict[UUID, UUID]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.errors import TaskCancelled
 from steady_queue.store.job import Claim, FailureKind
+from steady_queue.store.operations.displacement import list_displaced
 from steady_queue.store.operations.promote import NO_LIMITS
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import ErrorReport, Failed, Released, Retried, Verdict, report
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from uuid import UUID
 
+    from steady_queue.store.operations.displacement import DisplacedJob
     from steady_queue.store.operations.promote import Limits
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
@@ -36,6 +38,8 @@ class SettledClaims(NamedTuple):
     released: Sequence[UUID] = ()
     retried: Sequence[Retried] = ()
     cancelled: Sequence[Failed] = ()
+    #: Those of the released and retried jobs that ended, because other jobs have their unique keys.
+    displaced: Sequence[DisplacedJob] = ()
 
     def __add__(self, other: object) -> SettledClaims:
         if not isinstance(other, SettledClaims):
@@ -45,6 +49,7 @@ class SettledClaims(NamedTuple):
             [*self.released, *other.released],
             [*self.retried, *other.retried],
             [*self.cancelled, *other.cancelled],
+            [*self.displaced, *other.displaced],
         )
 
 
@@ -81,7 +86,7 @@ def settle_lost(
     settled = _sort(o for o in outcomes if settlement.verdicts[o.claim.claim_id] is Verdict.APPLIED)
     if settled.cancelled:
         yield sql.delete("cancellation", [outcome.claim.job_id for outcome in settled.cancelled])
-    return settled
+    return settled._replace(displaced=list_displaced(outcomes, settlement))
 
 
 def _sort(outcomes: Iterable[Lost]) -> SettledClaims:

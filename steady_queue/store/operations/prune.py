@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.store.job import Claim
+from steady_queue.store.operations.displacement import list_displaced
 from steady_queue.store.operations.lost_claims import SettledClaims, fail, settle_lost
 from steady_queue.store.operations.promote import NO_LIMITS
 from steady_queue.store.operations.settle import settle
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from steady_queue.store.operations.displacement import DisplacedJob
     from steady_queue.store.operations.lost_claims import Decide
     from steady_queue.store.operations.promote import Limits
     from steady_queue.store.outcome import ErrorReport
@@ -59,6 +61,13 @@ class PrunedProcess(NamedTuple):
 
     process: RegisteredProcess
     settled: SettledClaims
+
+
+class ReleasedClaims(NamedTuple):
+    """How many claims were released, and those of their jobs that ended instead."""
+
+    total: int
+    displaced: Sequence[DisplacedJob] = ()
 
 
 @operation(transaction=False)
@@ -170,16 +179,18 @@ def find_process_claims(sql: Dialect, process_id: UUID) -> Flow[dict[UUID, UUID]
 @operation()
 def release_claims(
     sql: Dialect, claims: Mapping[UUID, UUID], process_name: str, limits: Limits = NO_LIMITS
-) -> Flow[int]:
+) -> Flow[ReleasedClaims]:
     """Release claims, each given with its job's id, that their process does not know: the reply was lost."""
     ids = list(claims.values())[:BATCH_ROWS]
     found = yield from find_claims(sql, "c.job_id IN ?*", ids)
     unknown = [Released(claim) for claim in found if claim.claim_id in claims]
+    displaced: Sequence[DisplacedJob] = ()
     if unknown:
-        yield from settle(sql, unknown, process_name=process_name, limits=limits).flow()
+        settlement = yield from settle(sql, unknown, process_name=process_name, limits=limits).flow()
+        displaced = list_displaced(unknown, settlement)
     if len(found) < len(ids):
         yield from delete_jobless_claims(sql, ids)
-    return len(unknown)
+    return ReleasedClaims(len(unknown), displaced)
 
 
 def without_process(sql: Dialect) -> str:

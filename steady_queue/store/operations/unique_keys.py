@@ -163,21 +163,28 @@ def _find_free(sql: Dialect, holders: Mapping[str, KeyHolder], owns_transaction:
 
 
 def _find_ended(sql: Dialect, holders: Mapping[str, KeyHolder], *, owns_transaction: bool) -> Flow[set[str]]:
-    """The keys whose jobs have finished, failed or been deleted, and that are not held any longer."""
+    """The keys whose jobs have finished, failed or been deleted, and that are not held any longer.
+
+    Also those of jobs that were retried with other arguments, and so with another key.
+    """
     ids = [holder.job_id for holder in holders.values() if not holder.is_held]
     if not ids:
         return set()
-    rows = yield sql.select(
-        "job", "id, CASE WHEN finished_at IS NULL THEN 0 ELSE 1 END", list(dict.fromkeys(ids)), returns="ui"
-    )
+    columns = "id, CASE WHEN finished_at IS NULL THEN 0 ELSE 1 END, unique_key"
+    rows = yield sql.select("job", columns, list(dict.fromkeys(ids)), returns="ui.")
     jobs = {row[0]: bool(row[1]) for row in rows}
+    key_of = {row[0]: row[2] for row in rows}
     ended = {id_ for id_ in ids if jobs.get(id_)}
     if owns_transaction or not sql.locks_gaps:
         ended.update(id_ for id_ in ids if id_ not in jobs)
     # Where a snapshot may be old, a job that it does not have can be new: it is left to maintenance.
     if unfinished := [id_ for id_, has_finished in jobs.items() if not has_finished]:
         ended.update((yield from _find_in(sql, "failedexecution", unfinished, owns_transaction)))
-    return {key for key, holder in holders.items() if holder.job_id in ended}
+    return {
+        key
+        for key, holder in holders.items()
+        if not holder.is_held and (holder.job_id in ended or key_of.get(holder.job_id, key) != key)
+    }
 
 
 def _find_in(sql: Dialect, table: str, ids: Sequence[UUID], owns_transaction: bool) -> Flow[list[UUID]]:

@@ -115,6 +115,17 @@ def test_a_task_that_was_snoozed_has_been_started(store: Store) -> None:
     store.settle(Finished(claim))
 
 
+def test_a_task_that_was_started_and_stopped_does_not_expire(store: Store) -> None:
+    new = job(expires_at=later())
+    (claim,) = store.claimed(new)
+    past_expiry(store, new)
+    store.settle(Released(claim, was_started=True))
+    assert (sweep(store), store.find(new)[0].expires_at) == ([], None)
+    (claim,) = store.claim(store.worker())
+    assert refusal(claim) is None
+    store.settle(Finished(claim))
+
+
 def test_a_job_that_was_released_before_it_was_started_expires_all_the_same(store: Store) -> None:
     new = job(expires_at=later())
     (claim,) = store.claimed(new)

@@ -153,10 +153,10 @@ def test_a_lost_reply_and_a_dead_process_also_release_jobs_to_blocked(store: Sto
     for claim in claims:
         age(store, claim)
     assert len(store.run(release_overrun_slots(store.sql))) == 2
-    assert store.run(prune.release_claims(store.sql, {claims[0].claim_id: first.id}, "worker")) == 1
+    assert store.run(prune.release_claims(store.sql, {claims[0].claim_id: first.id}, "worker")).total == 1
     assert store.status(first, waiting) == ["blocked", "ready"]
     ended = prune.prune_exited_process(store.sql, process, "worker", report(), release=[claims[1].claim_id])
-    assert store.run(ended) == SettledClaims([], [second.id], [], [])
+    assert store.run(ended) == SettledClaims([], [second.id], [], [], [])
     assert store.status(second) == ["blocked"]
 
 

@@ -12,6 +12,7 @@ from steady_queue.errors import DuplicateTask
 from steady_queue.store.job import FailureKind, OnDuplicate, Until
 from steady_queue.store.operations.actions import run_now
 from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter, clear_failed
+from steady_queue.store.operations.corrections import retry_with
 from steady_queue.store.operations.dispatch import dispatch
 from steady_queue.store.operations.sweeps import sweep_expired, sweep_unique_keys
 from steady_queue.store.outcome import Failed, Finished, Released, Retried, Snoozed
@@ -177,6 +178,21 @@ def test_a_running_job_is_not_replaced(store: Store) -> None:
     assert counts(store.alias) == {"claimed": 1}
 
 
+@pytest.mark.parametrize("end", [Finished, failed])
+def test_a_job_that_has_ended_is_not_replaced_while_its_key_is_held(
+    store: Store, end: Callable[[Claim], Outcome]
+) -> None:
+    first, second = unique(), unique()
+    store.enqueue(first, within_microseconds=HOUR)
+    store.settle(*map(end, store.claim(store.worker())))
+    with pytest.raises(DuplicateTask) as refused:
+        store.enqueue(second, on_duplicate=OnDuplicate.REPLACE)
+    assert refused.value.existing_ids == (str(first.id),)
+    hours_pass(store)
+    assert store.enqueue(second, on_duplicate=OnDuplicate.REPLACE).replaced == []
+    assert holders(store) == {"key": second.id}
+
+
 def test_of_one_call_the_last_job_replaces_the_others(store: Store) -> None:
     before = unique()
     store.enqueue(before)
@@ -216,6 +232,29 @@ def test_maintenance_deletes_keys_that_no_job_needs(store: Store) -> None:
     hours_pass(store)
     assert store.run(sweep_unique_keys(store.sql)) == (2, None)
     assert holders(store) == {"c": keys[2].id}
+
+
+def test_a_job_that_was_retried_with_another_key_does_not_keep_the_first(store: Store) -> None:
+    first, other = unique("a"), unique("b")
+    store.enqueue(first, within_microseconds=HOUR)
+    store.settle(*map(failed, store.claim(store.worker())))
+    assert store.run(retry_with(store.sql, first.id, other)).ids == [first.id]
+    assert is_refused(store, unique("a"))
+    hours_pass(store)
+    store.enqueue(second := unique("a"))
+    assert holders(store) == {"a": second.id, "b": first.id}
+
+
+def test_a_key_that_is_held_is_not_deleted_with_another_key_of_its_job(store: Store) -> None:
+    first, other = unique("a"), unique("b")
+    store.enqueue(first, within_microseconds=HOUR)
+    store.settle(*map(failed, store.claim(store.worker())))
+    store.run(retry_with(store.sql, first.id, other))
+    store.ask("UPDATE steady_queue_uniquekey SET held_until = ? WHERE unique_key = ?", later(hours=-1), "b")
+    store.ask("DELETE FROM steady_queue_readyexecution")
+    store.ask("DELETE FROM steady_queue_job")
+    assert store.run(sweep_unique_keys(store.sql)) == (1, None)
+    assert holders(store) == {"a": first.id}
 
 
 def test_a_key_is_taken_over_from_a_job_that_does_not_exist_or_has_ended(store: Store) -> None:

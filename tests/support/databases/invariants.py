@@ -46,6 +46,9 @@ RULES = {
         SELECT u.unique_key FROM steady_queue_uniquekey u WHERE u.held_until IS NULL
         AND u.job_id NOT IN (SELECT job_id FROM ({_WAITS}) w)
         AND u.job_id NOT IN (SELECT job_id FROM steady_queue_claimedexecution)""",
+    "jobs that wait for their first attempt and will expire, without an expiry row": f"""
+        SELECT j.id FROM steady_queue_job j WHERE j.expires_at > [now] AND j.attempts = 0
+        AND j.id IN (SELECT job_id FROM ({_WAITS}) w) AND j.id NOT IN (SELECT job_id FROM steady_queue_expiry)""",
     "blocked rows and slots whose concurrency key is not that of their job": """
         SELECT j.id FROM steady_queue_job j JOIN (
         SELECT job_id, concurrency_key FROM steady_queue_blockedexecution
@@ -62,8 +65,11 @@ RULES = {
 
 def violations(alias: str) -> list[str]:
     """Every rule that is broken, with the rows that break it."""
-    ago = django_driver(alias).sql.microseconds_ago("o.overrun_after")
-    rules = {rule: text.replace("[o.overrun_after ago]", ago) for rule, text in RULES.items()}
+    sql = django_driver(alias).sql
+    times = {"[o.overrun_after ago]": sql.microseconds_ago("o.overrun_after"), "[now]": sql.now}
+    rules = dict(RULES)
+    for name, expression in times.items():
+        rules = {rule: text.replace(name, expression) for rule, text in rules.items()}
     # First all of them with one statement: some tests look after every step.
     if not any(query(alias, f"SELECT {', '.join(f'EXISTS ({text})' for text in rules.values())}")[0]):
         return []

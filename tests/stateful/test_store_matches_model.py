@@ -36,6 +36,11 @@ MISTAKES = {
     "a process that is dead claims": ("SELECT 1 FROM steady_queue_process o WHERE o.id = ?", "SELECT 1 WHERE ? > ''"),
     "the oldest is claimed first": ("ORDER BY r.priority DESC, r.job_id", "ORDER BY r.job_id"),
     "slots are kept": ("DELETE FROM steady_queue_semaphore WHERE", "DELETE FROM steady_queue_semaphore WHERE 0 AND"),
+    "a job that has expired is started": ("AND attempts = 0 THEN 1", "AND attempts = 0 THEN 0"),
+    "a unique key is taken from a job that waits": (
+        "finished_at IS NULL THEN 0 ELSE 1 END, unique_key",
+        "finished_at IS NULL THEN 1 END, unique_key",
+    ),
     "what is not due is dispatched": ("WHERE scheduled_at <=", "WHERE scheduled_at > '' OR scheduled_at <="),
 }
 

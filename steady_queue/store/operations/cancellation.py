@@ -145,9 +145,10 @@ def resolve_requests(sql: Dialect, limits: Limits = NO_LIMITS, *, promoting: boo
 
 def from_unclaimed_requests(sql: Dialect) -> str:
     """The requests `x` whose jobs are not claimed."""
+    # Counted: for NOT EXISTS MariaDB may materialize all claims.
     return (
-        " FROM steady_queue_cancellation x WHERE NOT EXISTS"
-        f" (SELECT 1 FROM steady_queue_claimedexecution c{sql.by_id} WHERE c.job_id = x.job_id)"
+        " FROM steady_queue_cancellation x WHERE"
+        f" (SELECT count(*) FROM steady_queue_claimedexecution c{sql.by_id} WHERE c.job_id = x.job_id) = 0"
     )
 
 
@@ -164,14 +165,9 @@ def _take_waiting(sql: Dialect, ids: Sequence[UUID], tables: Sequence[str]) -> F
 
 def _insert_requests(sql: Dialect, ids: Sequence[UUID], request: CancelRequest) -> Flow[None]:
     """The first request counts: later ones change nothing. The claimed rows are locked, so that none comes between."""
-    yield sql.statement(
-        "INSERT INTO steady_queue_cancellation (job_id, requested_at, requested_by, reason)"
-        f" SELECT c.job_id, {sql.now}, ?, ? FROM steady_queue_claimedexecution c{sql.by_id} WHERE c.job_id IN ?*"
-        f" AND NOT EXISTS (SELECT 1 FROM steady_queue_cancellation x{sql.by_id} WHERE x.job_id = c.job_id)",
-        request.by,
-        request.reason,
-        list(ids),
-    )
+    now = (yield sql.statement(f"SELECT {sql.now}", returns="t"))[0][0]
+    into = "steady_queue_cancellation (job_id, requested_at, requested_by, reason) VALUES (?, ?, ?, ?)"
+    yield sql.statement_each(sql.insert_or_lock(into), [(id_, now, request.by, request.reason) for id_ in sorted(ids)])
 
 
 def _end_waiting(

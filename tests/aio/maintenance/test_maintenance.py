@@ -16,6 +16,7 @@ from steady_queue.aio.process_identity import describe
 from steady_queue.configuration import Options, Worker
 from steady_queue.events import (
     ClaimsReconciled,
+    JobDisplaced,
     JobFenced,
     JobsCleared,
     OrphansFailed,
@@ -24,13 +25,14 @@ from steady_queue.events import (
     QueueNotServed,
     SlotsRepaired,
 )
-from steady_queue.store.job import Lane
+from steady_queue.store.job import Lane, Until
 from steady_queue.store.names import LOCK_ID_COUNT
 from steady_queue.store.operations.processes import NewProcess, register
 from steady_queue.store.outcome import Finished
 from tests.shop.tasks import charge
 from tests.support.databases.tables import count, counts, query
 from tests.support.runtime import EmittedEvents, error_of, in_thread, until, values, wait_for_results, worker
+from tests.support.store.jobs import unique
 from tests.support.store.stores import SyncStore
 from tests.support.tasks import misbehaving, recording
 from tests.support.tasks.recording import task_record
@@ -129,6 +131,22 @@ async def test_emptied_lock_buckets_delay_no_turn_of_maintenance(database: str) 
         await process.services.maintenance.turn()
         await result.arefresh()
     assert error_of(result) == "steady_queue.processes.ProcessMissingError"
+
+
+async def test_a_claim_that_is_not_known_ends_if_another_task_has_taken_its_unique_key(database: str) -> None:
+    first, second = (unique(until=Until.STARTED) for _ in range(2))
+
+    def lose_the_reply(process_id: UUID) -> None:
+        store = SyncStore(database)
+        store.claimed(first, process_id=process_id)
+        store.enqueue(second)
+
+    emitted = EmittedEvents()
+    async with running(worker(queues=["mail"]), events=emitted) as process:
+        await in_thread(lose_the_reply, process.id)
+        await process.services.maintenance.turn()
+        assert await in_thread(counts, database) == {"ready": 1, "failed": 1}
+    assert [(event.job_id, event.other_id) for event in emitted.of(JobDisplaced)] == [(first.id, second.id)]
 
 
 async def test_claims_of_its_own_that_a_process_does_not_know_are_released(database: str) -> None:

@@ -8,13 +8,14 @@ from uuid import uuid4
 import pytest
 
 from steady_queue.errors import ProcessExitError, ProcessMissingError, ProcessPrunedError
-from steady_queue.store.job import FailureKind
+from steady_queue.store.job import FailureKind, Until
+from steady_queue.store.operations.displacement import DisplacedJob
 from steady_queue.store.operations.lost_claims import fail
 from steady_queue.store.operations.prune import end_orphans, prune_exited_process, prune_process
 from steady_queue.store.operations.set_aside import ClaimOwner, end_claims
 from steady_queue.store.outcome import Finished, Retried, report
 from tests.support.databases.tables import counts, query, row
-from tests.support.store.jobs import job
+from tests.support.store.jobs import job, unique
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -56,6 +57,17 @@ def _end(store: Store, way: str, process_id: UUID, claims: list[Claim], release:
             known = {claim.claim_id: claim.job_id for claim in claims}
             owner = ClaimOwner("gone", process_id)
             return store.run(end_claims(store.sql, owner, known, ERROR, release=release, decide=retry_mail))
+
+
+@pytest.mark.parametrize("way", ["pruned", "exited", "orphaned", "split"])
+def test_a_lost_job_ends_if_another_has_taken_its_unique_key(store: Store, way: str) -> None:
+    process_id = store.worker("gone")
+    lost, other = unique(until=Until.STARTED, queue_name="mail"), unique(until=Until.STARTED)
+    claims = store.claimed(lost, process_id=process_id)
+    store.enqueue(other)
+    settled = _end(store, way, process_id, claims, [])
+    assert settled.displaced == [DisplacedJob(lost.id, lost.task_path, other.id)]
+    assert store.status(lost, other) == ["failed", "ready"]
 
 
 @pytest.mark.parametrize("way", ["pruned", "exited", "orphaned", "split"])

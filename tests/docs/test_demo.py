@@ -42,10 +42,10 @@ sys.exit(show.show())
 THREE_FAULTS = """
 morning, run_async = day.morning, Executor.run_async
 
-async def run_the_tasting_of_loaf_7_twice(self, claim, *args):
-    if claim.task_path == "kitchen.tasks.taste" and "[7]" in claim.arguments:
-        await run_async(self, claim, *args)
-    return await run_async(self, claim, *args)
+async def run_the_tasting_of_loaf_7_twice(self, running, *args):
+    if running.claim.task_path == "kitchen.tasks.taste" and "[7]" in running.claim.arguments:
+        await run_async(self, running, *args)
+    return await run_async(self, running, *args)
 
 day.morning = lambda: [*morning()[1:], str(uuid4())]
 Executor.run_async = run_the_tasting_of_loaf_7_twice

@@ -8,7 +8,7 @@ from steady_queue import events
 from steady_queue.aio.worker.polling import longest_pause
 from steady_queue.errors import StoreDataError
 from steady_queue.jobs.registry import limits_in_force
-from steady_queue.store.operations.dispatch import dispatch, next_due
+from steady_queue.store.operations.dispatch import Dispatched, ScheduledPoll, dispatch, next_due, poll_scheduled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from steady_queue.aio.context import Context
     from steady_queue.aio.timing import WakeEvent
     from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.operations.dispatch import Dispatched
 
 #: The pause while a job is due and another dispatcher has locked it.
 HELD_PAUSE_SECONDS = 0.1
@@ -37,7 +36,7 @@ class Dispatcher:
         is_listening: Callable[[], bool],
         driver: AsyncDriver,
         wake_event: WakeEvent,
-        wake_all: Callable[[], Awaitable[None]],
+        wake_workers: Callable[[], Awaitable[None]],
         context: Context,
     ) -> None:
         self._batch_size = batch_size
@@ -45,7 +44,7 @@ class Dispatcher:
         self._is_listening = is_listening
         self._driver = driver
         self._wake_event = wake_event
-        self._wake_all = wake_all
+        self._wake_workers = wake_workers
         self._clock = context.clock
         self._events = context.events
         self._outage = context.outage
@@ -59,13 +58,8 @@ class Dispatcher:
     async def run(self) -> None:
         while True:
             try:
-                began = self._clock.monotonic()
-                due_in = await self._driver.run(next_due(self._driver.sql))
-                if self._events.is_wanted(events.Polled):
-                    milliseconds = (self._clock.monotonic() - began) * 1000
-                    found = int(due_in is not None and due_in <= 0)
-                    self._events.emit(events.Polled(actor=self.name, found=found, milliseconds=milliseconds))
-                is_behind = due_in is not None and due_in <= 0 and await self._dispatch()
+                poll = await self._poll()
+                is_behind = poll.is_full or (poll.is_due and await self._dispatch())
             except Exception as error:
                 await self._outage.wait(self.name, error)
                 continue
@@ -74,18 +68,39 @@ class Dispatcher:
                 continue
             self._outage.succeeded(self.name)
             pause_seconds = longest_pause(self._interval_seconds, is_listening=self._is_listening())
-            if due_in is not None:
-                # A millisecond longer, so that the job is due by the database's clock. A job that is due and could not
-                # be moved is locked by another dispatcher.
-                pause_seconds = min(pause_seconds, due_in + 0.001 if due_in > 0 else HELD_PAUSE_SECONDS)
+            if poll.is_due:
+                # A job that is due and could not be moved is locked by another dispatcher.
+                pause_seconds = min(pause_seconds, HELD_PAUSE_SECONDS)
+            elif poll.due_in_seconds is not None:
+                # A millisecond longer, so that the job is due by the database's clock.
+                pause_seconds = min(pause_seconds, poll.due_in_seconds + 0.001)
             await self._wake_event.wait(pause_seconds)
+
+    async def _poll(self) -> ScheduledPoll:
+        """Look for due jobs, and move those that one statement can move."""
+        began = self._clock.monotonic()
+        try:
+            poll = await self._driver.run(poll_scheduled(self._driver.sql, self._batch_size))
+        except StoreDataError:
+            # One of the jobs is bad: `_move` finds it and moves the others.
+            poll = ScheduledPoll(0, await self._driver.run(next_due(self._driver.sql)))
+        if self._events.is_wanted(events.Polled):
+            milliseconds = (self._clock.monotonic() - began) * 1000
+            found = int(poll.moved > 0 or poll.is_due)
+            self._events.emit(events.Polled(actor=self.name, found=found, milliseconds=milliseconds))
+        if poll.moved:
+            await self._report(Dispatched(poll.moved), began)
+        return poll
 
     async def _dispatch(self) -> bool:
         """Move a batch; returns False if there was no job that could be moved."""
         began = self._clock.monotonic()
         done = await self._move()
-        if not done.moved:
-            return False
+        if done.moved:
+            await self._report(done, began)
+        return done.moved > 0
+
+    async def _report(self, done: Dispatched, began: float) -> None:
         self._events.emit(
             events.JobsDispatched(
                 batch_size=self._batch_size,
@@ -96,8 +111,7 @@ class Dispatcher:
         )
         for id_ in done.discarded:
             self._events.emit(events.JobRefused(job_id=id_))
-        await self._wake_all()
-        return True
+        await self._wake_workers()
 
     async def _move(self) -> Dispatched:
         """Move a batch. A batch that the database rejects is halved until the bad job is alone, and that is skipped."""

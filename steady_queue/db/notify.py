@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.sql import Dialect
 
-#: The topics: jobs are ready, and running jobs are to be cancelled.
+#: The topics: jobs are ready or scheduled, and running jobs are to be cancelled.
 WORKERS, CANCELLATIONS = "", "cancel"
+#: Topics that do not concern every service: a dispatcher has made jobs ready, and scheduled jobs are due soon.
+DISPATCHED, DUE_SOON = "dispatched", "due"
 #: For how long after a notification this process does not send another one.
 MIN_INTERVAL_SECONDS = 0.005
 #: After so much time without a notification, a process may send one with the statement that enqueues.
@@ -78,13 +80,13 @@ async def awake_workers(alias: str, driver: AsyncDriver, *, notified: bool = Fal
             await driver.run(notify(driver.sql))
 
 
-async def wake_all(driver: AsyncDriver, wake: Callable[[], None] | None = None) -> None:
-    """Wake the caller's own workers by `wake`, and all other processes by NOTIFY: jobs of any process became ready."""
+async def wake_all(driver: AsyncDriver, wake: Callable[[], None] | None = None, topic: str = WORKERS) -> None:
+    """Wake the caller's own services by `wake`, and all other processes by NOTIFY: jobs of any process became ready."""
     if wake is not None:
         wake()
     if steady_queue.notify and driver.sql.can_notify:
         with suppress(StoreError):  # the jobs are ready; polling finds them
-            await driver.run(notify(driver.sql))
+            await driver.run(notify(driver.sql, topic))
 
 
 def announce(alias: str, driver: DjangoDriver, topic: str) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 from django.db import transaction
@@ -17,15 +18,20 @@ from steady_queue.aio import dispatcher as dispatcher_module
 from steady_queue.aio import running
 from steady_queue.arguments import loads
 from steady_queue.configuration import Dispatcher, Options, Worker
-from steady_queue.events import JobsDispatched
+from steady_queue.db.aliases import connection_parameters
+from steady_queue.db.notify import DISPATCHED, DUE_SOON
+from steady_queue.events import DatabaseLost, JobsDispatched
 from steady_queue.jobs.compat import TaskResultDoesNotExist
 from steady_queue.models import Job, ScheduledExecution
+from steady_queue.store.drivers.postgres import listen
+from steady_queue.store.names import NOTIFY_CHANNEL
 from steady_queue.store.operations.dispatch import dispatch
 from tests.shop.tasks import refresh
+from tests.support.databases.refuse_changes import refusing
 from tests.support.databases.tables import counts, query
 from tests.support.runtime import EmittedEvents, in_thread, until, values, wait_for_results, worker
 from tests.support.store.stores import SyncStore
-from tests.support.tasks import recording
+from tests.support.tasks import recording, retrying
 from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
@@ -201,3 +207,43 @@ async def test_a_due_job_whose_row_is_locked_is_waited_for_with_pauses(
         let_go.set()
         await holding
     assert tried[3] - tried[0] >= 3 * dispatcher_module.HELD_PAUSE_SECONDS * 0.9
+
+
+async def test_a_due_job_that_the_database_refuses_holds_up_no_other(database: str) -> None:
+    emitted = EmittedEvents()
+    results = [await recording.rests.using(run_after=HOUR).aenqueue(number) for number in range(5)]
+    await in_thread(lambda: until_due(database))
+    async with (
+        refusing(database, "INSERT", "readyexecution", UUID(results[2].id)),
+        running(worker(), events=emitted),
+    ):
+        await wait_for_results(*results[:2], *results[3:])
+        await until(lambda: bool(emitted.of(DatabaseLost)))
+        assert await in_thread(counts, database) == {"scheduled": 1}
+
+
+@pytest.mark.only_on("postgres")
+async def test_a_retry_by_a_process_without_dispatchers_wakes_the_dispatcher_of_another_process(database: str) -> None:
+    async with running(Options(workers=[], dispatchers=SLEEPY.dispatchers)) as other:
+        await until(other.services.is_listening)
+        async with running(Options(workers=[Worker()], only_work=True)):
+            result = await retrying.flaky.aenqueue(3)
+            await wait_for_results(result, timeout_seconds=10)
+
+
+@pytest.mark.parametrize("has_dispatcher", [True, False])
+@pytest.mark.only_on("postgres")
+async def test_only_a_process_that_does_not_dispatch_notifies_others_of_a_job_that_is_due_soon(
+    database: str, has_dispatcher: bool
+) -> None:
+    received: list[str] = []
+    options = Options(workers=[Worker()], dispatchers=SLEEPY.dispatchers, only_work=not has_dispatcher)
+    link = await listen(connection_parameters(database), NOTIFY_CHANNEL, received.append, lambda: None)
+    try:
+        async with running(options) as process:
+            await process.services.wake_ups.wake_dispatchers()
+            await process.services.wake_ups.wake_workers()
+            await until(lambda: DISPATCHED in received)
+    finally:
+        await link.close()
+    assert (DUE_SOON in received) is not has_dispatcher

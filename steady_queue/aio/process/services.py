@@ -35,7 +35,7 @@ from steady_queue.aio.worker.unknown_tasks import UnknownTasks
 from steady_queue.aio.worker.worker import Worker
 from steady_queue.configuration import alive_threshold
 from steady_queue.db.aliases import connection_parameters
-from steady_queue.db.notify import CANCELLATIONS
+from steady_queue.db.notify import CANCELLATIONS, DISPATCHED, DUE_SOON
 from steady_queue.jobs.registry import registry
 from steady_queue.recurring.definitions import collect_recurrences
 from steady_queue.store.operations.notify import AWAITED, FOLLOWED
@@ -81,7 +81,8 @@ class Services:
         self.connections = Connections(alias, self.lease)
         self.hot, self.settling = self.connections.hot, self.connections.settling
         self.upkeep = self.connections.upkeep
-        self.wake_ups, self.cancel_wake_ups = WakeUps(self.settling), WakeUps(self.settling)
+        self.wake_ups = WakeUps(self.settling, deadlines.requested.is_set)
+        self.cancel_wake_ups = WakeUps(self.settling, deadlines.requested.is_set)
         self.awaited = AwaitedJobs(alias, driver=self.settling, clock=context.clock)
         self.listener = self._build_listener()
         self.is_listening = self.listener.is_listening if self.listener is not None else _never
@@ -130,6 +131,8 @@ class Services:
                 AWAITED: self.awaited.announce_awaited,
                 FOLLOWED: self.awaited.announce_followed,
                 CANCELLATIONS: lambda _: self.cancel_wake_ups.wake(),
+                DISPATCHED: lambda _: self.wake_ups.wake_own_workers(),
+                DUE_SOON: lambda _: self.wake_ups.wake_own_dispatchers(),
             },
             context=self.context,
         )
@@ -140,6 +143,7 @@ class Services:
             driver=driver,
             process_name=self.row.name,
             wake_all=self.wake_ups.wake_all,
+            wake_dispatchers=self.wake_ups.wake_dispatchers,
             awaited=self.awaited,
             unknown_tasks=self.unknown_tasks,
             reports=self.reports,
@@ -215,8 +219,8 @@ class Services:
             interval_seconds=options.polling_interval.total_seconds(),
             is_listening=self.is_listening,
             driver=self.upkeep,
-            wake_event=self.wake_ups.add_event(),
-            wake_all=self.wake_ups.wake_all,
+            wake_event=self.wake_ups.add_dispatcher_event(),
+            wake_workers=self.wake_ups.wake_workers,
             context=self.context,
         )
 

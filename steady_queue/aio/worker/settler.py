@@ -51,6 +51,7 @@ class Settler:
         driver: AsyncDriver,
         process_name: str,
         wake_all: Callable[[], Awaitable[None]],
+        wake_dispatchers: Callable[[], Awaitable[None]],
         awaited: AwaitedJobs,
         unknown_tasks: UnknownTasks,
         reports: Reports,
@@ -61,6 +62,7 @@ class Settler:
         self._driver = driver
         self._process_name = process_name
         self._wake_all = wake_all
+        self._wake_dispatchers = wake_dispatchers
         self._awaited = awaited
         self._unknown_tasks = unknown_tasks
         self._clock = context.clock
@@ -169,8 +171,10 @@ class Settler:
         if settlement.promoted:
             self._events.emit(events.JobsPromoted(by=self.name, count=settlement.promoted))
         others = [outcome for outcome in batch if type(outcome) is not Finished]
-        if settlement.promoted or any(_wakes(outcome) for outcome in others):
+        if settlement.promoted or any(isinstance(outcome, Released) for outcome in others):
             await self._wake_all()
+        elif any(_is_due_soon(outcome) for outcome in others):
+            await self._wake_dispatchers()
         if others or Verdict.FENCED in settlement.verdicts.values():
             await self._report(batch, settlement, is_retry)
 
@@ -274,14 +278,9 @@ class Settlers:
         return self.unlimited.claims() | self.limited.claims()
 
 
-def _wakes(outcome: Outcome) -> bool:
-    """Whether services are to be woken: workers for a released job, dispatchers for a job that is due before they poll.
-
-    Without that, they would notice the job when they poll, up to two seconds later.
-    """
-    if isinstance(outcome, (Retried, Snoozed)):
-        return outcome.delay_seconds < LISTENING_SECONDS
-    return isinstance(outcome, Released)
+def _is_due_soon(outcome: Outcome) -> bool:
+    """Whether the job is scheduled and due before the dispatchers poll, which may be two seconds later."""
+    return isinstance(outcome, (Retried, Snoozed)) and outcome.delay_seconds < LISTENING_SECONDS
 
 
 def retry_event(outcome: Retried) -> events.JobRetryScheduled:

@@ -1,7 +1,12 @@
-"""Dispatch: scheduled jobs that are due become ready, or blocked when they are limited."""
+"""Dispatch: scheduled jobs that are due become ready, or blocked when they are limited.
+
+`poll_scheduled` moves plain jobs, which are neither limited nor expired, where one statement can do that. `dispatch`
+moves jobs of every kind, in a transaction.
+"""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.store.job import OnConflict
@@ -24,12 +29,40 @@ if TYPE_CHECKING:
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
+#: The first time that every server can represent. As a condition it makes the planners look the first row up.
+_EARLIEST = datetime(1000, 1, 1, tzinfo=UTC)
+
 
 class Dispatched(NamedTuple):
     """How many jobs were moved, and which of them were discarded because their key had no free slot."""
 
     moved: int
     discarded: frozenset[UUID] = frozenset()
+
+
+class ScheduledPoll(NamedTuple):
+    """What a poll has moved, and in how many seconds the next of the other jobs is due; None without one."""
+
+    moved: int
+    due_in_seconds: float | None
+    #: Whether it has moved as many as it may: there may be more jobs like these.
+    is_full: bool = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a job is due that was not moved: it is limited, has expired, or another dispatcher has locked it."""
+        return self.due_in_seconds is not None and self.due_in_seconds <= 0
+
+
+@operation(transaction=False)
+def poll_scheduled(sql: Dialect, limit: int) -> Flow[ScheduledPoll]:
+    """Find when the next job is due; on PostgreSQL also move the plain ones among the first `limit` due jobs."""
+    if not sql.single_statements:
+        return ScheduledPoll(0, (yield from next_due.flow(sql)))
+    limit = min(limit, JOBS_PER_STATEMENT)
+    rows = yield sql.single_statements.move_due(limit)
+    moved, next_at, now = rows[0]
+    return ScheduledPoll(moved, _seconds_until(next_at, now), moved == limit)
 
 
 @operation()
@@ -72,7 +105,13 @@ def dispatch(sql: Dialect, limit: int, limits: Limits = NO_LIMITS, *, past: int 
 def next_due(sql: Dialect) -> Flow[float | None]:
     """Seconds, by the database's time, until the next scheduled job is due; None without one."""
     rows = yield sql.statement(
-        f"SELECT scheduled_at, {sql.now} FROM {sql.scheduled_due} ORDER BY scheduled_at, priority DESC, job_id LIMIT 1",
+        f"SELECT scheduled_at, {sql.now} FROM {sql.scheduled_due} WHERE scheduled_at >= ?"
+        " ORDER BY scheduled_at, priority DESC, job_id LIMIT 1",
+        _EARLIEST,
         returns="tt",
     )
-    return max(0.0, (rows[0][0] - rows[0][1]).total_seconds()) if rows else None
+    return _seconds_until(*rows[0]) if rows else None
+
+
+def _seconds_until(at: datetime | None, now: datetime) -> float | None:
+    return None if at is None else max(0.0, (at - now).total_seconds())

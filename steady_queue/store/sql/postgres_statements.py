@@ -1,4 +1,4 @@
-"""The hot operations on PostgreSQL: enqueue and claim; the steps of promote are one statement each.
+"""The hot operations on PostgreSQL: enqueue, claim and dispatch; the steps of promote are one statement each.
 
 The statements of settle are in postgres_settle.py.
 
@@ -89,6 +89,11 @@ class PostgresStatements(PostgresTaskData):
             " SELECT j.id, j.queue_name, j.lane, j.priority FROM granted g JOIN steady_queue_job j ON j.id = g.job_id",
             tuple(list(column) for column in zip(*grants, strict=True)),
         )
+
+    # -- dispatch -----------------------------------------------------------------------------------------------------
+
+    def move_due(self, limit: int) -> Statement:
+        return Statement(_MOVE_DUE, (limit,), returns=".tt")
 
     # -- claim --------------------------------------------------------------------------------------------------------
 
@@ -207,4 +212,22 @@ _CLAIM_BY_QUEUE = _claim_text(
     " AND NOT EXISTS (SELECT 1 FROM steady_queue_pause p WHERE p.queue_name = q.name)"
     f" AND {_IS_KNOWN}{_IN_ORDER}) u LIMIT l.room) t",
     reports_pause=False,
+)
+
+_DUE_ORDER = "ORDER BY s.scheduled_at, s.priority DESC, s.job_id"
+#: Limited and expired jobs are not moved, but count among the first: `dispatch` moves them before later jobs.
+_MOVE_DUE = (
+    "WITH due AS MATERIALIZED (SELECT s.job_id FROM steady_queue_scheduledexecution s"
+    f" WHERE s.scheduled_at <= statement_timestamp() {_DUE_ORDER} LIMIT $1 FOR UPDATE SKIP LOCKED),"
+    # With the limit each job is looked up: on new tables the planner would scan all jobs for those without a key.
+    " plain AS MATERIALIZED (SELECT u.* FROM due d CROSS JOIN LATERAL (SELECT j.id, j.queue_name, j.lane, j.priority"
+    " FROM steady_queue_job j WHERE j.id = d.job_id AND j.concurrency_key IS NULL"
+    " AND (j.expires_at <= statement_timestamp() AND j.attempts = 0) IS NOT TRUE LIMIT 1) u),"
+    " unscheduled AS (DELETE FROM steady_queue_scheduledexecution s USING plain p WHERE s.job_id = p.id),"
+    " moved AS (INSERT INTO steady_queue_readyexecution (job_id, queue_name, lane, priority)"
+    " SELECT id, queue_name, lane, priority FROM plain)"
+    " SELECT (SELECT count(*) FROM plain), (SELECT s.scheduled_at FROM steady_queue_scheduledexecution s"
+    # All of this sees the rows as they were before: those that are moved have to be skipped.
+    " WHERE s.scheduled_at > '-infinity' AND s.job_id NOT IN (SELECT id FROM plain)"
+    f" {_DUE_ORDER} LIMIT 1), statement_timestamp()"
 )

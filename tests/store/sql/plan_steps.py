@@ -17,7 +17,7 @@ from steady_queue.store.operations.cancellation import (
     resolve_requests,
 )
 from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
-from steady_queue.store.operations.dispatch import dispatch
+from steady_queue.store.operations.dispatch import dispatch, poll_scheduled
 from steady_queue.store.operations.enqueue import enqueue
 from steady_queue.store.operations.processes import NewProcess, deregister, heartbeat, register
 from steady_queue.store.operations.promote import promote
@@ -64,6 +64,7 @@ STEPS: dict[str, set[tuple[str, str]]] = {
         ("blockedexecution", "sq_blocked_by_key"),
     },
     "promote": {("semaphore", "sq_semaphore_slot"), ("blockedexecution", "sq_blocked_by_key"), ("job", "primary")},
+    "poll scheduled": {("scheduledexecution", "sq_scheduled_due")},
     "dispatch": {("scheduledexecution", "sq_scheduled_due"), ("job", "primary")},
     "retry": {("failedexecution", "primary"), ("job", "primary")},
     "discard": {("readyexecution", "primary"), ("scheduledexecution", "primary"), ("job", "primary")},
@@ -118,11 +119,10 @@ def day(sql: Dialect, observer: Observer) -> Flow[None]:
     yield from register(sql, process).flow()
     plain = [job(queue_name="own", priority=90 - n) for n in range(6)]
     key = [limited("own", 2, queue_name="own", priority=40) for _ in range(6)]
-    due, future = job(scheduled_at=later()), job(scheduled_at=later())
+    due, due_next, future = (job(scheduled_at=later()) for _ in range(3))
     yield from enqueue(sql, [*plain, *key, due, future]).flow()
-    yield sql.statement(
-        "UPDATE steady_queue_scheduledexecution SET scheduled_at = ? WHERE job_id = ?", later(days=-9), due.id
-    )
+    make_due = "UPDATE steady_queue_scheduledexecution SET scheduled_at = ? WHERE job_id = ?"
+    yield sql.statement(make_due, later(days=-9), due.id)
     step = observer.step
     yield from step("enqueue again", enqueue(sql, plain, is_repeated=True))
     claims, _ = yield from step("claim from all queues", claim_from_all(sql, ClaimRequest(process.id, Lane.ASYNC, 4)))
@@ -141,6 +141,10 @@ def day(sql: Dialect, observer: Observer) -> Flow[None]:
     settled = yield from step("settle limited", settle(sql, [Finished(seven), failed(eight)], process_name="w"))
     assert settled.promoted == 2
     assert len((yield from step("promote", promote(sql, {"own": 4, "other": 1}, {key[0].task_path: 4})))) == 2
+    poll = yield from step("poll scheduled", poll_scheduled(sql, 3))
+    assert poll.moved > 0 or poll.is_due
+    yield from enqueue(sql, [due_next]).flow()
+    yield sql.statement(make_due, later(days=-9), due_next.id)
     assert (yield from step("dispatch", dispatch(sql, 10))).moved > 0
     yield from step("retry some", retry_window(sql, JobFilter(queue="none"), Position(), size=20))
     assert len((yield from step("retry", retry(sql, [three.job_id, eight.job_id]))).ids) == 2

@@ -86,4 +86,4 @@ class Watch:
 
 
 def _key(seen: JobState | JobRecord) -> tuple[object, ...]:
-    return (seen.status, seen.failure, seen.retries, seen.attempts, seen.progress, seen.log)
+    return (seen.status, seen.failure_kind, seen.retries, seen.attempts, seen.progress, seen.log)

@@ -214,6 +214,8 @@ class TaskContext(compat.TaskContext):
         if deadline is not None and deadline.has_passed:
             raise deadline.error()
 
+    # -- completion ---------------------------------------------------------------------------------------------------
+
     def completing(self, result: Any = None) -> AbstractContextManager[completion.Completion]:
         """The last part of a task: a transaction in which the task is settled with this result, before its only commit.
 
@@ -233,6 +235,8 @@ class TaskContext(compat.TaskContext):
             return value
 
         return await sync_to_async(complete, thread_sensitive=True)()
+
+    # -- cancellation -------------------------------------------------------------------------------------------------
 
     @property
     def is_cancelled(self) -> bool:

@@ -250,7 +250,7 @@ def _record_discarded(results: Results, discarded: frozenset[UUID]) -> None:
 def _record_duplicates(results: Results, stored: Enqueued) -> None:
     """Record which calls stand for jobs that existed before, and which were replaced by others of the same call."""
     if stored.existing:
-        results.stand_for(stored.existing, stored.records)
+        results.record_existing(stored.existing, stored.records)
     if stored.skipped:
         results.discard(stored.skipped)
 

@@ -106,6 +106,6 @@ class Results(_Results):
             if job.unique_key is not None and (unique := getattr(call.task, "unique", None)) is not None
         }
 
-    def stand_for(self, existing: Mapping[UUID, UUID], records: Mapping[UUID, JobRecord]) -> None:
+    def record_existing(self, existing: Mapping[UUID, UUID], records: Mapping[UUID, JobRecord]) -> None:
         """Record that jobs were not stored, because others have their unique keys."""
         self._existing.update((id_, Existing(other, records.get(other))) for id_, other in existing.items())

@@ -41,7 +41,7 @@ def expires_at(
     return LATEST if due >= LATEST else min(due + timedelta(seconds=seconds), LATEST)
 
 
-def refusal(claim: Claim) -> Failed | None:
+def refuse_expired(claim: Claim) -> Failed | None:
     """Return the outcome of a claim whose task has expired before its first attempt; None if it may run."""
     if claim.expires_at is None or claim.attempts or claim.expires_at > claim.claimed_at:
         return None

@@ -69,7 +69,7 @@ def state_of(record: JobRecord | JobState) -> TaskState:
     """Return the exact state of a job that was read from the database."""
     if record.status is Status.FAILED:
         # A newer version may have stored a kind that this one lacks.
-        return _FAILURES.get(record.failure or 0, TaskState.FAILED)
+        return _FAILURES.get(record.failure_kind or 0, TaskState.FAILED)
     if record.status is Status.SCHEDULED and record.retries:
         return TaskState.RETRYING
     return _STATES[record.status]

@@ -188,7 +188,7 @@ class JobRecord(NamedTuple):
     concurrency_key: str | None
     #: When it is due, while it is scheduled.
     due_at: datetime | None = None
-    failure: int | None = None
+    failure_kind: int | None = None
     retries: int = 0
     expires_at: datetime | None = None
     unique_key: str | None = None
@@ -205,7 +205,7 @@ class JobState(NamedTuple):
 
     id: UUID
     status: Status
-    failure: int | None
+    failure_kind: int | None
     retries: int
     attempts: int
     progress: str | None = None

@@ -23,7 +23,7 @@ from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.jobs import results
 from steady_queue.jobs.compat import task_finished
 from steady_queue.jobs.context import TaskControl
-from steady_queue.jobs.expiry import refusal
+from steady_queue.jobs.expiry import refuse_expired
 from steady_queue.jobs.registry import limits_in_force, registry
 from steady_queue.models import Job, Pause, ReadyExecution, ScheduledExecution
 from steady_queue.store.job import Lane, NewJob
@@ -133,7 +133,7 @@ class Drain:
         while True:
             self._make_ready()
             self._running = self._claim()
-            if self._running is not None and (refused := refusal(self._running)) is not None:
+            if self._running is not None and (refused := refuse_expired(self._running)) is not None:
                 self.end(refused)
                 continue
             if self._running is not None:

@@ -8,7 +8,7 @@ from django.db import connections
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from steady_queue.jobs.expiry import refusal
+from steady_queue.jobs.expiry import refuse_expired
 from steady_queue.store.job import FailureKind, Lane, Status
 from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
 from steady_queue.store.operations.prune import release_claims
@@ -79,7 +79,8 @@ class WorkerRules(EnqueueRules):
         claims = self.claims_at(numbers)
         # As a worker does: a task that has expired when it is claimed is not started.
         ways = [
-            "refused" if way != "released" and refusal(claim) else way for claim, way in zip(claims, ways, strict=False)
+            "refused" if way != "released" and refuse_expired(claim) else way
+            for claim, way in zip(claims, ways, strict=False)
         ]
         outcomes = [OUTCOMES[way](claim) for claim, way in zip(claims, ways, strict=True)]
         settled = self.store.settle(*outcomes, preserve=preserve, limits=self.limits)
@@ -141,7 +142,7 @@ class WorkerRules(EnqueueRules):
 
     def claimed(self, claims: Sequence[Claim], process_id: UUID) -> None:
         for new in claims:
-            assert (refusal(new) is not None) is self.model.is_expired(self.model.jobs[new.job_id])
+            assert (refuse_expired(new) is not None) is self.model.is_expired(self.model.jobs[new.job_id])
         self.model.claim(claims, process_id)
         self.history.begin(claims)
         self.claims += claims

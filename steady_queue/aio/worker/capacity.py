@@ -11,7 +11,7 @@ from steady_queue.aio.worker.running import Running
 from steady_queue.aio.worker.threads import Threads
 from steady_queue.aio.worker.timeouts import Timeouts
 from steady_queue.errors import ConfigurationError, TaskCancelled
-from steady_queue.jobs.expiry import refusal
+from steady_queue.jobs.expiry import refuse_expired
 from steady_queue.store.job import FailureKind, Lane
 from steady_queue.store.outcome import Completed, Failed, Released, report, report_of
 
@@ -118,7 +118,7 @@ class Capacity:
     def start(self, claims: Iterable[Claim]) -> None:
         """Start jobs that were claimed for the free capacity."""
         for claim in claims:
-            if claim.expires_at is not None and (refused := refusal(claim)) is not None:
+            if claim.expires_at is not None and (refused := refuse_expired(claim)) is not None:
                 self._settle(refused)
                 continue
             if not self._capacity.get(claim.lane):

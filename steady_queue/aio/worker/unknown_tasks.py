@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: For how long an answer of the database is used.
 LOOKUP_SECONDS = 2.0
 #: A job waits as long as this part of its age before it is claimed again, with these limits.
-DELAY_PER_AGE, MIN_DELAY_SECONDS, MAX_DELAY_SECONDS = 0.25, 1.0, 60.0
+SNOOZE_PER_AGE, MIN_SNOOZE_SECONDS, MAX_SNOOZE_SECONDS = 0.25, 1.0, 60.0
 #: The delay of a job of which it is not known whether another process can run it: the database did not answer.
 UNDECIDED_DELAY_SECONDS = 5.0
 #: The delays of jobs that were released together differ by this part.
@@ -117,15 +117,15 @@ def _wants_release(alias: str) -> bool:
 
 def _replace(outcomes: Sequence[Outcome], delay_seconds: float | None, reason: str) -> list[Outcome]:
     return [
-        Snoozed(outcome.claim, delay_of(outcome.claim) if delay_seconds is None else delay_seconds, reason)
+        Snoozed(outcome.claim, snooze_seconds_of(outcome.claim) if delay_seconds is None else delay_seconds, reason)
         if _is_releasable(outcome)
         else outcome
         for outcome in outcomes
     ]
 
 
-def delay_of(claim: Claim) -> float:
-    """How long a released job waits. It grows with the age of the job: nothing has to be stored for it."""
+def snooze_seconds_of(claim: Claim) -> float:
+    """How long a job that is left to newer code waits: longer the older it is, so nothing has to be stored."""
     age_seconds = (claim.claimed_at - claim.enqueued_at).total_seconds()
-    delay_seconds = min(max(age_seconds * DELAY_PER_AGE, MIN_DELAY_SECONDS), MAX_DELAY_SECONDS)
+    delay_seconds = min(max(age_seconds * SNOOZE_PER_AGE, MIN_SNOOZE_SECONDS), MAX_SNOOZE_SECONDS)
     return delay_seconds * random.uniform(1 - JITTER, 1 + JITTER)

@@ -27,7 +27,7 @@ _JOINED = {
     "claimed_at": "c.claimed_at",
     "claimed_by": "p.name",
     "due_at": "s.scheduled_at",
-    "failure": "f.kind",
+    "failure_kind": "f.kind",
 }
 _COLUMNS = ", ".join(_JOINED.get(name, f"j.{name}") for name in JobRecord._fields)
 #: A time that cannot be parsed must not hide the other columns.

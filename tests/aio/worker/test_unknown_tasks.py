@@ -17,7 +17,7 @@ from steady_queue.aio import running
 from steady_queue.aio.context import Context
 from steady_queue.aio.outage import Outage
 from steady_queue.aio.timing import SystemClock
-from steady_queue.aio.worker.unknown_tasks import UnknownTasks, delay_of, has_newer_code
+from steady_queue.aio.worker.unknown_tasks import UnknownTasks, has_newer_code, snooze_seconds_of
 from steady_queue.arguments import dumps
 from steady_queue.db.aliases import open_async
 from steady_queue.errors import UnknownTaskError
@@ -224,7 +224,7 @@ async def test_which_process_may_have_newer_code(
 
 async def test_a_released_job_waits_longer_the_older_it_is_and_at_most_a_minute() -> None:
     for age, delay_seconds in ((timedelta(0), 1), (timedelta(seconds=40), 10), (timedelta(days=9), 60)):
-        assert delay_of(claim_of(age)) == pytest.approx(delay_seconds, rel=0.11)
+        assert snooze_seconds_of(claim_of(age)) == pytest.approx(delay_seconds, rel=0.11)
 
 
 def claim_of(age: timedelta) -> Claim:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue.errors import TaskExpired
-from steady_queue.jobs.expiry import refusal
+from steady_queue.jobs.expiry import refuse_expired
 from steady_queue.store.job import FailureKind
 from steady_queue.store.operations.actions import run_now
 from steady_queue.store.operations.dispatch import dispatch
@@ -83,8 +83,8 @@ def test_r9_a_job_that_is_claimed_too_late_is_refused_without_an_attempt(store: 
     store.enqueue(new, other)
     past_expiry(store, new)
     claims = {claim.job_id: claim for claim in store.claim(store.worker(), 2)}
-    assert refusal(claims[other.id]) is None
-    refused = refusal(claims[new.id])
+    assert refuse_expired(claims[other.id]) is None
+    refused = refuse_expired(claims[new.id])
     assert refused is not None
     store.settle(refused, Finished(claims[other.id]))
     assert has_expired(store, new)
@@ -99,7 +99,7 @@ def test_a_job_that_has_been_started_does_not_expire(store: Store) -> None:
     store.settle(Retried(claim, report(), 0))
     assert dispatch_now(store) == 1
     (claim,) = store.claim(store.worker())
-    assert refusal(claim) is None
+    assert refuse_expired(claim) is None
     store.settle(Finished(claim))
 
 
@@ -111,7 +111,7 @@ def test_a_task_that_was_snoozed_has_been_started(store: Store) -> None:
     assert past is None
     assert dispatch_now(store) == 1
     (claim,) = store.claim(store.worker())
-    assert refusal(claim) is None
+    assert refuse_expired(claim) is None
     store.settle(Finished(claim))
 
 
@@ -122,7 +122,7 @@ def test_a_task_that_was_started_and_stopped_does_not_expire(store: Store) -> No
     store.settle(Released(claim, was_started=True))
     assert (sweep(store), store.find(new)[0].expires_at) == ([], None)
     (claim,) = store.claim(store.worker())
-    assert refusal(claim) is None
+    assert refuse_expired(claim) is None
     store.settle(Finished(claim))
 
 
@@ -132,7 +132,7 @@ def test_a_job_that_was_released_before_it_was_started_expires_all_the_same(stor
     past_expiry(store, new)
     store.settle(Released(claim))
     (claim,) = store.claim(store.worker())
-    assert refusal(claim) is not None
+    assert refuse_expired(claim) is not None
     store.settle(Released(claim))
 
 
@@ -228,7 +228,7 @@ def test_a_retry_by_hand_runs_an_expired_job_all_the_same(store: Store) -> None:
     sweep(store)
     assert store.retry(new) == [new.id]
     (claim,) = store.claim(store.worker())
-    assert refusal(claim) is None
+    assert refuse_expired(claim) is None
     assert store.find(new)[0].expires_at is None
     store.settle(Finished(claim))
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 OURS = "steady_queue.backend.SteadyQueueBackend"
 
-pytestmark = pytest.mark.usually_on("postgres", "mariadb", "sqlite")
+pytestmark = pytest.mark.usually_on("postgres", "sqlite")
 
 
 def replay(result: TaskResult[Any] | str, *options: str) -> tuple[int, str, str]:

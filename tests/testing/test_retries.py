@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from steady_queue.jobs.compat import Task, TaskResult
     from tests.testing.conftest import Run
 
-pytestmark = pytest.mark.contract
+# The store and the worker are tested on all databases: tests/store/operations/test_retried.py, tests/aio/worker.
+pytestmark = [pytest.mark.contract, pytest.mark.usually_on("sqlite")]
 
 FLAKY = [retrying.flaky, retrying.flaky_in_thread]
 ASKS = [retrying.asks, retrying.asks_in_thread]

@@ -17,7 +17,7 @@ SteadyQueueError
 ├── TaskExpired                the task was not started in time
 ├── ClaimLost                  the process has lost the task that it runs; nothing was written
 ├── CompletionError            a task cannot be completed in a transaction twice, or after it has ended
-├── TransactionEndedByTask     a transactional task ended its transaction, or tried to; nothing was written
+├── TransactionEndedByTask     a transactional task ended its transaction, or tried to; not retried
 ├── TransactionLeftOpen        a task ended with a transaction open, which was rolled back
 ├── OrmThreadTimeout           an ORM call of an async task waited too long for a thread (also a TimeoutError)
 ├── ProcessExitError           the process that ran the task exited before the task ended

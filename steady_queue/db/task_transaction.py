@@ -6,12 +6,13 @@ To the task it is an `atomic` block. It begins with the first statement: a task 
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from django.db import DatabaseError, Error, connections, transaction
+from django.db import Error, connections, transaction
 
 from steady_queue.db.aliases import django_driver
-from steady_queue.db.ending_statements import find_ending_statement
+from steady_queue.db.transaction_guard import IN_ERROR, TransactionGuard, state_of
 from steady_queue.errors import ConfigurationError, TransactionEndedByTask, TransactionLeftOpen
 from steady_queue.store.drivers.django import classify_error
 
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
 #: What Django resets when it connects, which may be in the middle of the block.
 _STATE = ("in_atomic_block", "savepoint_ids", "atomic_blocks", "needs_rollback", "run_on_commit", "commit_on_exit")
-#: On MySQL, where many statements commit, and no driver shows it: it exists as long as the transaction.
-_MARKER = "steady_queue_task"
-#: The states of psycopg's connections.
-_IDLE, _IN_ERROR = 0, 3
 
 
 class TaskTransaction:
@@ -42,8 +39,7 @@ class TaskTransaction:
         self._joins = joins
         self._is_nested = False
         self._is_beginning = False
-        self._has_executed = False
-        self._violation: TransactionEndedByTask | None = None
+        self._guard = TransactionGuard(self.connection)
         self._depth = 0
         self._atomic = transaction.atomic(using=alias)
 
@@ -71,14 +67,14 @@ class TaskTransaction:
             connection.atomic_blocks.append(self._atomic)
             vars(connection).update(ensure_connection=self._begin, temporary_connection=self._temporary_connection)
         self._depth = len(connection.savepoint_ids)
-        connection.execute_wrappers.append(self._guard)
+        connection.execute_wrappers.append(self._execute)
         return self
 
     def check(self) -> None:
         """Raise unless the transaction is still the one that was begun, and can be committed."""
         connection = self.connection
-        if self._violation is not None:
-            raise self._violation
+        if self._guard.violation is not None:
+            raise self._guard.violation
         if connection.closed_in_transaction:
             raise TransactionEndedByTask("the task closed its connection, which rolled its transaction back")
         if connection.needs_rollback:
@@ -88,20 +84,19 @@ class TaskTransaction:
             )
         if len(connection.savepoint_ids) != self._depth:
             raise TransactionLeftOpen(connection.alias)
-        if self.has_begun and _state_of(connection.connection) == _IN_ERROR:
+        if self.has_begun and state_of(connection.connection) == IN_ERROR:
             raise TransactionEndedByTask(
                 "the task caught an error of the database, which had aborted its transaction: put the statement that"
                 " may fail into an atomic block of its own"
             )
-        if self.has_begun and not self._is_nested and connection.vendor == "mysql":
-            self._check_marker()
+        self._guard.check()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         connection = self.connection
         with suppress(ValueError):  # a task that removes other wrappers than its own is to end all the same
-            connection.execute_wrappers.remove(self._guard)
+            connection.execute_wrappers.remove(self._execute)
         self._restore_methods()
         del connection.savepoint_ids[self._depth :]  # of blocks that the task did not leave
         if not self.has_begun:
@@ -118,12 +113,16 @@ class TaskTransaction:
         # After the commit, not in `atomic`: an error in one would look like an error of the commit.
         callbacks, connection.run_on_commit = connection.run_on_commit, []
         connection.atomic_blocks = [self._atomic]
+        # Before the rollback: a task that has committed part of its work must not look as if it had failed only.
+        ended = self._guard.find_end() if isinstance(error, Exception) else None
         try:
             self._atomic.__exit__(kind, error, traceback)
         except Error as failure:
             if kind is None:
                 self.is_unknown = classify_error(failure, connection, lost_means_unknown=True).applied == "unknown"
             raise
+        if ended is not None:
+            raise ended from error
         if kind is None and callbacks:
             connection.run_on_commit = callbacks
             try:
@@ -152,8 +151,7 @@ class TaskTransaction:
         try:
             connection.set_autocommit(False, force_begin_transaction_with_broken_autocommit=True)
             self.driver.take_write_lock()
-            if connection.vendor == "mysql":
-                self._execute(connection.ops.savepoint_create_sql(_MARKER))
+            self._guard.mark()
         except BaseException:
             connection.in_atomic_block = False
             connection.close()  # the next statement of the task begins again
@@ -177,56 +175,7 @@ class TaskTransaction:
         for name in ("ensure_connection", "temporary_connection"):
             vars(self.connection).pop(name, None)
 
-    def _guard(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
+    def _execute(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         """Called by Django instead of executing a statement."""
-        if self._is_beginning:
-            return execute(sql, params, many, context)
-        connection = self.connection
-        text = sql if isinstance(sql, str) else _text_of(sql, connection.connection)
-        if (ending := find_ending_statement(text, connection.vendor)) is not None:
-            self._violation = TransactionEndedByTask(
-                f"a transactional task may not execute {ending.strip()[:60]!r}: the worker commits its transaction"
-                " after the task, and an exception of the task rolls it back"
-            )
-            raise self._violation
-        if self._has_executed and not self._is_nested and _state_of(connection.connection) == _IDLE:
-            self._violation = _ended()
-            raise self._violation
-        try:
-            return execute(sql, params, many, context)
-        finally:
-            self._has_executed = True
-
-    def _check_marker(self) -> None:
-        try:
-            self._execute(self.connection.ops.savepoint_commit_sql(_MARKER))
-        except DatabaseError as error:
-            raise _ended() from error
-
-    def _execute(self, text: str) -> None:
-        with self.connection.cursor() as cursor:
-            cursor.execute(text)
-
-
-def _ended() -> TransactionEndedByTask:
-    return TransactionEndedByTask(
-        "the transaction of the task has ended before the task: it executed a statement that commits, or committed or"
-        " rolled back on the driver's connection, or the server rolled it back"
-    )
-
-
-def _state_of(connection: Any) -> int | None:
-    """The state of the driver's transaction, as psycopg numbers it; None if the driver does not know."""
-    if hasattr(connection, "pgconn"):  # psycopg 3
-        return int(connection.pgconn.transaction_status)
-    if hasattr(connection, "get_transaction_status"):  # psycopg 2
-        return int(connection.get_transaction_status())
-    in_transaction = getattr(connection, "in_transaction", None)  # sqlite3
-    return None if in_transaction is None else 2 if in_transaction else _IDLE
-
-
-def _text_of(sql: Any, connection: Any) -> str:
-    """The text of a statement that is bytes, or composed with psycopg.sql."""
-    if isinstance(sql, (bytes, bytearray)):
-        return sql.decode(errors="replace")
-    return str(sql.as_string(connection)) if hasattr(sql, "as_string") else str(sql)
+        run = execute if self._is_beginning else partial(self._guard.execute, execute)
+        return run(sql, params, many, context)

@@ -11,13 +11,12 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from django.db.transaction import atomic
-
 import steady_queue
 from steady_queue import arguments
 from steady_queue.db import notify
 from steady_queue.db.aliases import queue_alias
 from steady_queue.db.task_transaction import TaskTransaction
+from steady_queue.db.transaction_guard import guarded
 from steady_queue.db.transactions import promote_after_commit
 from steady_queue.errors import ClaimLost, CompletionError, ConfigurationError, StoreUnavailable
 from steady_queue.events.tracebacks import message_of
@@ -85,8 +84,9 @@ def completing(
     alias = _check_possible(control)
     claim, completion = control.claim, Completion(result)
     if control.is_replay:
-        with atomic(using=alias):
+        with guarded(alias) as guard:
             yield completion
+            guard.check()
         return
     transaction = TaskTransaction(alias, joins=control.joins_transaction)
     control.is_in_completion = True

@@ -16,6 +16,7 @@ from steady_queue.errors import (
     ProcessPrunedError,
     SteadyQueueError,
     TaskCancelled,
+    TransactionEndedByTask,
 )
 from steady_queue.events.tracebacks import MESSAGE_LENGTH, cut, message_of
 from steady_queue.jobs import results
@@ -49,7 +50,7 @@ def decide(policy: Policy, claim: Claim, error: BaseException, task: Task[..., A
             return Released(claim, message_of(error) or "the task was interrupted", was_started=True)
         case TaskCancelled():
             return Failed(claim, report_of(error), kind=FailureKind.CANCELLED)
-        case GiveUp():
+        case GiveUp() | TransactionEndedByTask():  # part of its work may have been committed
             return Failed(claim, report_of(error))
         case RetryLater():
             if policy.max_attempts <= 1:

@@ -24,6 +24,7 @@ from steady_queue.db.aliases import django_driver, is_in_memory, queue_alias
 from steady_queue.db.transactions import arun_one, async_connection, refused_in_async_code, run_one
 from steady_queue.db.watch import ENDED, POLLING, Watch
 from steady_queue.db.watcher import watcher
+from steady_queue.errors import StoreError
 from steady_queue.jobs import results
 from steady_queue.jobs.compat import TaskResultDoesNotExist
 from steady_queue.jobs.task_result import state_of
@@ -59,7 +60,7 @@ def wait(result: R, timeout: Timeout) -> R:
     try:
         while not watch.is_over:
             if not woken.wait(waiting.left_seconds()):
-                raise waiting.timed_out(watch.seen)
+                return _finish(result, _read_last(waiting, watch))
             woken.clear()
     finally:
         watcher(alias).remove(watch)
@@ -108,8 +109,16 @@ class _Waiting:
         return None if self._seconds is None else max(0.0, self._seconds - self.waited_seconds())
 
     def timed_out(self, seen: JobState | JobRecord | None) -> TimeoutError:
-        state = self.result.state if seen is None else state_of(seen)
-        return TimeoutError(f"{self.label} has not ended within {self._seconds:g} s: it is {state}")
+        state = "its state is unknown" if seen is None else f"it is {state_of(seen)}"
+        return TimeoutError(f"{self.label} has not ended within {self._seconds:g} s: {state}")
+
+    def last_outcome(self, found: list[JobRecord]) -> JobRecord:
+        """Return what was read after the timeout, if the job has ended."""
+        if not found:
+            raise self.missing(was_seen=False)
+        if found[0].status not in ENDED:
+            raise self.timed_out(found[0])
+        return found[0]
 
     def outcome_of(self, watch: Watch) -> JobRecord:
         """Return the record of a job that has ended; raises if there is none."""
@@ -200,6 +209,23 @@ def _pause_seconds(waiting: _Waiting, record: JobRecord) -> float:
     return pause if left is None else min(pause, left)
 
 
+def _read_last(waiting: _Waiting, watch: Watch) -> JobRecord:
+    """Read a job whose end the watcher has not seen in time: with a short timeout it may not have read it at all."""
+    try:
+        found = run_one(lambda sql: find_jobs(sql, [waiting.job_id]))
+    except StoreError:
+        raise waiting.timed_out(watch.seen) from None
+    return waiting.last_outcome(found)
+
+
+async def _aread_last(waiting: _Waiting, watch: Watch) -> JobRecord:
+    try:
+        found = await arun_one(lambda sql: find_jobs(sql, [waiting.job_id]))
+    except StoreError:
+        raise waiting.timed_out(watch.seen) from None
+    return waiting.last_outcome(found)
+
+
 # -- with the watcher -------------------------------------------------------------------------------------------------
 
 
@@ -227,7 +253,8 @@ async def _sightings(waiting: _Waiting, *, follows: bool) -> AsyncGenerator[JobS
                 async with asyncio.timeout(waiting.left_seconds()):
                     await woken.wait()
             except TimeoutError:
-                raise waiting.timed_out(watch.seen) from None
+                yield await _aread_last(waiting, watch)
+                return
             woken.clear()
             if not watch.is_over and watch.seen is not None:
                 yield watch.seen

@@ -18,19 +18,16 @@ NUMBERS = (*WORKER_NUMBERS, "max_tasks", "max_rss", "max_stuck_threads")
 BOOLEANS = ("only_work", "skip_recurring", "drain", "async")
 QUEUES = ("queues", "exclude_queues")
 STRINGS = (*QUEUES, "log_format")
-#: Options that have a meaning for one action only.
-OPTIONS_OF_ACTIONS = {
-    "failed": "check --stored",
-    "json": "check --stored' or 'cancel",
-    "queue": "cancel",
-    "task": "cancel",
-    "status": "cancel",
-    "reason": "cancel",
-    "by": "cancel",
-    "no_input": "cancel",
-    "rollback": "run ID",
-    "pdb": "run ID",
-    "force": "run ID",
+#: The actions that each option belongs to; the others have a meaning for all of them.
+OPTIONS_OF_ACTIONS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys((*NUMBERS, *BOOLEANS, *QUEUES), ("run", "check")),
+    "reload": ("run",),
+    "stored": ("check",),
+    "failed": ("check --stored",),
+    "json": ("check --stored", "cancel"),
+    **dict.fromkeys(("queue", "task", "status", "reason", "by", "no_input"), ("cancel",)),
+    **dict.fromkeys(("rollback", "pdb", "force"), ("run ID",)),
+    "max_age": ("health",),
 }
 
 
@@ -57,6 +54,17 @@ def add_cancel_options(parser: ArgumentParser) -> None:
     group.add_argument("--reason", metavar="TEXT", help="why; stored with the error of each task")
     group.add_argument("--by", metavar="NAME", help="who; stored as well (default: the user of the operating system)")
     group.add_argument("--no-input", "--noinput", action="store_true", help="do not ask before a filter is applied")
+
+
+def find_misplaced(given: Mapping[str, Any], action: str) -> str | None:
+    """Return what is wrong with an option of the command line that does not belong to the action."""
+    for option, actions in OPTIONS_OF_ACTIONS.items():
+        value = given.get(option)
+        is_given = value is not None and (value is not False or option in BOOLEANS)
+        if is_given and action not in actions and not (option == "stored" and action == "check --stored"):
+            names = " or ".join(f"'{name}'" for name in actions)
+            return f"--{option.replace('_', '-')} is an option of {names}"
+    return None
 
 
 def resolve(options: Options, given: Mapping[str, Any], environ: Mapping[str, str]) -> ResolvedOptions:

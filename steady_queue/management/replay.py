@@ -11,7 +11,7 @@ import contextvars
 import json
 import pdb
 import traceback
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
@@ -22,6 +22,7 @@ from django.db import connections, transaction
 
 from steady_queue import arguments
 from steady_queue.db.aliases import queue_alias
+from steady_queue.db.transaction_guard import guarded
 from steady_queue.db.transactions import run_one
 from steady_queue.errors import SteadyQueueError
 from steady_queue.jobs import results
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from django.core.management.base import OutputWrapper
 
+    from steady_queue.db.transaction_guard import TransactionGuard
     from steady_queue.jobs.compat import Task
     from steady_queue.jobs.reports import LogLine, Progress
     from steady_queue.store.job import JobRecord
@@ -84,7 +86,11 @@ class Replay(NamedTuple):
         # `async_to_sync`, and not `asyncio.run`: then the ORM of the task uses the connections of this thread, whose
         # transactions `--rollback` rolls back.
         call = async_to_sync(self.task.func) if is_async else self.task.func
-        with _transaction_of(self.task):
+        if getattr(self.task, "transactional", False):
+            with guarded(queue_alias()) as guard:
+                value = call(*args, **self.kwargs)
+                guard.check()
+        else:
             value = call(*args, **self.kwargs)
         arguments.dump_result(value)  # a value that cannot be stored is a failure in a worker, too
         return value
@@ -97,10 +103,17 @@ def run_stored(out: OutputWrapper, err: OutputWrapper, options: dict[str, Any]) 
     replay = load(record)
     err.write(f"{record.task_path} {record.id} ({record.status}), called with {_shown_call(record)}", _plain)
     aliases = _transactional_aliases() if options["rollback"] else []
-    with rolled_back(aliases):
+    with rolled_back(aliases) as guards:
         status = _call(replay, out, err, debugs=options["pdb"])
-    if aliases:
-        err.write(f"rolled back: {', '.join(aliases)}", _plain)
+        problems = {guard.connection.alias: error for guard in guards if (error := guard.find_violation()) is not None}
+    if problems:
+        status = 1
+    for alias, problem in problems.items():
+        err.write(f"{alias}: {problem}", _plain)
+    if rolled := [guard.connection.alias for guard in guards if not guard.has_ended]:
+        err.write(f"rolled back: {', '.join(rolled)}", _plain)
+    if ended := [guard.connection.alias for guard in guards if guard.has_ended]:
+        err.write(f"not rolled back, or not all of it: {', '.join(ended)}", _plain)
     return status
 
 
@@ -156,21 +169,18 @@ def _call(replay: Replay, out: OutputWrapper, err: OutputWrapper, *, debugs: boo
     return 0
 
 
-def _transaction_of(task: Task[..., Any]) -> Any:
-    return transaction.atomic(using=queue_alias()) if getattr(task, "transactional", False) else nullcontext()
-
-
 # -- rolling back -----------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def rolled_back(aliases: Sequence[str]) -> Iterator[None]:
+def rolled_back(aliases: Sequence[str]) -> Iterator[list[TransactionGuard]]:
     """Roll back what is written to these databases on the connections of this thread."""
     with ExitStack() as stack:
-        for alias in aliases:
-            stack.enter_context(transaction.atomic(using=alias))
+        guards = [
+            stack.enter_context(guarded(alias, "it would end the transaction of --rollback")) for alias in aliases
+        ]
         try:
-            yield
+            yield guards
         finally:
             for alias in aliases:
                 if connections[alias].in_atomic_block:

@@ -32,7 +32,7 @@ from tests.support.processes.commands import MANAGE
 from tests.support.processes.scripts import REPOSITORY
 from tests.support.store.jobs import job, report
 from tests.support.store.stores import SyncStore
-from tests.support.tasks.replayed import adds_customer_transactionally
+from tests.support.tasks.replayed import adds_customer_transactionally, commits, commits_transactionally
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskResult
@@ -115,6 +115,33 @@ def test_a_task_with_a_transaction_of_its_own_is_committed_but_not_settled(datab
     assert everything(database) == before
 
 
+def test_a_statement_that_would_end_the_rollback_is_refused(database: str) -> None:
+    status, _, err = replay(commits.enqueue("Ada", "statement"), "--rollback")
+    assert status == 1
+    assert f"{database}: 'COMMIT' was refused: it would end the transaction of --rollback" in err
+    assert Customer.objects.using(database).count() == 0
+
+
+def test_a_rollback_that_was_impossible_is_reported(database: str) -> None:
+    status, _, err = replay(commits.enqueue("Ada", "driver"), "--rollback")
+    assert status == 1
+    assert f"{database}: the transaction of the task has ended before the task" in err
+    *_, rolled_back, not_rolled_back = err.splitlines()
+    assert database not in rolled_back.removeprefix("rolled back: ").split(", ")
+    assert not_rolled_back == f"not rolled back, or not all of it: {database}"
+    assert Customer.objects.using(database).count() == 1
+
+
+@pytest.mark.parametrize("how", ["statement", "driver"])
+def test_a_transactional_task_that_commits_fails_as_in_a_worker(database: str, how: str) -> None:
+    tasks = {"default": {"BACKEND": OURS, "OPTIONS": {"commit_with": database}}}
+    with override_settings(TASKS=tasks):
+        status, _, err = replay(commits_transactionally.enqueue("Ada", how))
+    assert status == 1
+    assert "TransactionEndedByTask: " in err
+    assert Customer.objects.using(database).count() == (how == "driver")
+
+
 def test_models_and_enums_are_restored(database: str) -> None:
     customer = Customer.objects.using(database).create(name="Ada")
     result = greets.enqueue(customer, Customer.Tier.GOLD)
@@ -180,6 +207,18 @@ def test_ids_that_cannot_be_run_are_explained(database: str) -> None:
         (["run", "--rollback"], "--rollback is an option of 'run ID'"),
         (["check", "--pdb"], "--pdb is an option of 'run ID'"),
         (["check", "--json"], "--json is an option of 'check --stored'"),
+        (["--stored"], "--stored is an option of 'check'"),
+        (["run", "--stored"], "--stored is an option of 'check'"),
+        (["--failed"], "--failed is an option of 'check --stored'"),
+        (["--json"], "--json is an option of 'check --stored' or 'cancel'"),
+        (["--max-age", "0"], "--max-age is an option of 'health'"),
+        (["--queue", "mail"], "--queue is an option of 'cancel'"),
+        (["cancel", "--queues", "mail", "--status", "ready"], "--queues is an option of 'run' or 'check'"),
+        (["run", "a", "--async"], "--async is an option of 'run' or 'check'"),
+        (["run", "a", "--no-async"], "--async is an option of 'run' or 'check'"),
+        (["health", "--threads", "2"], "--threads is an option of 'run' or 'check'"),
+        (["check", "--reload"], "--reload is an option of 'run'"),
+        (["check", "--stored", "--drain"], "--drain is an option of 'run' or 'check'"),
     ],
 )
 def test_words_that_do_not_belong_together_are_refused(words: list[str], text: str) -> None:

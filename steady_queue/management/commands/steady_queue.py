@@ -18,7 +18,7 @@ from steady_queue.aio.supervisor.child import read_orders
 from steady_queue.configuration import read_options
 from steady_queue.errors import ConfigurationError, SteadyQueueError
 from steady_queue.management import log_output
-from steady_queue.management.options import OPTIONS_OF_ACTIONS, add_cancel_options, resolve
+from steady_queue.management.options import add_cancel_options, find_misplaced, resolve
 
 # Other modules are imported where they are used: a child, a probe and a supervisor each need few, and start quickly.
 
@@ -184,9 +184,8 @@ class Command(BaseCommand):
             if action == "check" and options["stored"]
             else action
         )
-        for option, its_action in OPTIONS_OF_ACTIONS.items():
-            if options[option] and name not in its_action.split("' or '"):
-                raise CommandError(f"--{option.replace('_', '-')} is an option of '{its_action}'")
+        if (problem := find_misplaced(options, name)) is not None:
+            raise CommandError(problem)
         return {
             "run": self.run,
             "run ID": self.replay,

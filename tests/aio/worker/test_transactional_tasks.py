@@ -197,6 +197,7 @@ WAYS = {
     "leaves a block open": f"{TransactionLeftOpen.__module__}.{TransactionLeftOpen.__qualname__}",
     "COMMIT": ENDED,
     "/* a comment */ commit": ENDED,
+    "-- a comment\n  commit;": ENDED,
     "ROLLBACK": ENDED,
     "BEGIN": ENDED,
     "END": ENDED,
@@ -228,6 +229,16 @@ async def test_a_transaction_that_was_ended_on_the_drivers_connection_is_noticed
         (result,) = await wait_for_results(await transactional.ends_transaction_of_driver.aenqueue(how))
         assert error_of(result) == ENDED
     assert "afterwards" not in await customers(database)
+
+
+async def test_a_task_that_has_ended_its_transaction_is_not_retried(database: str) -> None:
+    ways = ["commits", "commits and begins again", "commits and raises", "commits, begins again and raises"]
+    async with running(worker()):
+        results = [await transactional.ends_transaction_unseen.aenqueue(how) for how in ways]
+        await wait_for_results(*results)
+        assert {how: error_of(result) for how, result in zip(ways, results, strict=True)} == dict.fromkeys(ways, ENDED)
+    assert task_record.runs == dict.fromkeys(ways, 1)
+    assert sorted(await customers(database)) == sorted(ways)
 
 
 async def test_a_transaction_left_open_on_another_database_is_an_error(database: str) -> None:

@@ -248,3 +248,17 @@ kept_contexts: list[TaskContext] = []
 @task(takes_context=True)
 def keeps_context(context: TaskContext) -> None:
     kept_contexts.append(context)
+
+
+@task(transactional=True, max_attempts=3, backoff=lambda error, result: 0)
+def ends_transaction_unseen(how: str) -> None:
+    """End the transaction where only its marker or its state shows it."""
+    write(how)
+    task_record.enter("thread", how)
+    task_record.leave("thread")
+    connection = connections[steady_queue.database]
+    connection.connection.commit()
+    if "begins again" in how:
+        connection.connection.cursor().execute("BEGIN")
+    if "raises" in how:
+        raise ValueError(how)

@@ -94,6 +94,9 @@ class TaskCancelled(SteadyQueueError):
         self.by = by
         self.reason = reason
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.by, self.reason), self.__dict__
+
 
 class TaskExpired(SteadyQueueError):
     """The task was not started before it expired."""

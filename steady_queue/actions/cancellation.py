@@ -13,7 +13,7 @@ from steady_queue.errors import StoreConflict
 from steady_queue.events import JobsCancelled, JobsCancelRequested
 from steady_queue.jobs.registry import limits_in_force
 from steady_queue.jobs.results import no_result
-from steady_queue.store.job import CancelRequest, Status
+from steady_queue.store.job import ENDED, CancelRequest, Status
 from steady_queue.store.names import explain_unstorable
 from steady_queue.store.operations import bulk_actions
 from steady_queue.store.operations.cancellation import CancelOutcome, cancel
@@ -39,7 +39,6 @@ CANCELLABLE = {
     "ready": Status.READY,
     "running": Status.CLAIMED,
 }
-_ENDED = (Status.FINISHED, Status.FAILED)
 
 
 class CancelOptions(TypedDict, total=False):
@@ -156,7 +155,7 @@ def _cancel_batch(scope: Scope, ids: Sequence[UUID], request: CancelRequest) -> 
         if not left:
             return outcomes
         statuses = {job.id: job.status for job in (yield find_jobs(scope.sql, left))}
-        ended = [id_ for id_, status in statuses.items() if status in _ENDED]
+        ended = [id_ for id_, status in statuses.items() if status in ENDED]
         outcomes.update(dict.fromkeys(ended, CancelOutcome.ALREADY_ENDED))
         # The others were released, or claimed, between two look-ups.
         left = [id_ for id_ in left if id_ in statuses and id_ not in outcomes]

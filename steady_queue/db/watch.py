@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from steady_queue.store.job import JobRecord, Status
+from steady_queue.store.job import ENDED, JobRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,6 @@ class Schedule(NamedTuple):
 POLLING = Schedule(0.1, 0.01, 1.0)
 #: Where notifications do. A notification may be lost: a worker may change the job before it knows that it is watched.
 LISTENING = Schedule(1.0, 0.02, 2.0)
-
-ENDED = frozenset({Status.FINISHED, Status.FAILED})
 
 
 class Watch:

@@ -23,8 +23,9 @@ from django.core import mail
 from steady_queue.db.aliases import import_async_driver, open_async
 from steady_queue.db.missing_tables import aexplain_store_error
 from steady_queue.db.result_channel import ResultChannel
-from steady_queue.db.watch import ENDED, LISTENING, POLLING
+from steady_queue.db.watch import LISTENING, POLLING
 from steady_queue.errors import StoreBug, StoreDataError, StoreError, StoreUnavailable
+from steady_queue.store.job import ENDED
 from steady_queue.store.operations.results import find_jobs, find_states
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ enqueue.py          enqueue calls: `enqueue_all`, and what the backend's `enqueu
 signatures.py       refuse calls that do not fit the signature of their task
 options.py          refuse options of a task: queue, priority, run_after, backend, function
 policy.py           the policy of a task: attempts, timeout, expiry, with the defaults of the project
+durations.py        durations as users write them
 backoff.py          how long to wait before the next attempt
 retries.py          what happens to a job whose attempt has failed
 expiry.py           until when a task must have been started

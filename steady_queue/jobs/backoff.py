@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from steady_queue.jobs.durations import is_delay, read_seconds
+
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskResult
 
@@ -83,9 +85,9 @@ def retries_of(task_result: TaskResult[Any]) -> int:
 
 def _check(name: str, **values: object) -> None:
     for what, value in values.items():
-        if not (isinstance(value, (int, float)) and _is_number(value) and value >= 0):
+        if not _is_number(value):
             raise ValueError(f"{name}: {what} must be a number of at least 0, not {value!r}")
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value and value < float("inf")
+    return not isinstance(value, timedelta) and is_delay(read_seconds(value))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.jobs.compat import InvalidTask
-from steady_queue.jobs.policy import as_seconds
+from steady_queue.jobs.durations import read_limit
 from steady_queue.store.job import FailureKind
 from steady_queue.store.operations.expiry import EXPIRED
 from steady_queue.store.outcome import Failed
@@ -34,7 +34,7 @@ def expires_at(
             raise InvalidTask(f"{task.module_path}: expires_at must be later than run_after, or the task never runs")
         return moment.astimezone(UTC)
     after = getattr(task, "expires_after", None)
-    seconds = as_seconds(defaults.get("expires_after") if after is None else after)
+    seconds = read_limit(defaults.get("expires_after") if after is None else after)
     if seconds is None:
         return None
     due = now if run_after is None else max(now, run_after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from steady_queue.arguments.json_text import encode
@@ -14,9 +15,9 @@ CHECKPOINT_BYTES = 256 * 1024
 
 def dump_metadata(metadata: object) -> str:
     """Return metadata as JSON; raises TypeError or ValueError if it is no JSON object or too large."""
-    if not isinstance(metadata, dict):
+    if not isinstance(metadata, Mapping):
         raise TypeError(f"metadata must be a dict, not {type(metadata).__name__}")
-    return _dump("metadata", metadata, METADATA_BYTES)
+    return _dump("metadata", dict(metadata), METADATA_BYTES)
 
 
 def load_metadata(text: str | None) -> dict[str, Any]:

@@ -15,25 +15,15 @@ from typing import TYPE_CHECKING, Any
 from steady_queue.jobs import uniqueness
 from steady_queue.jobs.backoff import Backoff, exponential
 from steady_queue.jobs.compat import task_backends
+from steady_queue.jobs.durations import read_limit, read_seconds
 from steady_queue.store.names import LONGEST_TIMEDELTA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from steady_queue.jobs.compat import Task
     from steady_queue.store.job import Claim
 
-#: The options that `TASKS[...]["OPTIONS"]` may have as well.
-PROJECT_OPTIONS = (
-    "max_attempts",
-    "backoff",
-    "retry_on",
-    "give_up_on",
-    "retry_lost",
-    "timeout",
-    "expires_after",
-    "on_unknown_task",
-)
 LONGEST_SECONDS = LONGEST_TIMEDELTA.total_seconds()
 
 ExceptionClasses = tuple[type[BaseException], ...]
@@ -48,7 +38,7 @@ class Policy:
     #: The first attempt is one of them; `math.inf` for any number.
     max_attempts: float = 1
     backoff: Backoff = DEFAULT_BACKOFF
-    #: Only these exceptions are retried, if there are any; those in `give_up_on` never are.
+    #: Only these exceptions are retried; those in `give_up_on` never are.
     retry_on: ExceptionClasses = (Exception,)
     give_up_on: ExceptionClasses = ()
     #: Whether a task is retried whose process was lost.
@@ -75,8 +65,8 @@ def policy_of(task: Task[..., Any], options: Mapping[str, Any]) -> Policy:
         retry_on=as_classes(read("retry_on", DEFAULT_POLICY.retry_on)),
         give_up_on=as_classes(read("give_up_on", ())),
         retry_lost=read("retry_lost", False),
-        timeout_seconds=as_seconds(read("timeout", None)),
-        expires_after_seconds=as_seconds(read("expires_after", None)),
+        timeout_seconds=read_limit(read("timeout", None)),
+        expires_after_seconds=read_limit(read("expires_after", None)),
         transactional=bool(getattr(task, "transactional", False)),
     )
     return DEFAULT_POLICY if policy == DEFAULT_POLICY else policy
@@ -88,7 +78,7 @@ def add_headers(
     """Add what `using` sets for a call to the headers of its job. JSON has no infinity: None stands for it."""
     if timeout is None and max_attempts is None:
         return headers
-    added: dict[str, float | None] = {} if timeout is None else {"timeout": as_seconds(timeout)}
+    added: dict[str, float | None] = {} if timeout is None else {"timeout": read_limit(timeout)}
     if max_attempts is not None:
         added["max_attempts"] = None if max_attempts == math.inf else max_attempts
     return {**(headers or {}), **added}
@@ -125,11 +115,6 @@ def apply_headers(policy: Policy, headers: Mapping[str, Any]) -> Policy:
     return replace(policy, **changes) if changes else policy
 
 
-def as_seconds(value: float | timedelta | None) -> float | None:
-    """A number of seconds or a timedelta, as seconds."""
-    return value.total_seconds() if isinstance(value, timedelta) else value
-
-
 def as_classes(value: type[BaseException] | Iterable[type[BaseException]]) -> ExceptionClasses:
     """One class or several, as a tuple."""
     return (value,) if isinstance(value, type) else tuple(value)
@@ -137,23 +122,9 @@ def as_classes(value: type[BaseException] | Iterable[type[BaseException]]) -> Ex
 
 def find_problems(options: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with the values of these options; each problem begins with the name of the option."""
-    checks = {
-        "max_attempts": _check_max_attempts,
-        "backoff": _check_backoff,
-        "retry_on": _check_classes,
-        "give_up_on": _check_classes,
-        "retry_lost": _check_bool,
-        "timeout": _check_seconds,
-        "expires_after": _check_seconds,
-        "expires_at": _check_moment,
-        "transactional": _check_bool,
-        "on_unknown_task": _check_on_unknown_task,
-    }
-    for name, check in checks.items():
+    for name, check in _CHECKS.items():
         if options.get(name) is not None:
             yield from check(name, options[name])
-    if options.get("unique") is not None:
-        yield from uniqueness.find_problems(options["unique"])
 
 
 def find_contradictions(task: Task[..., Any], policy: Policy) -> Iterator[str]:
@@ -191,15 +162,24 @@ def _check_classes(name: str, value: object) -> Iterator[str]:
         yield f"{name} must be an exception class or a tuple of them, not {value!r}"
 
 
+def _check_retry_on(name: str, value: object) -> Iterator[str]:
+    if value in ((), []):
+        yield f"{name} must not be empty: to retry no exception, set max_attempts to 1; to retry all, set Exception"
+    else:
+        yield from _check_classes(name, value)
+
+
 def _check_bool(name: str, value: object) -> Iterator[str]:
     if not isinstance(value, bool):
         yield f"{name} must be True or False, not {value!r}"
 
 
 def _check_seconds(name: str, value: object) -> Iterator[str]:
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= LONGEST_SECONDS:
-        yield f"{name} must be a number of seconds or a timedelta greater than zero, not {value!r}"
+    if value != math.inf and not 0 < read_seconds(value) <= LONGEST_SECONDS:
+        yield (
+            f"{name} must be a number of seconds or a timedelta greater than zero (and of at most"
+            f" {LONGEST_TIMEDELTA.days:,} days), or math.inf for none, not {value!r}"
+        )
 
 
 def _check_moment(name: str, value: object) -> Iterator[str]:
@@ -210,3 +190,24 @@ def _check_moment(name: str, value: object) -> Iterator[str]:
 def _check_on_unknown_task(name: str, value: object) -> Iterator[str]:
     if value not in ("fail", "release"):
         yield f"{name} must be 'fail' or 'release', not {value!r}"
+
+
+def _check_unique(_: str, value: object) -> Iterator[str]:
+    yield from uniqueness.find_problems(value)
+
+
+_CHECKS: dict[str, Callable[[str, object], Iterator[str]]] = {
+    "max_attempts": _check_max_attempts,
+    "backoff": _check_backoff,
+    "retry_on": _check_retry_on,
+    "give_up_on": _check_classes,
+    "retry_lost": _check_bool,
+    "timeout": _check_seconds,
+    "expires_after": _check_seconds,
+    "on_unknown_task": _check_on_unknown_task,
+    "expires_at": _check_moment,
+    "transactional": _check_bool,
+    "unique": _check_unique,
+}
+#: The options that `TASKS[...]["OPTIONS"]` may have.
+PROJECT_OPTIONS = tuple(name for name in _CHECKS if name not in ("expires_at", "transactional", "unique"))

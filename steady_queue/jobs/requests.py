@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
+
+from steady_queue.jobs.durations import is_delay, read_seconds
 
 
 class TaskRequest(Exception):
@@ -34,6 +37,10 @@ class Snooze(TaskRequest):
         self.until = until
         self.after_seconds = None if after is None else _seconds("after", after)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is restored with its positional arguments, and this one needs one of its keywords.
+        return _restore_snooze, (*self.args, self.until, self.after_seconds), self.__dict__
+
 
 class GiveUp(TaskRequest):
     """The task has failed, and is not retried, even if it has attempts left."""
@@ -44,7 +51,11 @@ class Interrupted(TaskRequest):
 
 
 def _seconds(name: str, value: float | timedelta) -> float:
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < float("inf"):
+    seconds = read_seconds(value)
+    if not is_delay(seconds):
         raise TypeError(f"{name} must be a number of seconds or a timedelta, not negative, not {value!r}")
-    return float(seconds)
+    return seconds
+
+
+def _restore_snooze(reason: str, until: datetime | None, after: float | None) -> Snooze:
+    return Snooze(reason, until=until, after=after)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -34,10 +33,6 @@ if TYPE_CHECKING:
     from steady_queue.jobs.compat import Task, TaskError
     from steady_queue.store.job import Claim, NewJob
     from steady_queue.store.outcome import Failed, Retried
-
-    _Results = Sequence[SteadyQueueResult[Any]]
-else:
-    _Results = Sequence  # Django's own TaskResult cannot be subscripted
 
 _STATUS = {
     Status.READY: TaskResultStatus.READY,

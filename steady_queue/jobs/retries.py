@@ -5,9 +5,8 @@ Also to a job whose process was lost, which is retried only if its task has `ret
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.errors import (
@@ -20,6 +19,7 @@ from steady_queue.errors import (
 )
 from steady_queue.events.tracebacks import MESSAGE_LENGTH, cut, message_of
 from steady_queue.jobs import results
+from steady_queue.jobs.durations import is_delay, read_seconds
 from steady_queue.jobs.policy import Policies
 from steady_queue.jobs.registry import registry
 from steady_queue.jobs.requests import GiveUp, Interrupted, RetryLater, Snooze
@@ -45,7 +45,7 @@ def decide(policy: Policy, claim: Claim, error: BaseException, task: Task[..., A
     """Return the outcome of an attempt that raised this exception."""
     match error:
         case Snooze():
-            return Snoozed(claim, _seconds_until_end(error), message_of(error))
+            return Snoozed(claim, _seconds_until_end(error), message_of(error), was_started=True)
         case Interrupted():
             return Released(claim, message_of(error) or "the task was interrupted", was_started=True)
         case TaskCancelled():
@@ -103,14 +103,14 @@ def _decide_by_attempts(
 
 def _check_delay(delay: object) -> float | None:
     """Return what a backoff returned as seconds; raises TypeError if it is neither a delay nor None."""
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if seconds is None:
+    if delay is None:
         return None
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+    seconds = read_seconds(delay)
+    if not is_delay(seconds):
         raise TypeError(
             f"backoff must return a number of seconds that is not negative, a timedelta or None, not {delay!r:.200}"
         )
-    return float(seconds)
+    return seconds
 
 
 def _with_problem(error: BaseException, report: ErrorReport, problem: BaseException) -> ErrorReport:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from inspect import iscoroutinefunction
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -44,20 +44,6 @@ R = TypeVar("R")
 OTHER_ENQUEUE_NAMES = frozenset(
     {"apply_async", "defer", "delay", "delay_on_commit", "enqueue_async", "schedule", "send"}
 )
-#: The options that only tasks of Steady Queue have.
-OWN_OPTIONS = (
-    "enqueue_on_commit",
-    "max_attempts",
-    "backoff",
-    "retry_on",
-    "give_up_on",
-    "retry_lost",
-    "timeout",
-    "expires_after",
-    "transactional",
-    "unique",
-)
-TASK_OPTIONS = f"priority, queue_name, backend, takes_context, {', '.join(OWN_OPTIONS[:-1])} and {OWN_OPTIONS[-1]}"
 #: The tasks that are transactional: their paths, and the aliases of their backends.
 transactional_tasks: dict[str, str] = {}
 #: Options that only a call has.
@@ -165,43 +151,25 @@ class SteadyQueueTask(GenericTask[P, T]):
             raise AttributeError(f"the task {path} has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By path, not by function: the path names this task, and a concurrency key may be a lambda.
-        options = {field.name: getattr(self, field.name) for field in fields(self) if field.name in _PICKLED_OPTIONS}
-        return (_restore, (self.module_path, options))
+        # By path, not by function: the path names this task, and a key may be a lambda.
+        names = _PICKLED_OPTIONS if self.unique == _find_unique(self.module_path) else (*_PICKLED_OPTIONS, "unique")
+        return (_restore, (self.module_path, {name: getattr(self, name) for name in names}))
 
 
-#: What may differ between two calls of the same task; the rest comes from the code.
-_PICKLED_OPTIONS = frozenset(
-    {
-        "priority",
-        "backend",
-        "queue_name",
-        "run_after",
-        "takes_context",
-        "enqueue_on_commit",
-        "timeout",
-        "max_attempts",
-        "expires_after",
-        "expires_at",
-        "metadata",
-        "call_headers",
-    }
+_OWN_FIELDS = {field.name: field for field in fields(SteadyQueueTask)[len(fields(GenericTask)) :]}
+#: The options that only tasks of Steady Queue have.
+OWN_OPTIONS = tuple(name for name in _OWN_FIELDS if name not in ("concurrency", "call_headers", *CALL_OPTIONS))
+TASK_OPTIONS = f"priority, queue_name, backend, takes_context, {', '.join(OWN_OPTIONS[:-1])} and {OWN_OPTIONS[-1]}"
+#: What may differ between two calls of the same task; the rest comes from the code. So does `unique`, if it does not.
+_PICKLED_OPTIONS = tuple(
+    field.name
+    for field in fields(SteadyQueueTask)
+    if field.name
+    not in ("func", "concurrency", "backoff", "retry_on", "give_up_on", "retry_lost", "transactional", "unique")
 )
-_POLICY_FIELDS = (
-    "max_attempts",
-    "backoff",
-    "retry_on",
-    "give_up_on",
-    "retry_lost",
-    "timeout",
-    "expires_after",
-    "transactional",
-    "unique",
-    "expires_at",
-    "metadata",
-)
+_POLICY_FIELDS = tuple(name for name in _OWN_FIELDS if name not in ("enqueue_on_commit", "concurrency", "call_headers"))
 _values_of = attrgetter(*_POLICY_FIELDS)
-_DEFAULT_VALUES = (None, None, None, None, None, None, None, False, None, None, None)
+_DEFAULT_VALUES = tuple(_OWN_FIELDS[name].default for name in _POLICY_FIELDS)
 
 
 def _check_policy(task: SteadyQueueTask[..., Any]) -> None:
@@ -209,11 +177,32 @@ def _check_policy(task: SteadyQueueTask[..., Any]) -> None:
     given = dict(zip(_POLICY_FIELDS, _values_of(task), strict=True))
     if problems := list(find_problems(given)):
         raise InvalidTask(f"{task.module_path}: {'; '.join(problems)}")
+    for name in ("retry_on", "give_up_on"):
+        if isinstance(given[name], list):  # a task can be hashed
+            object.__setattr__(task, name, tuple(given[name]))
     policy = policy_of(task, task.get_backend().options)
     if policy.transactional:
         transactional_tasks[task.module_path] = task.backend
     if problems := list(find_contradictions(task, policy)):
         raise InvalidTask(f"{task.module_path}: {'; '.join(problems)}")
+
+
+class TaskOptions(TypedDict, total=False):
+    """The options of a task."""
+
+    priority: int
+    queue_name: str
+    backend: str
+    enqueue_on_commit: bool
+    max_attempts: float | None
+    backoff: Backoff | None
+    retry_on: ExceptionClasses | type[BaseException] | None
+    give_up_on: ExceptionClasses | type[BaseException] | None
+    retry_lost: bool | None
+    timeout: float | timedelta | None
+    expires_after: float | timedelta | None
+    transactional: bool
+    unique: Unique | None
 
 
 class TaskCall(NamedTuple):
@@ -229,6 +218,14 @@ def _add_to_now(delay: timedelta) -> datetime:
         return timezone.now() + delay
     except OverflowError:
         raise InvalidTask(f"run_after is too large: {delay!r}") from None
+
+
+def _find_unique(path: str) -> Unique | None:
+    """The option of the task as it is in the code."""
+    try:
+        return getattr(import_string(path), "unique", None)
+    except ImportError:
+        return None
 
 
 def _restore(path: str, options: dict[str, Any]) -> Task[..., Any]:
@@ -253,41 +250,13 @@ def task(function: Callable[P, T], /) -> SteadyQueueTask[P, T]: ...
 
 @overload
 def task(
-    *,
-    priority: int = ...,
-    queue_name: str = ...,
-    backend: str = ...,
-    takes_context: Literal[False] = False,
-    enqueue_on_commit: bool = ...,
-    max_attempts: float | None = ...,
-    backoff: Backoff | None = ...,
-    retry_on: ExceptionClasses | type[BaseException] | None = ...,
-    give_up_on: ExceptionClasses | type[BaseException] | None = ...,
-    retry_lost: bool | None = ...,
-    timeout: float | timedelta | None = ...,
-    expires_after: float | timedelta | None = ...,
-    transactional: bool = ...,
-    unique: Unique | None = ...,
+    *, takes_context: Literal[False] = False, **options: Unpack[TaskOptions]
 ) -> Callable[[Callable[P, T]], SteadyQueueTask[P, T]]: ...
 
 
 @overload
 def task(
-    *,
-    priority: int = ...,
-    queue_name: str = ...,
-    backend: str = ...,
-    takes_context: Literal[True],
-    enqueue_on_commit: bool = ...,
-    max_attempts: float | None = ...,
-    backoff: Backoff | None = ...,
-    retry_on: ExceptionClasses | type[BaseException] | None = ...,
-    give_up_on: ExceptionClasses | type[BaseException] | None = ...,
-    retry_lost: bool | None = ...,
-    timeout: float | timedelta | None = ...,
-    expires_after: float | timedelta | None = ...,
-    transactional: bool = ...,
-    unique: Unique | None = ...,
+    *, takes_context: Literal[True], **options: Unpack[TaskOptions]
 ) -> Callable[[Callable[Concatenate[TaskContext, P], T]], SteadyQueueTask[P, T]]: ...
 
 

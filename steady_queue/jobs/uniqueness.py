@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -10,6 +11,8 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal
 
 from steady_queue import arguments
+from steady_queue.arguments.decoding import MARK
+from steady_queue.arguments.json_text import parse
 from steady_queue.errors import UniqueKeyError
 from steady_queue.jobs.key_text import compute_key
 from steady_queue.jobs.signatures import signature_of
@@ -57,8 +60,20 @@ def _digest(task: Task[..., Any], *args: Any, **kwargs: Any) -> str:
         bound = accepted.bind(*args, **kwargs)
         bound.apply_defaults()
         args, kwargs = bound.args, bound.kwargs
-    text = arguments.dumps(args, dict(sorted(kwargs.items())))
-    return hashlib.sha256(text.encode()).hexdigest()
+    nodes = parse(arguments.dumps(args, kwargs))
+    return hashlib.sha256(json.dumps(_sort_pairs(nodes), sort_keys=True).encode()).hexdigest()
+
+
+def _sort_pairs(node: Any) -> Any:
+    """The JSON of arguments, where dicts whose keys are no strings are lists of pairs, without the order of these."""
+    if type(node) is list:
+        return [_sort_pairs(item) for item in node]
+    if type(node) is not dict:
+        return node
+    items = {name: _sort_pairs(value) for name, value in node.items()}
+    if items.get(MARK) == "dict":
+        items["v"] = sorted(items["v"], key=partial(json.dumps, sort_keys=True))
+    return items
 
 
 def find_problems(unique: object) -> Iterator[str]:

@@ -7,7 +7,6 @@ caller's transaction has not committed. No worker does either, which is why wait
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import threading
 import time
@@ -22,14 +21,15 @@ from django.db.transaction import TransactionManagementError
 from steady_queue.db import loop_connections
 from steady_queue.db.aliases import django_driver, is_in_memory, queue_alias
 from steady_queue.db.transactions import arun_one, async_connection, refused_in_async_code, run_one
-from steady_queue.db.watch import ENDED, POLLING, Watch
+from steady_queue.db.watch import POLLING, Watch
 from steady_queue.db.watcher import watcher
 from steady_queue.errors import StoreError
 from steady_queue.jobs import results
 from steady_queue.jobs.compat import TaskResultDoesNotExist
+from steady_queue.jobs.durations import read_seconds
 from steady_queue.jobs.task_result import state_of
 from steady_queue.jobs.updates import Changes
-from steady_queue.store.job import JobRecord
+from steady_queue.store.job import ENDED, JobRecord
 from steady_queue.store.operations.results import find_jobs
 
 if TYPE_CHECKING:
@@ -149,8 +149,8 @@ def _seconds(timeout: Timeout) -> float | None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float, timedelta)):
         raise TypeError(f"timeout must be a number of seconds, a timedelta or None, not {type(timeout).__name__}")
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
-    if math.isnan(seconds) or seconds < 0:
+    seconds = read_seconds(timeout)
+    if not seconds >= 0:
         raise ValueError(f"timeout must not be negative: {timeout!r}")
     # The locks of threads cannot wait longer than this.
     return None if seconds > threading.TIMEOUT_MAX else seconds

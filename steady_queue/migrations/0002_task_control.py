@@ -44,10 +44,6 @@ class Migration(migrations.Migration):
                 ('compatible_with', models.IntegerField()),
             ],
         ),
-        migrations.RemoveField(
-            model_name='job',
-            name='cancel_requested_at',
-        ),
         migrations.AddField(
             model_name='failedexecution',
             name='kind',
@@ -103,7 +99,7 @@ class Migration(migrations.Migration):
                 ('held_until', models.DateTimeField(null=True)),
             ],
             options={
-                'indexes': [models.Index(fields=['job_id'], name='sq_unique_by_job'), models.Index(fields=['held_until'], name='sq_unique_held_until')],
+                'indexes': [models.Index(fields=['job_id'], name='sq_unique_by_job')],
             },
         ),
         migrations.RunPython(tune_storage, migrations.RunPython.noop, elidable=False),

@@ -93,6 +93,8 @@ class Job(models.Model):
     worker_ids = models.TextField(null=True)
     errors = models.TextField(null=True)
     return_value = models.TextField(null=True)
+    #: Unused since cancellation has a table of its own. Version 0.2.0 reads it, so a later version removes it.
+    cancel_requested_at = models.DateTimeField(null=True)
     #: JSON object: what the task last reported of its progress.
     progress = models.TextField(null=True)
     #: What the task logged, one JSON object on each line; the oldest lines are cut.

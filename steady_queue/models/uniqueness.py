@@ -19,10 +19,7 @@ class UniqueKey(models.Model):
     held_until = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = (
-            models.Index(fields=["job_id"], name="sq_unique_by_job"),
-            models.Index(fields=["held_until"], name="sq_unique_held_until"),
-        )
+        indexes = (models.Index(fields=["job_id"], name="sq_unique_by_job"),)
 
     def __str__(self) -> str:
         return str(self.key)

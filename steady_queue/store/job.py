@@ -87,6 +87,10 @@ class Status(StrEnum):
     FINISHED = "finished"
 
 
+#: The states of jobs that have ended.
+ENDED = frozenset({Status.FINISHED, Status.FAILED})
+
+
 class NewJob(NamedTuple):
     """A job to be inserted, in the order of its columns."""
 

@@ -86,6 +86,8 @@ class Snoozed:
     claim: Claim
     delay_seconds: float
     reason: str = ""
+    #: Whether the function of the task was called: then it does not expire any more.
+    was_started: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Released:
 
     claim: Claim
     reason: str = ""
-    #: Whether the task was started: then it does not expire any longer.
+    #: As in Snoozed.
     was_started: bool = False
 
 
@@ -186,12 +188,14 @@ def append_error(outcome: Failed | Retried, process_name: str) -> str:
     return append_line(claim.errors, outcome.error.as_line(**times))
 
 
-def append_line(errors: str | None, line: str) -> str:
-    """The errors of a job with one more line, without the oldest if there are too many."""
-    if not errors:
+def append_line(
+    text: str | None, line: str, max_lines: int = MAX_ERRORS, max_characters: int = MAX_ERRORS_CHARACTERS
+) -> str:
+    """The text with one more line, without the oldest if there are too many; by default the errors of a job."""
+    if not text:
         return line
-    lines = [*errors.split("\n"), line][-MAX_ERRORS:]
-    while len(lines) > 1 and sum(map(len, lines)) > MAX_ERRORS_CHARACTERS:
+    lines = [*text.split("\n"), line][-max_lines:]
+    while len(lines) > 1 and sum(map(len, lines)) > max_characters:
         del lines[0]
     return "\n".join(lines)
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from django.utils import translation
 
+from steady_queue import task
 from steady_queue.jobs.new_jobs import build_jobs
-from steady_queue.jobs.policy import DEFAULT_POLICY, apply_headers
+from steady_queue.jobs.policy import DEFAULT_POLICY, apply_headers, policy_of
 from steady_queue.jobs.task import SteadyQueueTask, TaskCall
 from tests.shop.tasks import add
 
@@ -38,7 +39,7 @@ def test_the_language_of_the_enqueuer_is_stored_with_it() -> None:
 
 def test_calls_with_and_without_options_of_their_own_can_be_enqueued_together() -> None:
     calls = [TaskCall(task, (1,)) for task in (add, add.using(timeout=2), add)]
-    assert [job.headers for job in build_jobs(calls)] == [None, '{"timeout": 2}', None]
+    assert [job.headers for job in build_jobs(calls)] == [None, '{"timeout": 2.0}', None]
 
 
 def test_a_task_keeps_them_when_it_is_pickled() -> None:
@@ -51,6 +52,15 @@ def test_a_worker_reads_what_was_stored(max_attempts: float) -> None:
     policy = apply_headers(DEFAULT_POLICY, headers)
     assert (policy.timeout_seconds, policy.max_attempts) == (2.5, max_attempts)
     assert apply_headers(DEFAULT_POLICY, {"locale": "de"}) is DEFAULT_POLICY
+
+
+def test_a_task_and_a_call_opt_out_of_the_timeout_of_the_project() -> None:
+    own = task(timeout=math.inf)(add.func)
+    assert policy_of(own, {"timeout": 5}).timeout_seconds is None
+    assert policy_of(add, {"timeout": 5}).timeout_seconds == 5
+    headers = stored(add.using(timeout=math.inf))
+    assert headers == {"timeout": None}
+    assert apply_headers(policy_of(add, {"timeout": 5}), headers).timeout_seconds is None
 
 
 def _fields(task: SteadyQueueTask[..., Any]) -> dict[str, Any]:

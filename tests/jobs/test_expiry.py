@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -62,7 +63,14 @@ def test_a_moment_that_no_database_can_store_is_cut() -> None:
     assert job.expires_at == LATEST
 
 
-@pytest.mark.parametrize("value", [0, -1, True, float("nan"), float("inf"), "5", timedelta(0), timedelta(days=40_000)])
+def test_a_task_and_a_call_opt_out_of_the_default_of_the_project() -> None:
+    assert seconds_until_expiry(task(expires_after=math.inf)(add.func), expires_after=30) is None
+    assert seconds_until_expiry(add.using(expires_after=math.inf), expires_after=HOUR) is None
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, True, float("nan"), -math.inf, "5", 10**400, timedelta(0), timedelta(days=40_000)]
+)
 def test_a_senseless_expires_after_is_refused_by_name(value: Any) -> None:
     message = "expires_after must be a number of seconds or a timedelta greater than zero"
     with pytest.raises(InvalidTask, match=message):

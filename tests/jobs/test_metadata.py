@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,13 @@ def test_a_result_has_the_metadata_of_the_call(database: str, put: Put) -> None:
     assert result.metadata == {"tenant": 7, "tags": ["a", None, {"b": "ä\x00"}]}
     result.refresh()
     assert result.metadata == {"tenant": 7, "tags": ["a", None, {"b": "ä\x00"}]}
+
+
+def test_any_mapping_can_be_metadata(database: str, put: Put) -> None:
+    result = put(greet.using(metadata=MappingProxyType({"tenant": 7})), "Ada")
+    result.refresh()
+    assert isinstance(result, SteadyQueueResult)
+    assert result.metadata == {"tenant": 7}
 
 
 def test_a_call_without_metadata_has_none(database: str, put: Put) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from steady_queue import task
-from steady_queue.errors import ArgumentError, EnqueueError
+from steady_queue import RetryLater, Snooze, Unique, task
+from steady_queue.errors import ArgumentError, EnqueueError, TaskCancelled
 from tests.shop import framework_tasks, tasks
 from tests.support.store.manual_worker import Worker
 
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from steady_queue.jobs.compat import Task, TaskResult
 
 pytestmark = pytest.mark.contract
+
+
+@task(unique=Unique(key=lambda name: name), max_attempts=2, retry_on=ValueError)
+def by_name(name: str) -> None:
+    pass
+
 
 TASKS: list[Any] = [
     tasks.add,
@@ -31,6 +38,10 @@ TASKS: list[Any] = [
     framework_tasks.total,
     tasks.send_mail.using(priority=-7, queue_name="reports", backend="anything"),
     tasks.charge.using(run_after=datetime(2040, 1, 1, tzinfo=UTC), enqueue_on_commit=False),
+    tasks.add.using(timeout=5, max_attempts=3, expires_after=math.inf, metadata={"a": 1}),
+    tasks.add.using(unique=Unique(key="nightly", on_conflict="replace", within=timedelta(hours=1))),
+    tasks.add.using(unique=Unique(key=len)),
+    by_name,
 ]
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
 COPIERS = pytest.mark.parametrize(
@@ -68,6 +79,11 @@ def test_a_limit_with_a_lambda_for_its_key_survives_pickling() -> None:
     assert again.concurrency is tasks.charge.concurrency
 
 
+def test_a_call_with_a_lambda_for_its_unique_key_cannot_be_pickled() -> None:
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        pickle.dumps(tasks.add.using(unique=Unique(key=lambda a: a)))
+
+
 @pytest.mark.parametrize(
     "path",
     ["tests.shop.missing.task", "tests.shop.tasks.missing", "tests.shop.models.Customer", "nowhere"],
@@ -89,6 +105,19 @@ def test_an_error_keeps_its_attributes(copied: Callable[[Any], Any]) -> None:
     again = copied(EnqueueError("lost", stored="unknown", result_ids=["a", "b"]))
     assert (str(again), again.stored, again.result_ids) == ("lost", "unknown", ("a", "b"))
     assert type(copied(ArgumentError("args[0]: no"))) is ArgumentError
+    cancelled = copied(TaskCancelled("Ada", "not needed"))
+    assert (str(cancelled), cancelled.by, cancelled.reason) == ("cancelled by Ada: not needed", "Ada", "not needed")
+
+
+@COPIERS
+@pytest.mark.parametrize(
+    "request_",
+    [RetryLater("busy", after=5), Snooze("early", after=5), Snooze(until=datetime(2040, 1, 1, tzinfo=UTC))],
+    ids=str,
+)
+def test_a_request_of_a_task_keeps_its_attributes(copied: Callable[[Any], Any], request_: BaseException) -> None:
+    again = copied(request_)
+    assert (type(again), str(again), vars(again)) == (type(request_), str(request_), vars(request_))
 
 
 def as_seen(result: TaskResult[Any]) -> dict[str, Any]:

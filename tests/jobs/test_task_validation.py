@@ -280,3 +280,16 @@ def test_a_queue_name_that_was_emptied_after_validation_is_refused_at_enqueue(da
     with pytest.raises(InvalidTask, match="queue_name: the queue '' has an empty name"):
         enqueue_all([tasks.add.using(backend="anything").bind(1), nameless.bind(2)])
     assert count(database, "job") == 0
+
+
+@pytest.mark.parametrize("value", [(), []])
+def test_a_task_that_retries_no_exception_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidTask, match="retry_on must not be empty: to retry no exception, set max_attempts to 1"):
+        task(max_attempts=3, retry_on=value)(plain)
+
+
+def test_a_task_with_lists_of_exceptions_can_be_hashed() -> None:
+    classes: Any = [ValueError, KeyError]
+    made = task(max_attempts=3, retry_on=classes, give_up_on=classes)(plain)
+    assert (made.retry_on, made.give_up_on) == ((ValueError, KeyError), (ValueError, KeyError))
+    assert hash(made) == hash(task(max_attempts=3, retry_on=classes, give_up_on=classes)(plain))

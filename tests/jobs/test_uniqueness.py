@@ -64,6 +64,20 @@ def test_without_a_key_equal_arguments_are_the_key_however_they_are_passed() -> 
     assert key_of(with_context.using(unique=Unique()), 5) is not None
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"a": 1, "b": [{"c": 2, "d": 3}]}, {"b": [{"d": 3, "c": 2}], "a": 1}),
+        ({1: "a", (2, 3): {None: 1, "b": 2}}, {(2, 3): {"b": 2, None: 1}, 1: "a"}),
+        ({"a": {1, 2, 3}, "b": 10**50}, {"b": 10**50, "a": {3, 2, 1}}),
+    ],
+)
+def test_without_a_key_equal_dicts_are_one_key_whatever_the_order_of_their_items(one: Any, other: Any) -> None:
+    each = anything.using(unique=Unique())
+    assert key_of(each, one) == key_of(each, other)
+    assert key_of(each, [one, 1]) != key_of(each, [1, one])
+
+
 def test_a_model_instance_stands_for_its_model_and_primary_key(database: str) -> None:
     ada = Customer.objects.using(database).create(name="Ada")
     by_customer = anything.using(unique=Unique(key=lambda customer: customer))

@@ -41,7 +41,7 @@ class ClaimHistory:
         assert claim_id in self.open, f"{claim_id} is to be {how}, and was {self.ended.get(claim_id, 'never begun')}"
         job_id = self.open.pop(claim_id)
         self.ended[claim_id] = how
-        (self.released if how in ("released", "interrupted", "snoozed") else self.over)[job_id] += 1
+        (self.released if how in ("released", "interrupted", "snoozed", "unknown") else self.over)[job_id] += 1
         self.retried[job_id] += how == "retried"
         self.refused[job_id] += how == "refused"
 

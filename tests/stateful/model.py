@@ -242,7 +242,8 @@ class Model:
                 job.status = Status.READY
                 job.expires_at = None if outcome.was_started else job.expires_at
             case Snoozed():
-                job.status, job.is_manual, job.expires_at = Status.SCHEDULED, False, None
+                job.status, job.is_manual = Status.SCHEDULED, False
+                job.expires_at = None if outcome.was_started else job.expires_at
             case Finished() if not preserve:
                 del self.jobs[job.new.id]
             case _:

@@ -36,7 +36,8 @@ OUTCOMES: dict[str, Callable[[Claim], Outcome]] = {
     "refused": lambda claim: failed(claim, kind=FailureKind.EXPIRED, is_attempt=False),
     "cancelled": lambda claim: failed(claim, kind=FailureKind.CANCELLED),
     "retried": retried,
-    "snoozed": lambda claim: Snoozed(claim, (3 * HALF).total_seconds()),
+    "snoozed": lambda claim: Snoozed(claim, (3 * HALF).total_seconds(), was_started=True),
+    "unknown": lambda claim: Snoozed(claim, (3 * HALF).total_seconds()),
     "released": Released,
     "interrupted": lambda claim: Released(claim, was_started=True),
 }

@@ -50,6 +50,14 @@ def test_the_migrations_applied_are_those_of_the_models(database: str) -> None:
     assert detector.changes(graph=executor.loader.graph, trim_to_apps={"steady_queue"}) == {}
 
 
+def test_the_migrations_after_the_first_only_add_to_the_schema(database: str) -> None:
+    migrations = MigrationExecutor(connections[database]).loader.disk_migrations
+    later = [one for (app, name), one in migrations.items() if app == "steady_queue" and name != "0001_initial"]
+    assert later
+    kinds = {type(operation).__name__ for migration in later for operation in migration.operations}
+    assert kinds <= {"CreateModel", "AddField", "AddIndex", "RunPython"}
+
+
 def test_there_are_no_tables_except_those_of_the_models(database: str) -> None:
     tables = {name for name in connections[database].introspection.table_names() if name.startswith("steady_queue_")}
     assert tables == {model._meta.db_table for model in MODELS}

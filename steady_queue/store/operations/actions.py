@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
-#: The execution tables of jobs that can be discarded, in the order in which jobs move through them.
-DISCARDABLE = ("scheduledexecution", "blockedexecution", "readyexecution", "failedexecution")
+#: The execution tables of jobs that wait, in the order in which jobs move through them.
+WAITING = ("scheduledexecution", "blockedexecution", "readyexecution")
+#: Those of jobs that can be discarded.
+DISCARDABLE = (*WAITING, "failedexecution")
 #: Slots granted by `run_now` have larger numbers: above every limit, so that they differ from promoted slots.
 MANUAL_SLOT_BASE = 2**30
 

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steady_queue.errors import TaskCancelled
 from steady_queue.store.job import CancelRequest, FailureKind
-from steady_queue.store.operations.actions import delete_if_any, free_slots, lock_executions, promote_or_defer
+from steady_queue.store.operations.actions import (
+    WAITING,
+    delete_if_any,
+    free_slots,
+    lock_executions,
+    promote_or_defer,
+)
 from steady_queue.store.operations.endings import fail_unclaimed
 from steady_queue.store.operations.promote import NO_LIMITS, promote
 from steady_queue.store.outcome import report_of
@@ -31,8 +37,6 @@ if TYPE_CHECKING:
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow, Operation
 
-#: The execution tables of jobs that wait, in the order in which jobs move through them.
-WAITING = ("scheduledexecution", "blockedexecution", "readyexecution")
 CLAIMED = "claimedexecution"
 #: Requests in one step of maintenance.
 BATCH_ROWS = 500

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from steady_queue.store.job import NewJob
 from steady_queue.store.operations.actions import UNCHANGED, lock_executions, retry
 from steady_queue.store.operations.promote import NO_LIMITS
+from steady_queue.store.outcome import append_line
 from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
@@ -57,10 +58,7 @@ def retry_with(
 def append_old(kept: str | None, arguments: str, now: datetime) -> str:
     """The old arguments with those that are replaced now, one per line, without the oldest if there are too many."""
     line = json.dumps({"replaced_at": now.isoformat(), "arguments": arguments})
-    lines = [*(kept.split("\n") if kept else ()), line][-MAX_OLD:]
-    while len(lines) > 1 and sum(map(len, lines)) > MAX_OLD_CHARACTERS:
-        del lines[0]
-    return "\n".join(lines)
+    return append_line(kept, line, MAX_OLD, MAX_OLD_CHARACTERS)
 
 
 def _update(

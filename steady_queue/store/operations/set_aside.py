@@ -12,6 +12,7 @@ from steady_queue.store.operations.lost_claims import SettledClaims, fail, settl
 from steady_queue.store.operations.promote import NO_LIMITS
 from steady_queue.store.operations.prune import delete_jobless_claims, find_claims, without_process
 from steady_queue.store.operations.unique_keys import free_keys
+from steady_queue.store.outcome import append_line
 from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
@@ -131,8 +132,9 @@ def _fail_without_execution(sql: Dialect, job_id: UUID, report: ErrorReport, wri
     if any(is_in.values()) or not rows:
         return
     if writes_errors:
-        text = f"UPDATE steady_queue_job{sql.by_id} SET errors = {sql.appended_error} WHERE id = ?"
-        yield sql.statement(text, report.as_line(), job_id)
+        old = yield sql.select("job", "errors", [job_id], returns=".")
+        text = f"UPDATE steady_queue_job{sql.by_id} SET errors = ? WHERE id = ?"
+        yield sql.statement(text, append_line(old[0][0], report.as_line()), job_id)
     yield sql.statement(
         "INSERT INTO steady_queue_failedexecution (job_id, failed_at, exception_class, message) VALUES (?, ?, ?, ?)",
         *(job_id, rows[0][0], report.exception_class, report.message),

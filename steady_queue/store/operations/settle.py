@@ -148,18 +148,14 @@ def _write_more(sql: Dialect, outcomes: Sequence[Outcome], applied: set[UUID]) -
     waiting = [outcome for outcome in outcomes if outcome.claim.claim_id in applied]
     if not waiting:
         return {}
-    started = [o.claim.job_id for o in waiting if o.claim.expires_at is not None and _was_started(o)]
+    expiring = [outcome for outcome in waiting if outcome.claim.expires_at is not None]
+    started = [o.claim.job_id for o in expiring if isinstance(o, (Released, Snoozed)) and o.was_started]
     yield from keep_from_expiring(sql, started)
     unique = [outcome.claim.job_id for outcome in waiting if outcome.claim.unique_key is not None]
     displaced = yield from retake_keys(sql, unique, owns_transaction=True)
     if displaced:
         yield from end_displaced(sql, displaced)
     return displaced
-
-
-def _was_started(outcome: Outcome) -> bool:
-    """Whether the task was started without an attempt being counted."""
-    return isinstance(outcome, Snoozed) or (isinstance(outcome, Released) and outcome.was_started)
 
 
 def _find_freed_keys(

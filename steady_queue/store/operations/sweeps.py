@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.store.job import FailureKind
-from steady_queue.store.operations.actions import free_slots
+from steady_queue.store.operations.actions import WAITING, free_slots
 from steady_queue.store.operations.expiry import end_expired, find_passed
 from steady_queue.store.operations.promote import NO_LIMITS, promote
 from steady_queue.store.operations.prune import BATCH_ROWS
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from steady_queue.store.operations.promote import Limits
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
-
-#: The execution tables of jobs that wait, in the order in which jobs move through them.
-WAITING = ("scheduledexecution", "blockedexecution", "readyexecution")
 
 
 class ExpiredSweep(NamedTuple):

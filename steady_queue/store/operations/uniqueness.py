@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from steady_queue.errors import DuplicateTask, StoreConflict
 from steady_queue.store.job import OnDuplicate, Status, Uniqueness, Until
-from steady_queue.store.operations.actions import free_slots
+from steady_queue.store.operations.actions import WAITING, free_slots
 from steady_queue.store.operations.results import find_jobs
 from steady_queue.store.operations.unique_keys import KeyRequest, assign_keys, take_keys
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
 
-#: The execution tables of jobs that wait, in the order in which jobs move through them.
-WAITING = ("scheduledexecution", "blockedexecution", "readyexecution")
 _WAITING_STATUSES = (Status.SCHEDULED, Status.BLOCKED, Status.READY)
 #: Ids that the message of an error names.
 MAX_NAMED = 5

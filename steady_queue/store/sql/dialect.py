@@ -97,7 +97,6 @@ class Dialect:
     scheduled_due = "steady_queue_scheduledexecution"
     expiry_by_time = "steady_queue_expiry"
     keys_by_job = "steady_queue_uniquekey"
-    keys_by_time = "steady_queue_uniquekey"
     #: The next keys of blocked jobs after a bound one, in order and at most a bound number, by index lookups as well.
     blocked_keys = (
         "WITH RECURSIVE found(name, place) AS"
@@ -106,8 +105,6 @@ class Dialect:
         " WHERE b.concurrency_key > found.name), found.place + 1"
         " FROM found WHERE found.name IS NOT NULL AND found.place < ?) SELECT name FROM found WHERE name IS NOT NULL"
     )
-    #: A job's errors and one more, which is bound.
-    appended_error = "CONCAT_WS(CHAR(10 USING utf8mb4), errors, ?)"
     #: The function that returns the lower of two numbers.
     least = "LEAST"
     #: Selects the server's version.

@@ -45,7 +45,6 @@ class MySQL(Dialect):
     scheduled_due = "steady_queue_scheduledexecution FORCE INDEX (sq_scheduled_due)"
     expiry_by_time = "steady_queue_expiry FORCE INDEX (sq_expiry)"
     keys_by_job = "steady_queue_uniquekey FORCE INDEX (sq_unique_by_job)"
-    keys_by_time = "steady_queue_uniquekey FORCE INDEX (sq_unique_held_until)"
 
     text_columns = (
         "SELECT table_name, column_name, character_set_name, collation_name FROM information_schema.columns"

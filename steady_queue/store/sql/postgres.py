@@ -72,7 +72,6 @@ class Postgres(Dialect):
         " WHERE left(c.relname::text, 13) = 'steady_queue_' AND c.relkind IN ('r', 'p') AND a.attnum > 0"
         " AND NOT a.attisdropped AND pg_table_is_visible(c.oid)"
     )
-    appended_error = "COALESCE(errors || chr(10), '') || ?::text"
 
     reports_per_statement = 5_000
     single_statements = PostgresStatements()

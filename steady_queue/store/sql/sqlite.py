@@ -27,7 +27,6 @@ class SQLite(Dialect):
         "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
         " WHERE m.type = 'table' AND substr(m.name, 1, 13) = 'steady_queue_'"
     )
-    appended_error = "COALESCE(errors || char(10), '') || ?"
     least = "MIN"
     for_update = ""
     for_update_skip_locked = ""
@@ -37,7 +36,6 @@ class SQLite(Dialect):
     scheduled_due = "steady_queue_scheduledexecution INDEXED BY sq_scheduled_due"
     expiry_by_time = "steady_queue_expiry INDEXED BY sq_expiry"
     keys_by_job = "steady_queue_uniquekey INDEXED BY sq_unique_by_job"
-    keys_by_time = "steady_queue_uniquekey INDEXED BY sq_unique_held_until"
 
     change_marker = "PRAGMA data_version"
 

@@ -84,10 +84,11 @@ async def test_a_long_async_task_is_cancelled_and_ready_again_with_no_attempt_sp
 ) -> None:
     emitted = EmittedEvents()
     async with running(worker(), events=emitted):
-        result = await recording.awaits.aenqueue("long")
+        result = await recording.awaits.using(expires_after=60).aenqueue("long")
         await until(lambda: task_record.began == ["long"])
     assert await in_thread(counts, database) == {"ready": 1}
-    assert await in_thread(query, database, "SELECT attempts FROM steady_queue_job") == [(0,)]
+    # It was started, so it does not expire any more.
+    assert await in_thread(query, database, "SELECT attempts, expires_at FROM steady_queue_job") == [(0, None)]
     assert [(event.released, event.abandoned) for event in emitted.of(ProcessStopped)] == [(1, 0)]
     await nothing_is_left(database)
     task_record.gate.set()

@@ -14,7 +14,7 @@ from steady_queue import events
 from steady_queue.aio import running
 from steady_queue.configuration import Options, Worker
 from steady_queue.jobs.task_result import SteadyQueueResult, TaskState
-from tests.support.databases.tables import counts
+from tests.support.databases.tables import counts, query
 from tests.support.runtime import EmittedEvents, in_thread, until, values, wait_for_results, worker
 from tests.support.tasks import recording, retrying
 from tests.support.tasks.recording import task_record
@@ -108,8 +108,10 @@ async def test_a_task_that_a_shutdown_releases_spends_no_attempt(database: str) 
 
 async def test_a_task_that_is_interrupted_spends_no_attempt(database: str) -> None:
     async with running(worker()):
-        (result,) = await wait_for_results(await retrying.asks.aenqueue("interrupted"))
+        (result,) = await wait_for_results(await retrying.asks.using(expires_after=60).aenqueue("interrupted"))
     assert (result.return_value, result.attempts, result.errors) == ("done", 1, [])
+    # It was started, so it did not expire any more.
+    assert await in_thread(query, database, "SELECT expires_at FROM steady_queue_job") == [(None,)]
 
 
 async def test_a_task_with_a_limit_leaves_its_slot_to_the_next_one_while_it_waits(database: str) -> None:

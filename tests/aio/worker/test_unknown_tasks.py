@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -82,7 +82,7 @@ async def wait_for_snoozed(emitted: EmittedEvents, number: int) -> None:
 async def test_unknown_tasks_wait_while_newer_code_runs_and_fail_when_it_has_gone(
     database: str,
 ) -> None:
-    jobs = rows(task_path=NEW_TASK)
+    jobs = rows(task_path=NEW_TASK, expires_at=datetime.now(UTC) + timedelta(minutes=5))
     emitted = EmittedEvents()
     async with running(worker(coroutines=1, threads=1), events=emitted):
         later = await register_later(database, code_version="v2")
@@ -93,6 +93,7 @@ async def test_unknown_tasks_wait_while_newer_code_runs_and_fail_when_it_has_gon
             found = await in_thread(row, database, "job", one.id, "id")
             assert found is not None
             assert (found["attempts"], found["retries"], found["errors"]) == (0, 0, None)
+            assert found["expires_at"] is not None  # it has not been started
         assert {event.reason for event in emitted.of(JobSnoozed)} == {
             "its task is not known here; later may have newer code"
         }

@@ -103,27 +103,27 @@ def test_a_job_that_has_been_started_does_not_expire(store: Store) -> None:
     store.settle(Finished(claim))
 
 
-def test_a_task_that_was_snoozed_has_been_started(store: Store) -> None:
+@pytest.mark.parametrize("outcome", [Snoozed, Released])
+def test_a_task_whose_function_was_called_does_not_expire(
+    store: Store, outcome: type[Snoozed] | type[Released]
+) -> None:
+    new = job(expires_at=later())
+    (claim,) = store.claimed(new)
+    store.settle(Snoozed(claim, 0, was_started=True) if outcome is Snoozed else Released(claim, was_started=True))
+    assert store.find(new)[0].expires_at is None
+    assert dispatch_now(store) == (outcome is Snoozed)
+    (claim,) = store.claim(store.worker())
+    assert refuse_expired(claim) is None
+    store.settle(Finished(claim))
+
+
+def test_a_job_that_was_snoozed_before_it_was_started_expires_all_the_same(store: Store) -> None:
     new = job(expires_at=later())
     (claim,) = store.claimed(new)
     store.settle(Snoozed(claim, 0))
-    past = store.find(new)[0].expires_at
-    assert past is None
-    assert dispatch_now(store) == 1
-    (claim,) = store.claim(store.worker())
-    assert refuse_expired(claim) is None
-    store.settle(Finished(claim))
-
-
-def test_a_task_that_was_started_and_stopped_does_not_expire(store: Store) -> None:
-    new = job(expires_at=later())
-    (claim,) = store.claimed(new)
+    assert store.find(new)[0].expires_at is not None
     past_expiry(store, new)
-    store.settle(Released(claim, was_started=True))
-    assert (sweep(store), store.find(new)[0].expires_at) == ([], None)
-    (claim,) = store.claim(store.worker())
-    assert refuse_expired(claim) is None
-    store.settle(Finished(claim))
+    assert sweep(store) == [new.id]
 
 
 def test_a_job_that_was_released_before_it_was_started_expires_all_the_same(store: Store) -> None:

@@ -12,8 +12,8 @@ from steady_queue.store.job import FailureKind, Until
 from steady_queue.store.operations.displacement import DisplacedJob
 from steady_queue.store.operations.lost_claims import fail
 from steady_queue.store.operations.prune import end_orphans, prune_exited_process, prune_process
-from steady_queue.store.operations.set_aside import ClaimOwner, end_claims
-from steady_queue.store.outcome import Finished, Retried, report
+from steady_queue.store.operations.set_aside import ClaimOwner, end_claims, set_aside
+from steady_queue.store.outcome import MAX_ERRORS, Finished, Retried, report
 from tests.support.databases.tables import counts, query, row
 from tests.support.store.jobs import job, unique
 
@@ -133,3 +133,16 @@ def test_a_task_is_retried_after_each_way_to_lose_its_process_if_it_wants_that(
     assert not isinstance(exhausted, Retried)
     assert exhausted.kind is FailureKind.EXHAUSTED
     store.settle(*(outcome for outcome in outcomes.values()))
+
+
+def test_the_errors_of_a_job_that_is_set_aside_are_bounded(store: Store) -> None:
+    process_id = store.worker("gone")
+    new = job()
+    (claim,) = store.claimed(new, process_id=process_id)
+    old = "\n".join(ERROR.as_line() for _ in range(MAX_ERRORS))
+    query(store.alias, f"UPDATE steady_queue_job SET errors = '{old}'")
+    why = report(ProcessExitError, "it is set aside")
+    owner = ClaimOwner("gone", process_id)
+    assert store.run(set_aside(store.sql, owner, claim.claim_id, new.id, why, writes_errors=True))
+    errors = str(store.find(new)[0].errors).split("\n")
+    assert (len(errors), errors[-1]) == (MAX_ERRORS, why.as_line())

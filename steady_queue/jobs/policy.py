@@ -9,11 +9,12 @@ import json
 import math
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from inspect import isclass, iscoroutinefunction
+from inspect import isclass, iscoroutinefunction, signature
 from typing import TYPE_CHECKING, Any
 
+from steady_queue.errors import UniqueKeyError
 from steady_queue.jobs import uniqueness
-from steady_queue.jobs.backoff import Backoff, exponential
+from steady_queue.jobs.backoff import Backoff, exponential, fixed, steps
 from steady_queue.jobs.compat import task_backends
 from steady_queue.jobs.durations import read_limit, read_seconds
 from steady_queue.store.names import LONGEST_TIMEDELTA
@@ -128,12 +129,18 @@ def find_problems(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def find_contradictions(task: Task[..., Any], policy: Policy) -> Iterator[str]:
-    """Options of a task that have no effect together."""
+    """Options of a task that have no effect together, or not with this task."""
     # A call may have one attempt, although its task has more.
     if policy.max_attempts == 1 and "max_attempts" not in (getattr(task, "call_headers", None) or ()):
         for name in ("backoff", "retry_on", "give_up_on", "retry_lost"):
             if getattr(task, name, None):
                 yield f"{name} has no effect while max_attempts is 1: set max_attempts"
+    unique = getattr(task, "unique", None)
+    if unique is not None and isinstance(unique.key, str):
+        try:
+            unique.key_for(task, (), {})
+        except UniqueKeyError as error:
+            yield str(error)
     if policy.transactional and iscoroutinefunction(task.func):
         yield (
             "transactional is for sync functions: in an async task, write and complete it with "
@@ -148,10 +155,22 @@ def _check_max_attempts(name: str, value: object) -> Iterator[str]:
 
 
 def _check_backoff(name: str, value: object) -> Iterator[str]:
-    if not callable(value) or isclass(value):
+    if value in (exponential, fixed, steps):
+        yield f"{name} must be the result of a call, {getattr(value, '__name__', '')}(...), not the function itself"
+    elif not callable(value) or isclass(value) or not _takes_two(value):
         yield f"{name} must be a function of the exception and the task's result, such as fixed(5), not {value!r}"
     elif iscoroutinefunction(value):
         yield f"{name} must not be an async function"
+
+
+def _takes_two(function: Callable[..., object]) -> bool:
+    try:
+        signature(function).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # some functions that are written in C have no signature
+        return True
+    return True
 
 
 def _check_classes(name: str, value: object) -> Iterator[str]:

@@ -60,7 +60,7 @@ class SteadyQueueTask(GenericTask[P, T]):
     concurrency: Limit | None = None
     # The options of `Policy`: None for the default of the project.
     max_attempts: float | None = None
-    backoff: Backoff | None = None
+    backoff: Backoff | None = field(default=None, hash=False)
     retry_on: ExceptionClasses | type[BaseException] | None = None
     give_up_on: ExceptionClasses | type[BaseException] | None = None
     retry_lost: bool | None = None

@@ -12,7 +12,7 @@ import pytest
 from django.test import override_settings
 from django.utils import timezone
 
-from steady_queue import enqueue_all, task
+from steady_queue import enqueue_all, exponential, fixed, steps, task
 from steady_queue.backend import SteadyQueueBackend
 from steady_queue.jobs.compat import InvalidTask, InvalidTaskBackend
 from tests.jobs.helpers import DECORATORS
@@ -286,6 +286,34 @@ def test_a_queue_name_that_was_emptied_after_validation_is_refused_at_enqueue(da
 def test_a_task_that_retries_no_exception_is_refused(value: Any) -> None:
     with pytest.raises(InvalidTask, match="retry_on must not be empty: to retry no exception, set max_attempts to 1"):
         task(max_attempts=3, retry_on=value)(plain)
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (exponential, r"backoff must be the result of a call, exponential\(...\), not the function itself"),
+        (fixed, r"backoff must be the result of a call, fixed\(...\)"),
+        (steps, r"backoff must be the result of a call, steps\(...\)"),
+        (lambda: 1, "backoff must be a function of the exception and the task's result"),
+        (lambda error: 1, "backoff must be a function of the exception and the task's result"),
+        (5, "backoff must be a function of the exception and the task's result"),
+    ],
+)
+def test_a_backoff_that_cannot_be_called_is_refused(value: Any, problem: str) -> None:
+    with pytest.raises(InvalidTask, match=problem):
+        task(max_attempts=3, backoff=value)(plain)
+
+
+class Backoff:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self, *args: Any) -> float:
+        return 1
+
+
+def test_a_task_with_any_backoff_can_be_hashed() -> None:
+    made = task(max_attempts=3, backoff=Backoff())(plain)
+    assert hash(made) == hash(task(max_attempts=3, backoff=fixed(1))(plain))
 
 
 def test_a_task_with_lists_of_exceptions_can_be_hashed() -> None:

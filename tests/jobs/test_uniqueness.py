@@ -64,6 +64,12 @@ def test_without_a_key_equal_arguments_are_the_key_however_they_are_passed() -> 
     assert key_of(with_context.using(unique=Unique()), 5) is not None
 
 
+@pytest.mark.parametrize("key", ["x" * 1_000, "\x00", "\ud800"])
+def test_a_text_that_cannot_be_stored_is_refused_at_decoration(key: str) -> None:
+    with pytest.raises(InvalidTask, match=f"the unique key of {PATH}"):
+        add.using(unique=Unique(key=key))
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

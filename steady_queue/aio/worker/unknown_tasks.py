@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import steady_queue
 from steady_queue.configuration import alive_threshold
 from steady_queue.errors import StoreError, UnknownTaskError
-from steady_queue.jobs.compat import task_backends
+from steady_queue.jobs.compat import InvalidTaskBackend, task_backends
 from steady_queue.store.operations.processes import find_later_processes
 from steady_queue.store.outcome import Failed, Snoozed
 
@@ -40,7 +40,8 @@ UNDECIDED_DELAY_SECONDS = 5.0
 #: The delays of jobs that were released together differ by this part.
 JITTER = 0.1
 
-_UNKNOWN = f"{UnknownTaskError.__module__}.{UnknownTaskError.__qualname__}"
+#: What a job fails with whose task, or whose backend, only newer code has.
+_UNKNOWN = frozenset(f"{kind.__module__}.{kind.__qualname__}" for kind in (UnknownTaskError, InvalidTaskBackend))
 
 
 class UnknownTasks:
@@ -98,11 +99,11 @@ def _runs_tasks(actors: object) -> bool:
 
 
 def _is_releasable(outcome: Outcome) -> bool:
-    """Whether a job failed because its task is unknown, and not because its task raised that error."""
+    """Whether a job failed because its task or its backend is unknown, and not because its task raised that error."""
     return (
         type(outcome) is Failed
         and not outcome.is_loadable
-        and outcome.error.exception_class == _UNKNOWN
+        and outcome.error.exception_class in _UNKNOWN
         and _wants_release(outcome.claim.backend)
     )
 

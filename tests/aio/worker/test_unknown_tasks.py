@@ -177,6 +177,16 @@ async def test_an_unknown_task_fails_by_default_although_newer_code_runs(databas
         assert set(await failures(database, *rows(task_path=NEW_TASK))) == {"steady_queue.errors.UnknownTaskError"}
 
 
+@pytest.mark.usefixtures("releasing", "version_1")
+async def test_a_task_of_a_backend_that_only_newer_code_has_waits_for_it(database: str) -> None:
+    emitted = EmittedEvents()
+    async with running(worker(coroutines=1, threads=1), events=emitted):
+        await register_later(database, code_version="v2")
+        await enqueue(database, *rows(backend="added_by_the_next_version"))
+        await wait_for_snoozed(emitted, 2)
+    assert await in_thread(counts, database) == {"scheduled": 2}
+
+
 @pytest.mark.usefixtures("releasing")
 async def test_a_task_that_raises_the_error_itself_fails(database: str) -> None:
     async with running(worker(coroutines=1, threads=1)):

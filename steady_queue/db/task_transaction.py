@@ -37,6 +37,8 @@ class TaskTransaction:
         #: The error of an `on_commit` callback, after the commit.
         self.callback_error: BaseException | None = None
         self._joins = joins
+        #: The connection of the driver that was open already; Django has none until the transaction begins.
+        self._kept: Any = None
         self._is_nested = False
         self._is_beginning = False
         self._guard = TransactionGuard(self.connection)
@@ -65,6 +67,8 @@ class TaskTransaction:
             connection.in_atomic_block = connection.commit_on_exit = True
             connection.needs_rollback = False
             connection.atomic_blocks.append(self._atomic)
+            # What the task would execute on the driver's connection before the begin would be committed at once.
+            self._kept, connection.connection = connection.connection, None
             vars(connection).update(ensure_connection=self._begin, temporary_connection=self._temporary_connection)
         self._depth = len(connection.savepoint_ids)
         connection.execute_wrappers.append(self._execute)
@@ -138,6 +142,7 @@ class TaskTransaction:
         if connection.closed_in_transaction:
             connection.closed_in_transaction = False
             connection.connection = None
+        self._restore_connection()
 
     def _begin(self) -> None:
         """Begin the transaction: Django calls this before it uses the connection for the first time in the block."""
@@ -145,6 +150,7 @@ class TaskTransaction:
         if self._is_beginning:
             type(connection).ensure_connection(connection)
             return
+        self._restore_connection()
         state = {name: getattr(connection, name) for name in _STATE}
         connection.in_atomic_block = False
         self._is_beginning = True
@@ -170,6 +176,13 @@ class TaskTransaction:
         self._begin()
         with self.connection.cursor() as cursor:
             yield cursor
+
+    def _restore_connection(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None and self.connection.connection is None:
+            self.connection.connection = kept
+        elif kept is not None:  # the task has called `connect()`
+            kept.close()
 
     def _restore_methods(self) -> None:
         for name in ("ensure_connection", "temporary_connection"):

@@ -177,12 +177,15 @@ class TaskContext(compat.TaskContext):
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Report how far the task is. It blocks nothing: the process writes the reports of its tasks every second."""
         check_progress(done, total, message)
-        self.services.put_progress(self.control.claim, Progress(done, total, message, datetime.now(UTC)))
+        if not self.control.has_ended:  # a thread of the task may survive it
+            self.services.put_progress(self.control.claim, Progress(done, total, message, datetime.now(UTC)))
 
     def log(self, message: str) -> None:
         """Add a line to the log of the task. It blocks nothing, as `progress`."""
         claim = self.control.claim
-        self.services.put_line(claim, LogLine(cut_line(message), claim.attempts + 1, datetime.now(UTC)))
+        line = LogLine(cut_line(message), claim.attempts + 1, datetime.now(UTC))
+        if not self.control.has_ended:
+            self.services.put_line(claim, line)
 
     # -- the end of the process ---------------------------------------------------------------------------------------
 

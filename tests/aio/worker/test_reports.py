@@ -14,7 +14,7 @@ from steady_queue.jobs.reports import LINE_CHARACTERS, load_log
 from tests.support.databases.aliases import application_in
 from tests.support.databases.tables import query
 from tests.support.runtime import EmittedEvents, in_thread, until, values, wait_for_results, worker
-from tests.support.tasks import reporting
+from tests.support.tasks import reporting, transactional
 from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
@@ -164,6 +164,18 @@ async def test_the_last_reports_are_written_before_the_process_deregisters(
         process.services.reports.put_progress(claim, Progress(2, 3, "the last"))
         process.quit()
     assert shown((await current(first)).progress) == (2, 3, "the last")
+
+
+@everywhere
+async def test_what_is_reported_after_the_end_of_a_task_is_dropped(database: str) -> None:
+    async with running(worker()):
+        (result,) = await wait_for_results(await transactional.keeps_context.aenqueue())
+        await until(lambda: transactional.kept_contexts[0].control.has_ended)
+        context = transactional.kept_contexts.pop()
+        context.progress(1, 2)
+        context.log("too late")
+    ended = await current(result)
+    assert (ended.progress, ended.log) == (None, [])
 
 
 async def test_a_long_log_keeps_its_newest_lines(database: str) -> None:

@@ -15,7 +15,7 @@ class UniqueKey(models.Model):
     job_id = models.UUIDField()
     #: Until when the job holds it: until it has started, or until it has ended.
     until = models.SmallIntegerField(choices=UNTIL)
-    #: The key is taken at least until then, whatever the job does.
+    #: The key is taken at least until then, even if the job has ended.
     held_until = models.DateTimeField(null=True)
 
     class Meta:

@@ -1,4 +1,4 @@
-"""Lost claims: what becomes of the jobs of a process that has exited, or is considered dead.
+"""Lost claims: what happens to the jobs of a process that has exited, or is considered dead.
 
 They have failed, unless the caller's `decide` retries them. A job that was to be cancelled is cancelled instead: its
 process can no longer stop it, and it must not run again.

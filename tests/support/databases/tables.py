@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from django.apps import apps
 from django.db import connections
 
+from steady_queue.store.operations.database_server import SCHEMA_VERSION
+
 if TYPE_CHECKING:
     from uuid import UUID
 
@@ -40,6 +42,9 @@ def empty_tables(alias: str) -> None:
             for model in apps.get_app_config(app).get_models():
                 if model._meta.model_name not in ("lockbucket", "schemaversion"):
                     cursor.execute(f"DELETE FROM {model._meta.db_table}")
+    # A TransactionTestCase of Django has emptied this table as well.
+    versions = apps.get_model("steady_queue", "SchemaVersion")._default_manager.using(alias)
+    versions.get_or_create(id=1, defaults={"version": SCHEMA_VERSION, "compatible_with": SCHEMA_VERSION})
 
 
 def row(alias: str, table: str, job_id: UUID | str, column: str = "job_id") -> dict[str, Any] | None:

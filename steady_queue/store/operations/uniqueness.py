@@ -137,7 +137,7 @@ def _replace(
     table = yield from _lock_waiting(sql, holder.job_id, owns_transaction)
     if table is None:
         found = yield from find_jobs.flow(sql, [holder.job_id])
-        if owns_transaction and found and found[0].status in _WAITING_STATUSES:
+        if owns_transaction and _is_changing(holder, found):
             # It is being claimed, dispatched or ended just now: the driver starts the operation again.
             raise StoreConflict(f"the task {holder.job_id}, which is to be replaced, is being changed")
         return False
@@ -147,6 +147,16 @@ def _replace(
     yield from assign_keys(sql, [request])
     done.replaced.append(holder.job_id)
     return True
+
+
+def _is_changing(holder: KeyHolder, found: Sequence[JobRecord]) -> bool:
+    """Whether the job changes now, or has changed since its key was read: then the key may be free."""
+    status = found[0].status if found else None
+    if status in _WAITING_STATUSES:
+        return True  # another transaction has locked its row
+    if holder.is_held:
+        return False
+    return status is not Status.CLAIMED or holder.until == Until.STARTED
 
 
 def _lock_waiting(sql: Dialect, job_id: UUID, owns_transaction: bool) -> Flow[str | None]:

@@ -35,7 +35,7 @@ from tests.support.watches import has_read_all, watches_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.usually_on("postgres", "sqlite")  # MariaDB is polled as SQLite is
+pytestmark = pytest.mark.contract
 
 
 class WaitFor(Protocol):

@@ -39,6 +39,6 @@ def test_limits_hold_and_nothing_is_stuck_while_eight_workers_are_killed(databas
 def test_retries_cancellations_expiries_and_unique_keys_hold_while_workers_are_killed(
     database: str, tmp_path: Path
 ) -> None:
-    storm_run, findings = storm(control_plan(database, SEEDS[database], seconds=4, tasks=140), tmp_path)
+    storm_run, findings = storm(control_plan(database, SEEDS[database], seconds=6, tasks=200), tmp_path)
     assert not findings.violations, "\n".join([table([row(storm_run, findings)]), *findings.violations])
     assert int(row(storm_run, findings)["kills"]) >= 1

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from steady_queue.aio import Process
     from steady_queue.jobs.compat import Task, TaskResult
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
 
 IMPORT_TASKS = "import django; django.setup(); import tests.support.tasks.reporting"
 

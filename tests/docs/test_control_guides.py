@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
-from types import ModuleType
 from typing import TYPE_CHECKING
 
-import pytest
 from django.utils import timezone
 
 from steady_queue.models import FailedExecution, Job
 from steady_queue.testing import run_pending
-from tests.docs.pages import page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
 
-@pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], ModuleType]:
-    """Executes an example of a guide, by its number, as a module that tasks can be found in."""
-
-    def execute(guide: str, number: int) -> ModuleType:
-        module = ModuleType(f"tests.shop.{guide}_{number}")
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        exec(page(f"docs/guides/{guide}.md").blocks("python")[number], vars(module))
-        return module
-
-    return execute
-
-
-def test_the_example_of_expiry(database: str, example: Callable[[str, int], ModuleType]) -> None:
-    module = example("expiry", 0)
+def test_the_example_of_expiry(database: str, example_of: Callable[..., ModuleType]) -> None:
+    module = example_of("expiry", 0)
     module.book("0171 4711")
     code, reminder = Job.objects.using(database).order_by("pk")
     assert code.expires_at is not None
@@ -44,8 +28,8 @@ def test_the_example_of_expiry(database: str, example: Callable[[str, int], Modu
     assert (result.id, result.state) == (str(code.pk), "expired")  # type: ignore[attr-defined]
 
 
-def test_the_example_of_cancellation(database: str, example: Callable[[str, int], ModuleType]) -> None:
-    module = example("cancellation", 0)
+def test_the_example_of_cancellation(database: str, example_of: Callable[..., ModuleType]) -> None:
+    module = example_of("cancellation", 0)
     module.rebuild.enqueue(3)
     module.withdraw()
     assert run_pending() == []
@@ -53,24 +37,24 @@ def test_the_example_of_cancellation(database: str, example: Callable[[str, int]
     assert list(messages) == ["cancelled: the index is new", "cancelled by Ada: the customer has left"]
 
 
-def test_the_first_example_of_uniqueness(database: str, example: Callable[[str, int], ModuleType]) -> None:
-    module = example("uniqueness", 0)
+def test_the_first_example_of_uniqueness(database: str, example_of: Callable[..., ModuleType]) -> None:
+    module = example_of("uniqueness", 0)
     first = module.request_synchronisation(1)
     assert module.request_synchronisation(1) == first
     assert module.request_synchronisation(2) != first
     assert len(run_pending()) == 2
 
 
-def test_the_recipe_for_debounce(database: str, example: Callable[[str, int], ModuleType]) -> None:
-    module = example("uniqueness", 1)
+def test_the_recipe_for_debounce(database: str, example_of: Callable[..., ModuleType]) -> None:
+    module = example_of("uniqueness", 1)
     for document in (1, 1, 2, 1):
         module.document_changed(document)
     assert Job.objects.using(database).count() == 2
     assert [result.args for result in run_pending(including_scheduled=True)] == [[2], [1]]
 
 
-def test_the_recipe_for_throttle(database: str, example: Callable[[str, int], ModuleType]) -> None:
-    module = example("uniqueness", 2)
+def test_the_recipe_for_throttle(database: str, example_of: Callable[..., ModuleType]) -> None:
+    module = example_of("uniqueness", 2)
     first = module.send_digest.enqueue(1)
     run_pending()
     assert module.send_digest.enqueue(1).id == first.id

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from io import StringIO
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.core.management import call_command
@@ -21,6 +19,10 @@ from tests.docs.pages import page
 from tests.shop.tasks import add
 from tests.support.store.jobs import job
 from tests.support.store.stores import SyncStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
 
 ROLLING = page("docs/guides/rolling-deploys.md")
 
@@ -39,11 +41,8 @@ def test_the_settings_of_rolling_deploys_are_accepted(monkeypatch: pytest.Monkey
         assert list(check_backend(backend)) == []
 
 
-def test_the_example_of_a_retry_with_other_arguments(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("tests.shop.replay_guide")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    (block,) = page("docs/guides/replay.md").blocks("python")
-    exec(block, vars(module))
+def test_the_example_of_a_retry_with_other_arguments(database: str, example_of: Callable[..., ModuleType]) -> None:
+    module = example_of("replay")
     id_ = module.total.enqueue([3, 4], divisor=0).id
     assert [result.status for result in run_pending()] == [TaskResultStatus.FAILED]
     module.repair(id_)

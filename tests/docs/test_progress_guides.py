@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,29 +9,16 @@ import pytest
 from steady_queue import SteadyQueueResult
 from steady_queue.aio import running
 from steady_queue.testing import run_pending
-from tests.docs.pages import page
 from tests.support.runtime import until, wait_for_results, worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-@pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], ModuleType]:
-    """Executes an example of a guide, by its number, as a module that tasks can be found in."""
-
-    def execute(guide: str, number: int) -> ModuleType:
-        module = ModuleType(f"tests.shop.{guide}_{number}")
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        exec(page(f"docs/guides/{guide}.md").blocks("python")[number], vars(module))
-        return module
-
-    return execute
+    from types import ModuleType
 
 
 @pytest.mark.usually_on("sqlite")
-def test_the_example_of_progress(database: str, example: Callable[[str, int], ModuleType]) -> None:
-    example("progress", 0).upload(["a", "", "c"], "north")
+def test_the_example_of_progress(database: str, example_of: Callable[..., ModuleType]) -> None:
+    example_of("progress", 0).upload(["a", "", "c"], "north")
     (result,) = run_pending(raising=True)
     assert isinstance(result, SteadyQueueResult)
     assert result.metadata == {"tenant": "north", "rows": 3}
@@ -46,9 +31,9 @@ def test_the_example_of_progress(database: str, example: Callable[[str, int], Mo
 @pytest.mark.usually_on("sqlite")
 @pytest.mark.parametrize(("number", "name"), [(0, "import_rows"), (1, "import_exactly_once")])
 async def test_the_examples_of_sync_interruption(
-    database: str, example: Callable[[str, int], ModuleType], number: int, name: str
+    database: str, example_of: Callable[..., ModuleType], number: int, name: str
 ) -> None:
-    module = example("interruption", number)
+    module = example_of("interruption", number)
     stored: list[str] = []
     processes: list[Any] = []
 
@@ -72,8 +57,8 @@ async def test_the_examples_of_sync_interruption(
 
 @pytest.mark.anyio
 @pytest.mark.usually_on("sqlite")
-async def test_the_example_of_async_interruption(database: str, example: Callable[[str, int], ModuleType]) -> None:
-    module = example("interruption", 0)
+async def test_the_example_of_async_interruption(database: str, example_of: Callable[..., ModuleType]) -> None:
+    module = example_of("interruption", 0)
     counted: list[str] = []
     processes: list[Any] = []
 

@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
-from itertools import count
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from steady_queue.testing import run_pending
-from tests.docs.pages import page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_numbers = count()
 
-
-@pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], ModuleType]:
-    """Executes an example of the guide, by its number, as a module that tasks can be found in."""
-
-    def execute(number: int) -> ModuleType:
-        # Another name each time: a process finds the module of a task once.
-        module = ModuleType(f"tests.shop.retries_{next(_numbers)}")
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        exec(page("docs/guides/retries.md").blocks("python")[number], vars(module))
-        return module
-
-    return execute
-
-
-def test_the_example_of_attempts(database: str, example: Callable[[int], ModuleType]) -> None:
-    module: Any = example(0)
+def test_the_example_of_attempts(database: str, example_of: Callable[..., ModuleType]) -> None:
+    module: Any = example_of("retries", 0)
     answers = iter([TimeoutError("no answer"), "paid", module.Refused("no money")])
 
     def charge(account: str, amount: int) -> str:
@@ -53,8 +32,8 @@ def test_the_example_of_attempts(database: str, example: Callable[[int], ModuleT
     assert refused.is_finished
 
 
-def test_the_example_of_requests(database: str, example: Callable[[int], ModuleType]) -> None:
-    module: Any = example(0)
+def test_the_example_of_requests(database: str, example_of: Callable[..., ModuleType]) -> None:
+    module: Any = example_of("retries", 0)
     answers = iter([429, 202, 200, 404])
     module.web = SimpleNamespace(
         get=lambda url: SimpleNamespace(status=next(answers), retry_after=10, text="the report")
@@ -67,8 +46,8 @@ def test_the_example_of_requests(database: str, example: Callable[[int], ModuleT
     assert "GiveUp: https://example.com/ does not exist" in gone.errors[0].traceback
 
 
-def test_the_example_of_a_backoff(example: Callable[[int], ModuleType]) -> None:
-    module: Any = example(1)
+def test_the_example_of_a_backoff(example_of: Callable[..., ModuleType]) -> None:
+    module: Any = example_of("retries", 1)
     error = ConnectionError()
     assert module.ask_the_server(error, SimpleNamespace(attempts=2)) == 60
     error.retry_after = 7  # type: ignore[attr-defined]

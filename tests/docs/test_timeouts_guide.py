@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 
 from steady_queue.aio import running
-from tests.docs.pages import page
 from tests.support.runtime import error_of, values, wait_for_results, worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
 
 pytestmark = [pytest.mark.anyio, pytest.mark.only_on("sqlite")]
 
 
 @pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def example(example_of: Callable[..., ModuleType]) -> ModuleType:
     """The first example as a module of tasks."""
-    module = ModuleType("tests.shop.timeouts_guide")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(page("docs/guides/timeouts.md").blocks("python")[0], vars(module))
-    return module
+    return example_of("timeouts", 0)
 
 
 async def test_the_tasks_of_the_guide_end_in_time_or_fail_with_a_timeout(database: str, example: ModuleType) -> None:

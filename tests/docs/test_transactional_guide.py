@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 
 import tests.shop.models
 from steady_queue.aio import running
-from tests.docs.pages import page
 from tests.shop.models import Customer
 from tests.support.runtime import in_thread, until, values, worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("queue", ["default"], indirect=True)]
 
 
 @pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def example(example_of: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The examples as one module of tasks."""
-    module = ModuleType("tests.shop.transactional_guide")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(sys.modules, "shop.models", tests.shop.models)
-    for block in page("docs/guides/transactional-tasks.md").blocks("python"):
-        exec(block, vars(module))
-    return module
+    return example_of("transactional-tasks")
 
 
 async def test_the_tasks_of_the_guide_write_and_finish(queue: str, example: ModuleType) -> None:

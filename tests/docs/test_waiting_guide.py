@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 from django.test import RequestFactory
@@ -14,17 +13,17 @@ from steady_queue.aio import running
 from tests.docs.pages import page
 from tests.support.runtime import in_thread, worker
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
 pytestmark = [pytest.mark.anyio, pytest.mark.only_on("sqlite")]
 
 
 @pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def example(example_of: Callable[..., ModuleType]) -> ModuleType:
     """The examples as one module of tasks and views."""
-    module = ModuleType("tests.shop.waiting_guide")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    for block in page("docs/guides/waiting.md").blocks("python"):
-        exec(block, vars(module))
-    return module
+    return example_of("waiting")
 
 
 async def test_the_functions_of_the_guide_return_the_value_of_the_task(database: str, example: ModuleType) -> None:

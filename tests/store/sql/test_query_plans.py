@@ -84,6 +84,7 @@ def plans_of_steps(
             opened.callback(servers[database].drop_database, name)
         alias = opened.enter_context(extra_database(f"{database}-plans", twin_settings(database, NAME=name)))
         call_command("migrate", database=alias, run_syncdb=True, verbosity=0)
+        keep_statistics(alias)
         store = opened.enter_context(async_store(alias, portal))
         yield dict(_states(store, WAYS[database]))
 
@@ -129,11 +130,24 @@ def fill(store: Store, count: int) -> None:
         store.run(enqueue_ticks(store.sql, [Tick(key, at, read[key], new_job_id(), None) for key in keys]))
 
 
+def keep_statistics(alias: str) -> None:
+    """Let only `analyze()` change the statistics: a server that does it at a moment of its own changes the plans."""
+    commands = {
+        "postgresql": "ALTER TABLE {} SET (autovacuum_enabled = off)",
+        "mysql": "ALTER TABLE {} STATS_PERSISTENT = 1, STATS_AUTO_RECALC = 0",
+    }
+    if command := commands.get(connections[alias].vendor):
+        on_each_table(alias, command)
+
+
 def analyze(alias: str) -> None:
-    tables = connections[alias].introspection.table_names()
     commands = {"postgresql": "VACUUM ANALYZE {}", "mysql": "ANALYZE TABLE {}", "sqlite": "ANALYZE {}"}
-    for table in tables:
-        query(alias, commands[connections[alias].vendor].format(table))
+    on_each_table(alias, commands[connections[alias].vendor])
+
+
+def on_each_table(alias: str, command: str) -> None:
+    for table in connections[alias].introspection.table_names():
+        query(alias, command.format(table))
 
 
 def steps_of(store: Store, explain: Explain) -> dict[str, list[Plan]]:

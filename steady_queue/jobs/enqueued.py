@@ -55,7 +55,7 @@ class Results(_Results):
         if isinstance(index, slice):
             return Results(self.calls[index], self.jobs[index], self._discarded, self._existing)
         job = self.jobs[index]
-        if (existing := self._existing.get(job.id)) is not None:
+        if self._existing and (existing := self._existing.get(job.id)) is not None:
             if existing.record is not None:
                 return of_record(existing.record)
             job = job._replace(id=existing.id)
@@ -100,11 +100,11 @@ class Results(_Results):
     @property
     def rules(self) -> dict[UUID, Uniqueness]:
         """How the unique ones among the jobs take their keys."""
-        return {
-            job.id: unique.rule
-            for call, job in zip(self.calls, self.jobs, strict=False)
-            if job.unique_key is not None and (unique := getattr(call.task, "unique", None)) is not None
-        }
+        rules: dict[UUID, Uniqueness] = {}
+        for at, job in enumerate(self.jobs):
+            if job.unique_key is not None and (unique := getattr(self.calls[at].task, "unique", None)) is not None:
+                rules[job.id] = unique.rule
+        return rules
 
     def record_existing(self, existing: Mapping[UUID, UUID], records: Mapping[UUID, JobRecord]) -> None:
         """Record that jobs were not stored, because others have their unique keys."""

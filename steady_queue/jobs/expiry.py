@@ -34,8 +34,9 @@ def expires_at(
             raise InvalidTask(f"{task.module_path}: expires_at must be later than run_after, or the task never runs")
         return moment.astimezone(UTC)
     after = getattr(task, "expires_after", None)
-    seconds = read_limit(defaults.get("expires_after") if after is None else after)
-    if seconds is None:
+    if after is None:
+        after = defaults.get("expires_after")
+    if after is None or (seconds := read_limit(after)) is None:
         return None
     due = now if run_after is None else max(now, run_after)
     return LATEST if due >= LATEST else min(due + timedelta(seconds=seconds), LATEST)

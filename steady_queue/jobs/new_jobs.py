@@ -98,7 +98,11 @@ def _options(
 ) -> tuple[Any, ...]:
     """The columns that all calls of a task have in common; last, those that few tasks have, or None."""
     run_after = _as_utc(task.run_after)
-    more = {"expires_at": expires_at(task, defaults, now, run_after), "metadata": _metadata(task)}
+    more: dict[str, Any] = {}
+    if (expiry := expires_at(task, defaults, now, run_after)) is not None:
+        more["expires_at"] = expiry
+    if getattr(task, "metadata", None) is not None:
+        more["metadata"] = _metadata(task)
     if call_headers := getattr(task, "call_headers", None):
         headers = {**headers, **call_headers}
     return (
@@ -112,14 +116,13 @@ def _options(
         getattr(task, "concurrency", None),
         fitting_shapes(task),
         getattr(task, "unique", None),
-        {name: value for name, value in more.items() if value is not None} or None,
+        more or None,
     )
 
 
-def _metadata(task: Task[..., Any]) -> str | None:
-    metadata = getattr(task, "metadata", None)
+def _metadata(task: Task[..., Any]) -> str:
     try:
-        return None if metadata is None else dump_metadata(metadata)
+        return dump_metadata(task.metadata)  # type: ignore[attr-defined]
     except (TypeError, ValueError) as error:
         raise InvalidTask(f"{task.module_path}: {error}") from None
 

@@ -270,7 +270,7 @@ class Capacity:
             outcome = running.completed  # cancelled or timed out after it had been settled
         self.released += isinstance(outcome, Released)
         self._room[claim.lane] += 1
-        if len(self.running) == len(self._stuck_claims):
+        if not self.running or (self._stuck_claims and len(self.running) == len(self._stuck_claims)):
             self.idle.set()
         self._settle(outcome)
         if self.wakes_worker:

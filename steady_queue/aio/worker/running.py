@@ -16,11 +16,17 @@ if TYPE_CHECKING:
 class Running(TaskControl):
     """A job that runs now, or waits for a thread. Without an ORM session it is in a thread and cannot be stopped."""
 
-    task: asyncio.Task[None] | None = None
-    has_begun: bool = False
+    __slots__ = ("has_begun", "session", "task")
+
     #: Why the process stopped the task, which is released then; None if it did not.
     release_reason: str | None = None
 
     def __init__(self, claim: Claim, session: OrmSession | None = None) -> None:
+        # Without super(): one call less for each task.
         self.claim = claim
+        self.completed = None
+        self.has_ended = False
+        self.has_timed_out = False
         self.session = session
+        self.task: asyncio.Task[None] | None = None
+        self.has_begun = False

@@ -193,10 +193,12 @@ def _admit(
 
 def are_plain(jobs: Sequence[NewJob]) -> bool:
     """Whether the jobs are ready at once, and have rows in no other table than `job` and `readyexecution`."""
-    return all(
-        job.scheduled_at is None and job.concurrency_key is None and job.expires_at is None and job.unique_key is None
-        for job in jobs
-    )
+    for job in jobs:
+        if job.scheduled_at is not None or job.concurrency_key is not None:
+            return False
+        if job.expires_at is not None or job.unique_key is not None:
+            return False
+    return True
 
 
 def _sort_by_status(sql: Dialect, jobs: Sequence[NewJob]) -> Flow[tuple[list[NewJob], list[NewJob], list[NewJob]]]:

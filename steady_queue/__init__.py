@@ -12,7 +12,7 @@ Public modules:
     backend.py           the backend of Django's task framework
     concurrency.py       `@limits_concurrency`
     recurring_task.py    `@recurring`
-    actions/             retry, discard, run now, clean up
+    actions/             retry, cancel, discard, run now, clean up
     queues.py            a queue: size, latency, pause, resume, clear
     testing/             run tasks in tests, and assert which were enqueued
     configuration.py     the options of workers, dispatchers and schedulers
@@ -24,6 +24,7 @@ Public modules:
     processes.py         the errors with which a dead process fails its tasks
     models/              the tables, for queries
     db_router.py         for a queue in a database of its own
+    admin.py             registers the dashboard
 
 Internal modules:
 
@@ -37,6 +38,8 @@ Internal modules:
     distribution.py      the names of the distribution, and the mixture with another one
     checks/              system checks, checks before a start, health
     management/          the commands
+    monitoring/          what people want to know about the queue
+    dashboard/           pages in the Django admin
     apps.py              the Django app
     migrations/          the migrations of the tables
 """

@@ -70,7 +70,9 @@ def pytest_configure(config: pytest.Config) -> None:
     runs_tests = not (config.option.collectonly or config.option.help or distributes_tests(config))
     if runs_tests:
         start_servers(config)
+    os.environ["STEADY_QUEUE_TEST_ADMIN"] = "1"
     django.setup()
+    del os.environ["STEADY_QUEUE_TEST_ADMIN"]
     if runs_tests:
         prepare_databases(config)
 

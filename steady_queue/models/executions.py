@@ -104,4 +104,7 @@ class FailedExecution(models.Model):
 
     class Meta:
         verbose_name = "failed task"
-        indexes = (models.Index(fields=["failed_at"], name="sq_failed_at"),)
+        indexes = (
+            models.Index(fields=["failed_at"], name="sq_failed_at"),
+            models.Index(fields=["kind", "failed_at", "job"], name="sq_failed_by_kind"),
+        )

@@ -108,6 +108,14 @@ class Job(models.Model):
 
     class Meta:
         verbose_name = "task"
+        permissions = (
+            ("retry_job", "Can retry failed tasks"),
+            ("edit_job", "Can retry failed tasks with other arguments"),
+            ("run_job", "Can run scheduled and blocked tasks now"),
+            ("cancel_job", "Can cancel tasks"),
+            ("discard_job", "Can discard tasks"),
+            ("inspect_job", "Can read the stacks of running tasks"),
+        )
         indexes = (
             models.Index(fields=["finished_at"], name="sq_job_finished", condition=models.Q(finished_at__isnull=False)),
         )

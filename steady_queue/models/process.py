@@ -20,9 +20,12 @@ class Process(models.Model):
     last_heartbeat_at = models.DateTimeField()
     #: When it last polled with success, as of its last heartbeat.
     polled_at = models.DateTimeField(null=True)
+    #: JSON object, as of its last heartbeat: the use of its lanes, its memory and the lag of its event loop.
+    measurements = models.TextField(null=True)
 
     class Meta:
         verbose_name_plural = "processes"
+        permissions = (("stop_process", "Can stop processes"),)
 
     def __str__(self) -> str:
         return self.name

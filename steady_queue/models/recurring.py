@@ -28,6 +28,12 @@ class RecurringTask(models.Model):
     #: Since when its ticks count, if not since its last change: a change of other columns loses no tick.
     counts_from = models.DateTimeField(null=True)
 
+    class Meta:
+        permissions = (
+            ("run_recurringtask", "Can run recurring tasks now"),
+            ("switch_recurringtask", "Can switch recurring tasks on and off"),
+        )
+
     def __str__(self) -> str:
         return str(self.key)
 

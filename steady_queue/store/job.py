@@ -43,6 +43,15 @@ class FailureKind(IntEnum):
     EXPIRED = 3
 
 
+class RequestKind(IntEnum):
+    """What a process can be asked to do."""
+
+    #: Stop as after TERM.
+    STOP = 0
+    #: Reply with the stack of a running task.
+    STACK = 1
+
+
 class CancelRequest(NamedTuple):
     """Who wants a task to be cancelled, and why."""
 

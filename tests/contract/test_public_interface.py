@@ -156,7 +156,7 @@ def test_tables() -> None:
     models = apps.get_app_config("steady_queue").get_models()
     names = "blockedexecution claimedexecution failedexecution job lockbucket pause process readyexecution"
     names += " recurringexecution recurringtask scheduledexecution semaphore cancellation expiry"
-    names += " schemaversion uniquekey"
+    names += " schemaversion uniquekey processrequest taskstatistics"
     assert {model._meta.db_table for model in models} == {f"steady_queue_{name}" for name in names.split()}
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from steady_queue.store.statement import Flow
 
 #: The version of the tables that this code was written for: that of its newest migration.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 #: The oldest supported versions. MariaDB before 10.11.6 sorts the ids of jobs wrongly.
 OLDEST_VERSIONS = {"PostgreSQL": (14,), "MySQL": (8, 0, 1), "MariaDB": (10, 11, 6), "SQLite": (3, 35)}
 

@@ -40,7 +40,7 @@ def empty_tables(alias: str) -> None:
     with connection.cursor() as cursor:
         for app in ("steady_queue", "shop"):
             for model in apps.get_app_config(app).get_models():
-                if model._meta.model_name not in ("lockbucket", "schemaversion"):
+                if model._meta.model_name not in ("lockbucket", "schemaversion") and not model._meta.proxy:
                     cursor.execute(f"DELETE FROM {model._meta.db_table}")
     # A TransactionTestCase of Django has emptied this table as well.
     versions = apps.get_model("steady_queue", "SchemaVersion")._default_manager.using(alias)

@@ -1,0 +1,138 @@
+"""PageAdmin: what all pages of the dashboard have in common."""
+
+from __future__ import annotations
+
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.contrib import messages
+from django.contrib.admin import ModelAdmin
+from django.core.exceptions import PermissionDenied
+from django.db import DatabaseError
+from django.http import HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import NoReverseMatch, path, reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_protect
+
+from steady_queue.db.aliases import queue_alias
+from steady_queue.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.db.models import Model
+    from django.http import HttpRequest, HttpResponse
+    from django.urls import URLPattern
+
+    View = Callable[..., HttpResponse]
+    _ModelAdmin = ModelAdmin[Any]
+else:
+    _ModelAdmin = ModelAdmin  # Django's own class cannot be subscripted
+
+#: The pages in the order of the navigation: the name of the model, and the title.
+NAVIGATION = (
+    ("overview", "Overview"),
+    ("job", "Tasks"),
+    ("queue", "Queues"),
+    ("process", "Processes"),
+    ("recurringtask", "Recurring tasks"),
+    ("limit", "Limits"),
+)
+
+
+class PageAdmin(_ModelAdmin):
+    """A page of the dashboard. A subclass defines `show_list` and `views`; nothing is edited in forms of the admin."""
+
+    #: Further views of the page: the route below the page, the name and the name of the method.
+    views: ClassVar[tuple[tuple[str, str, str], ...]] = ()
+    title: ClassVar[str]
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        """The page itself."""
+        raise NotImplementedError
+
+    # -- permissions --------------------------------------------------------------------------------------------------
+
+    def has_add_permission(self, request: HttpRequest, *args: Any) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def may(self, request: HttpRequest, permission: str) -> bool:
+        """Whether the user has a permission of the queue, such as "retry_job"."""
+        return bool(request.user.has_perm(f"{self.opts.app_label}.{permission}"))  # type: ignore[union-attr]
+
+    def require(self, request: HttpRequest, permission: str) -> None:
+        if not self.may(request, permission):
+            raise PermissionDenied
+
+    # -- views --------------------------------------------------------------------------------------------------------
+
+    def get_urls(self) -> list[URLPattern]:
+        name = self.opts.model_name
+        own = [path("", self.wrap(self.show_list), name=f"steady_queue_{name}_changelist")]
+        return own + [
+            path(route, self.wrap(getattr(self, method)), name=f"steady_queue_{name}_{suffix}")
+            for route, suffix, method in self.views
+        ]
+
+    def wrap(self, view: View) -> View:
+        """Check that the user may see the page, and say so if the database cannot be read."""
+
+        def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            if not self.has_view_permission(request):
+                raise PermissionDenied
+            try:
+                response = view(request, *args, **kwargs)
+                if isinstance(response, TemplateResponse):
+                    response.render()  # here, where errors of the database are handled
+            except (DatabaseError, StoreUnavailable) as error:
+                return self.show_unavailable(request, error)
+            return response
+
+        guarded = self.admin_site.admin_view(csrf_protect(never_cache(answer)))
+        return update_wrapper(guarded, view)
+
+    def show_unavailable(self, request: HttpRequest, error: Exception) -> HttpResponse:
+        context = {"error": str(error), "alias": queue_alias()}
+        return self.render(request, "unavailable.html", "The database cannot be read", status=503, **context)
+
+    def render(
+        self, request: HttpRequest, template: str, title: str, *, status: int = 200, **context: Any
+    ) -> TemplateResponse:
+        """Return a page of the dashboard."""
+        request.current_app = self.admin_site.name
+        everything = {
+            **self.admin_site.each_context(request),
+            "title": title,
+            "opts": self.opts,
+            "navigation": self.navigation(request),
+            "media": self.media,
+            **context,
+        }
+        return TemplateResponse(request, f"steady_queue/{template}", everything, status=status)
+
+    def navigation(self, request: HttpRequest) -> list[dict[str, Any]]:
+        """The pages that the user may see."""
+        return [
+            {"url": self.url_of(f"{name}_changelist"), "title": title, "is_current": name == self.opts.model_name}
+            for name, title in NAVIGATION
+            if self.may(request, f"view_{name}")
+        ]
+
+    def url_of(self, name: str, *args: Any) -> str:
+        """The URL of a view of the dashboard, such as "job_changelist"."""
+        try:
+            return reverse(f"admin:steady_queue_{name}", args=args, current_app=self.admin_site.name)
+        except NoReverseMatch:  # the project has not registered that page
+            return ""
+
+    def redirect_with(self, request: HttpRequest, message: str, url: str, level: int = messages.ERROR) -> HttpResponse:
+        """Redirect to a page that shows a message."""
+        messages.add_message(request, level, message)
+        return HttpResponseRedirect(url)

@@ -1,0 +1,17 @@
+"""The pages of the dashboard, by their models. A project with an admin site of its own registers them there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steady_queue.dashboard.overview_page import OverviewPage
+from steady_queue.models.pages import Overview
+
+if TYPE_CHECKING:
+    from django.db.models import Model
+
+    from steady_queue.dashboard.page import PageAdmin
+
+PAGES: dict[type[Model], type[PageAdmin]] = {
+    Overview: OverviewPage,
+}

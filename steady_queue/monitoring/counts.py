@@ -1,0 +1,27 @@
+"""CappedCount: a count that ends at a limit, so that a large table costs no more than a small one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+#: No table is counted further than this.
+COUNT_LIMIT = 10_000
+
+
+class CappedCount(NamedTuple):
+    """How many rows there are; if `is_capped`, there are more."""
+
+    number: int
+    is_capped: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.number:,}+" if self.is_capped else f"{self.number:,}"
+
+
+def count_capped(rows: QuerySet[Any], limit: int = COUNT_LIMIT) -> CappedCount:
+    """Count the rows, in one query that reads at most `limit` + 1 of them."""
+    found = rows.order_by()[: limit + 1].count()
+    return CappedCount(min(found, limit), found > limit)

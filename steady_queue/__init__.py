@@ -40,6 +40,7 @@ Internal modules:
     management/          the commands
     monitoring/          what people want to know about the queue
     dashboard/           pages in the Django admin
+    templatetags/        what the templates of the dashboard use
     apps.py              the Django app
     migrations/          the migrations of the tables
 """

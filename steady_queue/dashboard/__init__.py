@@ -5,5 +5,7 @@ the admin lists it, links to it and asks for its permissions.
 
     site.py             the pages, by their models
     page.py             PageAdmin: what all pages have in common
+    text.py             safe display of text that the queue only stores
+    audit.py            who changed what, when and why, in the log of the admin
     overview_page.py    everything at a glance
 """

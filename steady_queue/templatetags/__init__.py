@@ -1,0 +1,4 @@
+"""Template tags of the dashboard.
+
+steady_queue.py    filters that show text, times and durations safely
+"""

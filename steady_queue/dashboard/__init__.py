@@ -7,5 +7,6 @@ the admin lists it, links to it and asks for its permissions.
     page.py             PageAdmin: what all pages have in common
     text.py             safe display of text that the queue only stores
     audit.py            who changed what, when and why, in the log of the admin
+    charts.py           charts as inline SVG
     overview_page.py    everything at a glance
 """

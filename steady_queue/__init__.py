@@ -53,6 +53,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from steady_queue.jobs.backoff import exponential, fixed, steps
     from steady_queue.jobs.context import TaskContext
     from steady_queue.jobs.enqueue import aenqueue_all, enqueue_all
@@ -129,6 +131,12 @@ supervisor_pidfile: str | os.PathLike[str] | None = None
 notify: bool = True
 #: The version of the project's code, such as a git hash; None: not known. Processes compare it: see `on_unknown_task`.
 code_version: str | None = None
+#: Arguments and keys in them whose values the dashboard does not show: patterns of names in lower case, whose words are
+#: separated by underscores (`apiKey` is compared as `api_key`).
+redacted_arguments: Sequence[str] = (
+    *("*password*", "*passwd*", "*passphrase*", "*secret*", "*token*", "*credential*", "*authorization*", "*cookie*"),
+    *("key", "*_key", "*apikey*", "auth", "*_auth", "pin", "*_pin", "otp", "*_otp", "cvc", "cvv"),
+)
 #: The alias in DATABASES that holds the queue.
 database: str = "default"
 

@@ -9,4 +9,13 @@ with the history of the queue. The values are frozen and know nothing of HTML.
     recurring.py             recurring tasks: schedules, last and next runs, history
     recurring_calendar.py    the runs of the coming day, by hour
     schedule_words.py        a schedule in words
+    job_search.py            JobSearch: which tasks a list shows, as parameters of an URL
+    job_pages.py             JobPage: one page of a list; the ids and the number of all tasks that match
+    job_rows.py              JobRow: what a list shows of one task
+    listings.py              in which order the tasks of a state are read, and by which filters
+    sections.py              Section: a table in the order of an index
+    positions.py             Position: a row of a list, as a cursor
+    matching.py              which rows match the filters that no index has
+    argument_text.py         arguments as readable text, with secrets redacted
+    cut_json.py              reads the beginning of a long JSON text
 """

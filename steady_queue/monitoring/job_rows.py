@@ -1,0 +1,189 @@
+"""JobRow: what a list shows of one task, read for a page of ids by one query."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Case, Q, Value, When
+from django.db.models.functions import Coalesce, Left, Length, Right
+from django.utils import timezone
+
+from steady_queue.db.aliases import queue_alias
+from steady_queue.jobs.reports import load_progress
+from steady_queue.models import Job, Process
+from steady_queue.monitoring.argument_text import short_text
+from steady_queue.monitoring.job_states import LOST_CLASSES
+from steady_queue.monitoring.states import LATE_SECONDS, JobState
+from steady_queue.store.job import FailureKind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from steady_queue.jobs.reports import Progress
+
+#: Characters of stored texts that are read for a row.
+ARGUMENT_CHARACTERS, ERRORS_CHARACTERS, MESSAGE_CHARACTERS = 2_000, 20_000, 200
+
+_COLUMNS = (
+    *("id", "task_path", "queue_name", "priority", "lane", "enqueued_at", "scheduled_at", "last_attempted_at"),
+    *("finished_at", "attempts", "retries", "worker_ids", "concurrency_key", "progress"),
+    *("failed_execution__kind", "failed_execution__failed_at", "failed_execution__exception_class"),
+    *("claimed_execution__claimed_at", "claimed_execution__process_id"),
+    *("scheduled_execution__scheduled_at", "blocked_execution__concurrency_key"),
+)
+#: Of other jobs, the last error is in the failed row, or does not matter.
+_HAS_NOT_ENDED = Q(errors__isnull=False, finished_at__isnull=True, failed_execution__kind__isnull=True)
+_KINDS: dict[int, JobState] = {
+    FailureKind.FAILED: JobState.FAILED,
+    FailureKind.EXHAUSTED: JobState.EXHAUSTED,
+    FailureKind.CANCELLED: JobState.CANCELLED,
+    FailureKind.EXPIRED: JobState.EXPIRED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """One line of a list."""
+
+    id: UUID
+    task_path: str
+    queue_name: str
+    priority: int
+    #: What the task does now. `late` is a property of a task that is scheduled or ready: see `is_late`.
+    state: JobState
+    is_late: bool
+    #: The time that matters in its state: when it ended, began to run, is due, or was enqueued.
+    at: datetime | None
+    enqueued_at: datetime | None
+    #: When it was or is to run at the earliest; of a task that is ready after a failed attempt, when that began.
+    due_at: datetime | None
+    #: The class of its last error, the first line of the message.
+    error_class: str
+    error_message: str
+    #: The name of the process that runs it, or ran it last.
+    worker: str
+    #: The id of the process that runs it.
+    process_id: UUID | None
+    #: How many attempts have begun.
+    attempts: int
+    retries: int
+    progress: Progress | None
+    concurrency_key: str
+    #: On one line, cut, with secrets redacted.
+    arguments: str
+
+
+def load_rows(ids: Sequence[UUID]) -> tuple[JobRow, ...]:
+    """Return the rows of the jobs that still exist, in the order of the ids: by at most two queries."""
+    found = (
+        Job.objects.using(queue_alias())
+        .filter(id__in=ids)
+        .values(
+            *_COLUMNS,
+            some_arguments=Left("arguments", ARGUMENT_CHARACTERS),
+            characters=Length("arguments"),
+            message=Left(Coalesce("failed_execution__message", Value("")), MESSAGE_CHARACTERS),
+            last_errors=Case(When(_HAS_NOT_ENDED, then=Right("errors", ERRORS_CHARACTERS)), default=Value("")),
+        )
+    )
+    by_id = {row["id"]: row for row in found} if ids else {}
+    names = find_process_names({row["claimed_execution__process_id"] for row in by_id.values()} - {None})
+    late_before = timezone.now() - timedelta(seconds=LATE_SECONDS)
+    return tuple(_row(by_id[id_], names, late_before) for id_ in ids if id_ in by_id)
+
+
+def find_process_names(ids: Collection[UUID]) -> dict[UUID, str]:
+    """Return the names of the processes that are registered."""
+    return dict(Process.objects.using(queue_alias()).filter(id__in=ids).values_list("id", "name")) if ids else {}
+
+
+def _row(stored: Mapping[str, Any], names: Mapping[UUID, str], late_before: datetime) -> JobRow:
+    state = _state(stored)
+    process_id = stored["claimed_execution__process_id"]
+    due_at = _due_at(stored)
+    error_class, message = _error(stored)
+    is_running = state is JobState.RUNNING
+    waits = state in (JobState.READY, JobState.SCHEDULED, JobState.RETRYING)
+    worker = names.get(process_id, str(process_id)) if is_running else (stored["worker_ids"] or "").rpartition("\n")[2]
+    return JobRow(
+        id=stored["id"],
+        task_path=stored["task_path"],
+        queue_name=stored["queue_name"],
+        priority=stored["priority"],
+        state=state,
+        is_late=waits and due_at is not None and due_at < late_before,
+        at=_time(stored, state),
+        enqueued_at=stored["enqueued_at"],
+        due_at=due_at,
+        error_class=error_class,
+        error_message=message.partition("\n")[0][:MESSAGE_CHARACTERS],
+        worker=worker,
+        process_id=process_id,
+        attempts=stored["attempts"] + is_running,
+        retries=stored["retries"],
+        progress=_progress(stored["progress"]),
+        concurrency_key=stored["concurrency_key"] or "",
+        arguments=short_text(stored["some_arguments"], stored["characters"], stored["task_path"]),
+    )
+
+
+def _state(stored: Mapping[str, Any]) -> JobState:
+    if stored["finished_at"] is not None:
+        return JobState.FINISHED
+    kind = stored["failed_execution__kind"]
+    if kind is not None:
+        if kind == FailureKind.FAILED and stored["failed_execution__exception_class"] in LOST_CLASSES:
+            return JobState.LOST
+        # A newer version may have stored a kind that this one lacks.
+        return _KINDS.get(kind, JobState.FAILED)
+    if stored["claimed_execution__claimed_at"] is not None:
+        return JobState.RUNNING
+    if stored["blocked_execution__concurrency_key"] is not None:
+        return JobState.BLOCKED
+    if stored["scheduled_execution__scheduled_at"] is not None:
+        return JobState.RETRYING if stored["retries"] else JobState.SCHEDULED
+    return JobState.READY
+
+
+def _due_at(stored: Mapping[str, Any]) -> datetime | None:
+    times = (stored["scheduled_at"] or stored["enqueued_at"], stored["last_attempted_at"])
+    known = [time for time in times if time is not None]
+    due_at: datetime | None = stored["scheduled_execution__scheduled_at"] or max(known, default=None)
+    return due_at
+
+
+def _time(stored: Mapping[str, Any], state: JobState) -> datetime | None:
+    column = {
+        JobState.FINISHED: "finished_at",
+        JobState.RUNNING: "claimed_execution__claimed_at",
+        JobState.SCHEDULED: "scheduled_execution__scheduled_at",
+        JobState.RETRYING: "scheduled_execution__scheduled_at",
+        JobState.READY: "enqueued_at",
+        JobState.BLOCKED: "enqueued_at",
+    }.get(state, "failed_execution__failed_at")
+    time: datetime | None = stored[column]
+    return time
+
+
+def _error(stored: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the class and the message of the last error, of a task that has not finished."""
+    if stored["failed_execution__kind"] is not None:
+        return stored["failed_execution__exception_class"], stored["message"]
+    if stored["last_errors"]:
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
+            error = json.loads(stored["last_errors"].rpartition("\n")[2])
+            return str(error["exception_class_path"]), str(error.get("message", ""))
+    return "", ""
+
+
+def _progress(text: str | None) -> Progress | None:
+    try:
+        return load_progress(text)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None

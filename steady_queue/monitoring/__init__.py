@@ -18,4 +18,15 @@ with the history of the queue. The values are frozen and know nothing of HTML.
     matching.py              which rows match the filters that no index has
     argument_text.py         arguments as readable text, with secrets redacted
     cut_json.py              reads the beginning of a long JSON text
+    state_counts.py          how many tasks are in each state
+    statistics.py            what ran in the last hour and day
+    usage.py                 what runs now, by process and by queue
+    process_list.py          processes as a tree, with what they measure
+    queue_list.py            queues: size, latency, rate, who serves them
+    limit_list.py            concurrency limits: holders and waiting tasks
+    late_schedules.py        recurring tasks that should have run
+    attention.py             what needs attention, in sentences
+    overview.py              everything at a glance
+    json_values.py           the same as values of JSON
+    durations.py             durations in words
 """

@@ -17,11 +17,15 @@ class CappedCount(NamedTuple):
     number: int
     is_capped: bool = False
 
+    @classmethod
+    def of(cls, found: int, limit: int = COUNT_LIMIT) -> CappedCount:
+        """The count of rows that were counted up to `limit` + 1."""
+        return cls(min(found, limit), found > limit)
+
     def __str__(self) -> str:
         return f"{self.number:,}+" if self.is_capped else f"{self.number:,}"
 
 
 def count_capped(rows: QuerySet[Any], limit: int = COUNT_LIMIT) -> CappedCount:
     """Count the rows, in one query that reads at most `limit` + 1 of them."""
-    found = rows.order_by()[: limit + 1].count()
-    return CappedCount(min(found, limit), found > limit)
+    return CappedCount.of(rows.order_by()[: limit + 1].count(), limit)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from steady_queue import events
 from steady_queue.store.job import SERVED_LANES, Lane
 from steady_queue.store.operations import maintenance, prune
-from steady_queue.store.queue_selection import QueueSelection
+from steady_queue.store.operations.actors import parse_actors, serves
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from steady_queue.aio.maintenance.steps import StepDriver
     from steady_queue.events import Events
@@ -36,23 +35,4 @@ async def warn_of_unserved(driver: StepDriver, emitter: Events) -> None:
 
 
 def _is_served(queue: str, lane: Lane, processes: Sequence[RegisteredProcess]) -> bool:
-    return any(_serves(actor, queue, lane) for process in processes for actor in _actors(process))
-
-
-def _actors(process: RegisteredProcess) -> list[Mapping[str, Any]]:
-    """Return the actors of a process, as far as its row lists them in the format of this version."""
-    try:
-        actors = json.loads(process.metadata)["actors"]
-    except (ValueError, KeyError, TypeError):
-        return []
-    return [actor for actor in actors if isinstance(actor, dict)] if isinstance(actors, list) else []
-
-
-def _serves(actor: Mapping[str, Any], queue: str, lane: Lane) -> bool:
-    patterns: Any = actor.get("queues")
-    excluded: Any = actor.get("exclude_queues", [])
-    for names in (patterns, excluded):
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            return False
-    serves_queue = QueueSelection.of(patterns, excluded).serves(queue)
-    return actor.get("kind") == "worker" and bool(actor.get(lane.name.lower())) and serves_queue
+    return any(serves(actor, queue, lane) for process in processes for actor in parse_actors(process.metadata))

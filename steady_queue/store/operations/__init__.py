@@ -28,10 +28,18 @@ Processes and repair:
 
     processes.py     register, heartbeat, deregister
     lost_claims.py   fail, retry, cancel or release the claims of processes that are gone
+    actors.py        what the row of a process says that it runs
     prune.py         end the claims of dead processes
     maintenance.py   find work, overrun slots, ownerless slots, stranded keys, old jobs
     sweeps.py        expired jobs, unique keys that are no longer needed
     set_aside.py     rows whose changes the database rejects
+
+Monitoring:
+
+    capped_counts.py  how many jobs there are, counted up to a limit
+    queue_heads.py    the first ready job of each queue, lane and priority
+    limits.py         the concurrency keys that are in use
+    open_transactions.py      the oldest open transaction
 
 Recurring tasks, server and schema:
 

@@ -122,6 +122,9 @@ class Dialect:
     reports_per_statement = 1_000
     #: Selects a number that changes with the writes of other connections, where there is one.
     change_marker = ""
+    #: Selects the seconds since the oldest open transaction of another connection began, the id and the name of that
+    #: connection and its user, where the server shows them.
+    oldest_transaction = ""
 
     # -- statements ---------------------------------------------------------------------------------------------------
 

@@ -54,6 +54,13 @@ class MySQL(Dialect):
         "SELECT DISTINCT concurrency_key FROM steady_queue_blockedexecution FORCE INDEX (sq_blocked_by_key)"
         " WHERE concurrency_key > ? ORDER BY concurrency_key LIMIT ?"
     )
+    #: InnoDB shows the time of the operating system, for every time zone of the session.
+    oldest_transaction = (
+        "SELECT TIMESTAMPDIFF(SECOND, t.trx_started, CONVERT_TZ(NOW(), @@session.time_zone, 'SYSTEM')),"
+        " t.trx_mysql_thread_id, p.host, p.user FROM information_schema.innodb_trx t"
+        " LEFT JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id"
+        " WHERE t.trx_mysql_thread_id <> CONNECTION_ID() AND t.trx_mysql_thread_id > 0 ORDER BY t.trx_started LIMIT 1"
+    )
 
     def select(
         self, table: str, columns: str, ids: Sequence[Any], *, returns: str, is_ordered: bool = False

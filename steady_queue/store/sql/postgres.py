@@ -73,6 +73,14 @@ class Postgres(Dialect):
         " AND NOT a.attisdropped AND pg_table_is_visible(c.oid)"
     )
 
+    #: A transaction without an id and a snapshot keeps no row from being removed.
+    oldest_transaction = (
+        "SELECT extract(epoch FROM clock_timestamp() - a.xact_start)::float8, a.pid, a.application_name,"
+        " a.usename::text FROM pg_stat_activity a WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()"
+        " AND a.xact_start IS NOT NULL AND (a.backend_xid IS NOT NULL OR a.backend_xmin IS NOT NULL)"
+        " AND a.backend_type = 'client backend' ORDER BY a.xact_start LIMIT 1"
+    )
+
     reports_per_statement = 5_000
     single_statements = PostgresStatements()
 

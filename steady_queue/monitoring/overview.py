@@ -1,0 +1,54 @@
+"""Everything at a glance, in ten queries: states, the last hour, queues, processes, and what needs attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from steady_queue.monitoring.attention import read_attention
+from steady_queue.monitoring.process_list import read_processes
+from steady_queue.monitoring.queue_list import read_queues
+from steady_queue.monitoring.state_counts import read_states
+from steady_queue.monitoring.statistics import read_hour
+from steady_queue.monitoring.usage import read_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from steady_queue.monitoring.attention import Attention
+    from steady_queue.monitoring.counts import CappedCount
+    from steady_queue.monitoring.process_list import ProcessRow
+    from steady_queue.monitoring.queue_list import QueueRow
+    from steady_queue.monitoring.states import JobState
+    from steady_queue.monitoring.statistics import Point
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The queue at one moment, by the database's clock."""
+
+    now: datetime
+    states: Mapping[JobState, CappedCount]
+    #: The last 60 minutes of all queues.
+    hour: list[Point]
+    queues: list[QueueRow]
+    #: The processes without a supervisor, with their children.
+    processes: list[ProcessRow]
+    attention: list[Attention]
+
+    def as_json(self) -> dict[str, Any]:
+        """The overview as values of JSON; the keys are stable."""
+        from steady_queue.monitoring.json_values import overview_as_json
+
+        return overview_as_json(self)
+
+
+def read_overview(since_looked: datetime | None = None) -> Overview:
+    """Read the overview. `since_looked`: failures since then need attention; None: no failure does."""
+    summary = read_states(since_looked)
+    usage = read_usage()
+    processes = read_processes(summary.now, usage)
+    queues = read_queues(summary.now, usage, processes)
+    attention = read_attention(summary, queues, processes, since_looked)
+    return Overview(summary.now, summary.states, read_hour(summary.now), queues, processes, attention)

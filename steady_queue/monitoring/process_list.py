@@ -1,0 +1,167 @@
+"""The processes: supervisors with their children, and what each measured at its last heartbeat."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steady_queue.checks.health import default_max_age
+from steady_queue.configuration import alive_threshold
+from steady_queue.db.aliases import queue_alias
+from steady_queue.models import Process
+from steady_queue.monitoring.statistics import read_now
+from steady_queue.monitoring.usage import read_usage
+from steady_queue.store.job import SERVED_LANES
+from steady_queue.store.operations.actors import parse_actors, serves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+    from steady_queue.monitoring.usage import Usage
+
+#: Processes that are read, the newest first.
+MAX_PROCESSES = 500
+#: An event loop that was late by more than this is blocked.
+BLOCKED_LAG_SECONDS = 1.0
+
+
+class LaneUse(NamedTuple):
+    """How many slots of a lane are in use."""
+
+    name: str
+    used: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRow:
+    """One operating system process. What it measures is as of its last heartbeat; None if it is not known."""
+
+    id: UUID
+    name: str
+    kind: str
+    hostname: str
+    pid: int
+    supervisor_id: UUID | None
+    version: str | None
+    code_version: str | None
+    started_at: datetime
+    last_heartbeat_at: datetime
+    heartbeat_age_seconds: float
+    is_alive: bool
+    #: Whether it has polled recently; None for a supervisor, which does not poll.
+    is_polling: bool | None
+    polled_age_seconds: float | None
+    lanes: list[LaneUse]
+    loop_lag_seconds: float | None
+    memory_bytes: int | None
+    #: Threads whose tasks ran longer than allowed and cannot be stopped.
+    stuck_threads: int
+    running: int
+    #: What it runs, as its row lists it: workers with their queues, dispatchers, schedulers.
+    actors: list[Mapping[str, Any]]
+    children: list[ProcessRow] = field(default_factory=list)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether it is alive but does not do its work: its event loop or threads are stuck, or it does not poll."""
+        lag = self.loop_lag_seconds or 0.0
+        return self.is_alive and (self.is_polling is False or self.stuck_threads > 0 or lag > BLOCKED_LAG_SECONDS)
+
+    @property
+    def queues(self) -> list[str]:
+        """The patterns of the queues that its workers serve."""
+        found = [name for actor in self.actors if actor.get("kind") == "worker" for name in actor.get("queues", [])]
+        return list(dict.fromkeys(str(name) for name in found))
+
+    def serves(self, queue: str) -> bool:
+        """Whether one of its workers runs tasks of this queue, in any lane."""
+        return any(serves(actor, queue, lane) for actor in self.actors for lane in SERVED_LANES)
+
+
+def read_processes(now: datetime | None = None, usage: Usage | None = None) -> list[ProcessRow]:
+    """The processes that have no supervisor, by name, each with its children."""
+    now, usage = now or read_now(), usage or read_usage()
+    found = Process.objects.using(queue_alias()).order_by("-started_at")[:MAX_PROCESSES]
+    rows = {process.id: _build_row(process, now, usage) for process in found}
+    children: dict[UUID, list[ProcessRow]] = {}
+    for row in sorted(rows.values(), key=lambda row: (row.started_at, row.name)):
+        if row.supervisor_id in rows:
+            children.setdefault(row.supervisor_id, []).append(row)
+    tops = [row for row in rows.values() if row.supervisor_id not in rows]
+    return [replace(row, children=children.get(row.id, [])) for row in sorted(tops, key=lambda row: row.name)]
+
+
+def each_process(rows: Iterable[ProcessRow]) -> Iterator[ProcessRow]:
+    """The processes and their children."""
+    for row in rows:
+        yield row
+        yield from each_process(row.children)
+
+
+def _build_row(process: Process, now: datetime, usage: Usage) -> ProcessRow:
+    metadata, measured = _parse_object(process.metadata), _parse_object(process.measurements)
+    age = (now - process.last_heartbeat_at).total_seconds()
+    polled_age = None if process.polled_at is None else (now - process.polled_at).total_seconds()
+    return ProcessRow(
+        id=process.id,
+        name=process.name,
+        kind=process.kind,
+        hostname=process.hostname,
+        pid=process.pid,
+        supervisor_id=process.supervisor_id,
+        version=_text(metadata.get("version")),
+        code_version=_text(metadata.get("code_version")),
+        started_at=process.started_at,
+        last_heartbeat_at=process.last_heartbeat_at,
+        heartbeat_age_seconds=max(0.0, age),
+        is_alive=age <= alive_threshold().total_seconds(),
+        is_polling=_is_polling(process, polled_age, now),
+        polled_age_seconds=None if polled_age is None else max(0.0, polled_age),
+        lanes=_parse_lanes(measured.get("lanes")),
+        loop_lag_seconds=_number(measured.get("lag_seconds")),
+        memory_bytes=_whole(measured.get("memory_bytes")),
+        stuck_threads=_whole(measured.get("stuck_threads")) or 0,
+        running=usage.by_process[process.id],
+        actors=parse_actors(process.metadata),
+    )
+
+
+def _is_polling(process: Process, polled_age: float | None, now: datetime) -> bool | None:
+    if process.kind == "supervisor":
+        return None
+    longest = default_max_age().total_seconds()
+    if polled_age is None:  # it is starting, and writes when it polled with its next heartbeat
+        return None if (now - process.started_at).total_seconds() <= longest else False
+    return polled_age <= longest
+
+
+def _parse_object(text: str | None) -> dict[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _parse_lanes(value: Any) -> list[LaneUse]:
+    if not isinstance(value, dict):
+        return []
+    pairs = [(str(name), pair) for name, pair in value.items() if isinstance(pair, list) and len(pair) == 2]
+    return [LaneUse(name, _whole(used) or 0, _whole(size) or 0) for name, (used, size) in pairs]
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _whole(value: Any) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)

@@ -1,0 +1,150 @@
+"""The queues: how many tasks wait and for how long, how fast they run, and which processes serve them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from steady_queue.backend import SteadyQueueBackend
+from steady_queue.db.transactions import run_one
+from steady_queue.jobs.compat import task_backends
+from steady_queue.monitoring.counts import COUNT_LIMIT, CappedCount
+from steady_queue.monitoring.process_list import each_process, read_processes
+from steady_queue.monitoring.statistics import Point, Rate, fill, hour_starts, rate_of, rates_by_queue, read_now
+from steady_queue.monitoring.usage import read_usage
+from steady_queue.store.job import SERVED_LANES, Lane
+from steady_queue.store.operations.actors import serves
+from steady_queue.store.operations.capped_counts import count_ready
+from steady_queue.store.operations.queue_heads import find_queue_heads
+from steady_queue.store.operations.queues import find_paused_queues
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from steady_queue.monitoring.process_list import ProcessRow
+    from steady_queue.monitoring.usage import Usage
+    from steady_queue.store.operations.queue_heads import QueueHead
+
+#: Queues that are listed; those with ready tasks and those that are paused come first.
+MAX_QUEUES = 200
+#: Ready tasks that are counted, which the queues share.
+_COUNTED_ROWS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A queue that has ready tasks, is paused, ran tasks in the last hour or is in the settings."""
+
+    name: str
+    #: The ready tasks.
+    size: CappedCount
+    is_paused: bool
+    #: How long the oldest of the next tasks has been due; None if no task is ready.
+    latency_seconds: float | None
+    oldest_at: datetime | None
+    running: int
+    #: Attempts that ended, and those that failed, per minute over the last five complete minutes.
+    rate_per_minute: float
+    failures_per_minute: float
+    #: Attempts that ended in each of the last 60 minutes.
+    sparkline: list[int]
+    #: The names of the live processes that run its tasks.
+    served_by: list[str]
+    #: The lanes of ready tasks that no live process runs.
+    unserved_lanes: list[str]
+    #: The part of the slots of these processes that is in use, from 0 to 1; None if it is not known.
+    utilisation: float | None
+    #: The last 60 minutes.
+    hour: list[Point] = field(default_factory=list)
+    rate: Rate = field(default_factory=Rate)
+
+
+def read_queues(
+    now: datetime | None = None, usage: Usage | None = None, processes: Sequence[ProcessRow] | None = None
+) -> list[QueueRow]:
+    """The queues by name, at most 200."""
+    now, usage = now or read_now(), usage or read_usage()
+    live = [row for row in each_process(read_processes(now, usage) if processes is None else processes) if row.is_alive]
+    heads: dict[str, list[QueueHead]] = {}
+    for head in run_one(find_queue_heads):
+        heads.setdefault(head.queue_name, []).append(head)
+    paused = run_one(lambda sql: find_paused_queues(sql))
+    hours, idle = rates_by_queue(now), fill(hour_starts(now), {})
+    first = dict.fromkeys([*heads, *paused, *sorted(usage.by_queue), *hours, *sorted(queues_of_settings())])
+    names = sorted(list(first)[:MAX_QUEUES])
+    limit = min(COUNT_LIMIT, _COUNTED_ROWS // max(1, len(names)))
+    sizes = run_one(lambda sql: count_ready(sql, names, limit))
+    return [
+        _build_row(
+            name,
+            CappedCount.of(size, limit),
+            heads.get(name, []),
+            [row for row in live if row.serves(name)],
+            hours.get(name, idle),
+            now,
+            is_paused=name in paused,
+            running=usage.by_queue[name],
+        )
+        for name, size in zip(names, sizes, strict=True)
+    ]
+
+
+def queues_of_settings() -> set[str]:
+    """The names in QUEUES of those TASKS that are stored in this queue."""
+    backends = [_load_backend(alias) for alias in task_backends]
+    return {name for backend in backends if isinstance(backend, SteadyQueueBackend) for name in backend.queues}
+
+
+def _load_backend(alias: str) -> Any:
+    try:
+        return task_backends[alias]
+    except Exception:  # a backend of another package may raise anything; the system checks report it
+        return None
+
+
+def _build_row(
+    name: str,
+    size: CappedCount,
+    heads: Sequence[QueueHead],
+    servers: Sequence[ProcessRow],
+    hour: list[Point],
+    now: datetime,
+    *,
+    is_paused: bool,
+    running: int,
+) -> QueueRow:
+    oldest = min((head.due_at for head in heads), default=None)
+    rate = rate_of(hour)
+    return QueueRow(
+        name=name,
+        size=size,
+        is_paused=is_paused,
+        # The clocks of the enqueuer and the database differ: no wait is shorter than zero.
+        latency_seconds=None if oldest is None else max(0.0, (now - oldest).total_seconds()),
+        oldest_at=oldest,
+        running=running,
+        rate_per_minute=rate.per_minute,
+        failures_per_minute=rate.failures_per_minute,
+        sparkline=[point.ended for point in hour],
+        served_by=[row.name for row in servers],
+        unserved_lanes=_find_unserved_lanes(name, heads, servers),
+        utilisation=_utilisation(servers),
+        hour=hour,
+        rate=rate,
+    )
+
+
+def _find_unserved_lanes(name: str, heads: Iterable[QueueHead], servers: Sequence[ProcessRow]) -> list[str]:
+    actors = [actor for row in servers for actor in row.actors]
+    unserved: list[str] = []
+    for lane in sorted({head.lane for head in heads}):
+        if lane not in SERVED_LANES or not any(serves(actor, name, Lane(lane)) for actor in actors):
+            unserved.append(Lane(lane).name.lower() if lane in set(Lane) else str(lane))
+    return unserved
+
+
+def _utilisation(servers: Iterable[ProcessRow]) -> float | None:
+    lanes = [lane for row in servers for lane in row.lanes]
+    slots = sum(lane.size for lane in lanes)
+    return min(1.0, sum(lane.used for lane in lanes) / slots) if slots else None

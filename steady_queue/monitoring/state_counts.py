@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from django.utils import timezone
 
 from steady_queue.db.transactions import run_one
-from steady_queue.errors import ProcessExitError, ProcessMissingError, ProcessPrunedError
 from steady_queue.monitoring.counts import COUNT_LIMIT, CappedCount
+from steady_queue.monitoring.job_states import LOST_CLASSES
 from steady_queue.monitoring.states import LATE_SECONDS, JobState
 from steady_queue.store.ids import uuid_of
 from steady_queue.store.operations.capped_counts import count_states
@@ -17,11 +17,6 @@ from steady_queue.store.operations.capped_counts import count_states
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
-
-#: What a task fails with whose process was lost, as it is stored.
-LOST_CLASSES = tuple(
-    f"{error.__module__}.{error.__qualname__}" for error in (ProcessExitError, ProcessPrunedError, ProcessMissingError)
-)
 
 
 class StateSummary(NamedTuple):

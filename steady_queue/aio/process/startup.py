@@ -85,7 +85,9 @@ def known_shapes() -> Shapes:
     # From the registry, which has loaded them: the runtime does not import the models.
     models = apps.get_app_config("steady_queue").get_models()
     return {
-        model._meta.db_table: {str(field.column) for field in model._meta.local_concrete_fields} for model in models
+        model._meta.db_table: {str(field.column) for field in model._meta.local_concrete_fields}
+        for model in models
+        if not model._meta.proxy  # the pages of the dashboard
     }
 
 

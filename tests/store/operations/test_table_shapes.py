@@ -27,7 +27,7 @@ def test_a_migrated_database_has_every_table_and_column(store: Store) -> None:
     shapes = store.run(find_shapes(store.sql))
 
     assert shapes == known_shapes()
-    assert len(shapes) == 16
+    assert len(shapes) == 18
     assert describe_schema(store.alias, shapes, ["0001_initial", "0002_task_control", "0003_dashboard"]) is None
 
 

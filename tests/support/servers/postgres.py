@@ -44,7 +44,7 @@ class Postgres(ServerProcess):
                 f"--username={self.user}",
                 f"--pwfile={secret}",
                 "--auth-local=trust",
-                "--auth-host=scram-sha-256",
+                "--auth-host=md5",
                 "--encoding=UTF8",
                 "--locale=C",
                 "--no-sync",

@@ -86,7 +86,7 @@ stateful: .venv/.tests ## Run many random sequences of operations on the store, 
 demo: .venv/.runtime ## Run a demonstration; needs no database server
 	@.venv/bin/python examples/demo.py
 
-example-django: .venv/.runtime ## Start a plain Django project with a web server and a worker; PORT=8000
+example-django: .venv/.runtime ## Start a plain Django project with a web server, a worker and a dashboard; PORT=8000
 	@PORT=$(PORT) .venv/bin/python examples/start.py shop
 
 example-asgi: .venv/.examples ## Start an ASGI project whose server runs its tasks; PORT=8000

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import socket
 import sys
 from pathlib import Path
@@ -22,6 +23,12 @@ HERE = Path(__file__).resolve().parent
 TARGETS = {"shop": "example-django", "chat": "example-asgi"}
 #: The command that runs the shop's tasks.
 WORKER = ["manage.py", "steady_queue"]
+#: The command that creates the tables, before the processes start; that of the shop also creates a user.
+PREPARE = {"shop": ["manage.py", "prepare_demo"], "chat": ["manage.py", "migrate", "--verbosity", "0"]}
+DASHBOARD = """\
+The dashboard is at http://{host}:{port}/admin/steady_queue/overview/
+Log in as demo with the password {password}
+"""
 
 
 def programs(project: str, port: int) -> dict[str, list[str]]:
@@ -45,13 +52,16 @@ def main() -> int:
         return 1
     port = int(given)
     process_group = ProcessGroup(HERE / project)
-    if not process_group.run_first(["manage.py", "migrate", "--verbosity", "0"]):
+    password = os.environ["DEMO_PASSWORD"] = secrets.token_urlsafe(9)  # a new one each time
+    if not process_group.run_first(PREPARE[project]):
         return 1
+    del os.environ["DEMO_PASSWORD"]
     os.environ["DJANGO_RUNSERVER_HIDE_WARNING"] = "true"  # an example may use the development server
+    text = f"\nOpen http://{HOST}:{port}/ in a browser. Ctrl-C stops everything.\n"
+    if project == "shop":
+        text += DASHBOARD.format(host=HOST, port=port, password=password)
     return process_group.run(
-        programs(project, port),
-        is_up=lambda: answers(port),
-        when_up=lambda: print(f"\nOpen http://{HOST}:{port}/ in a browser. Ctrl-C stops everything.\n", flush=True),
+        programs(project, port), is_up=lambda: answers(port), when_up=lambda: print(text, flush=True)
     )
 
 

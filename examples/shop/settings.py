@@ -19,13 +19,27 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-INSTALLED_APPS = ["orders", "steady_queue"]
+INSTALLED_APPS = [
+    "orders",
+    "stock",
+    "steady_queue",
+    # The admin has the dashboard.
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+]
 if django.VERSION < (6, 0):
     INSTALLED_APPS.append("django_tasks")  # from Django 6 on, the task framework is a part of Django
 
 MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
@@ -33,9 +47,17 @@ TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "APP_DIRS": True,
-        "OPTIONS": {"context_processors": ["django.template.context_processors.request"]},
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
     }
 ]
+
+STATIC_URL = "static/"
 
 DATABASES = {
     "default": {
@@ -53,7 +75,14 @@ DATABASES = {
 EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
 DEFAULT_FROM_EMAIL = "shop@example.com"
 
-QUEUES = ["payments", "mail", "warehouse"]
+# The framework logs each task that starts and succeeds. Here only failures are shown, between the mails.
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "loggers": {name: {"level": "WARNING"} for name in ("django.tasks", "django_tasks")},
+}
+
+QUEUES = ["payments", "mail", "warehouse", "stock", "reports"]
 
 TASKS = {"default": {"BACKEND": "steady_queue.backend.SteadyQueueBackend", "QUEUES": QUEUES}}
 

@@ -73,8 +73,19 @@ class Project(PrintingProcess):
 
     def send(self, **fields: str) -> str:
         """Send exactly this request."""
+        return self._send(self.address, fields)
+
+    def log_in(self) -> str:
+        """Log in to the admin as the terminal says; the path of the dashboard."""
+        (dashboard,) = re.findall(r"^The dashboard is at (\S+)$", self.printed, re.MULTILINE)
+        ((name, password),) = re.findall(r"^Log in as (\w+) with the password (\S+)$", self.printed, re.MULTILINE)
+        (token,) = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', self.get(dashboard))
+        login = f"{self.address}admin/login/?next={urllib.parse.urlsplit(dashboard).path}"
+        return self._send(login, {"csrfmiddlewaretoken": token, "username": name, "password": password})
+
+    def _send(self, url: str, fields: dict[str, str]) -> str:
         data = urllib.parse.urlencode(fields).encode()
-        with self._opener.open(self.address, data, timeout=WAIT_TIMEOUT_SECONDS) as answer:
+        with self._opener.open(url, data, timeout=WAIT_TIMEOUT_SECONDS) as answer:
             return str(urllib.parse.urlsplit(answer.url).path)
 
     def events(self, path: str) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import os
 import re
@@ -54,6 +55,10 @@ def assert_nothing_is_left(project: Project) -> None:
         probe.bind((HOST, project.port))
     assert project.rows("SELECT job_id FROM steady_queue_claimedexecution") == []
     assert project.rows("SELECT name FROM steady_queue_process") == []
+
+
+def has_rows(project: Project, statement: str) -> bool:
+    return len(project.rows(statement)) > 0
 
 
 def states(project: Project) -> dict[str, list[tuple[str, str, str]]]:
@@ -120,7 +125,7 @@ def test_the_shop_has_a_dashboard_with_something_to_see(tmp_path: Path) -> None:
             "waiting in a paused queue": "SELECT 1 FROM steady_queue_pause",
         }
         for state, statement in seen.items():
-            shop.until(lambda statement=statement: len(shop.rows(statement)) > 0, f"a task that is {state}")
+            shop.until(functools.partial(has_rows, shop, statement), f"a task that is {state}")
 
 
 def test_an_order_that_fails_halfway_leaves_no_order_and_no_task(tmp_path: Path) -> None:
@@ -138,7 +143,7 @@ def test_an_order_that_fails_halfway_leaves_no_order_and_no_task(tmp_path: Path)
 
 def test_when_one_of_the_shops_programs_dies_the_other_ends_as_well(tmp_path: Path) -> None:
     with started("shop", tmp_path) as shop:
-        shop.until(lambda: len(shop.rows("SELECT id FROM steady_queue_process")) > 0, "the worker to start")
+        shop.until(lambda: has_rows(shop, "SELECT id FROM steady_queue_process"), "the worker to start")
         (server,) = [pid for pid, command in shop.running().items() if "runserver" in command]
         subprocess.run(["kill", "-KILL", str(server)], check=True)
 

@@ -28,5 +28,4 @@ with the history of the queue. The values are frozen and know nothing of HTML.
     attention.py             what needs attention, in sentences
     overview.py              everything at a glance
     json_values.py           the same as values of JSON
-    durations.py             durations in words
 """

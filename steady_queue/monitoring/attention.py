@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from steady_queue.db.transactions import run_one
 from steady_queue.errors import StoreError
-from steady_queue.monitoring.durations import in_words
+from steady_queue.events.wording import counted, duration_text
 from steady_queue.monitoring.late_schedules import find_late_schedules
 from steady_queue.monitoring.process_list import BLOCKED_LAG_SECONDS, each_process
 from steady_queue.monitoring.states import JobState
@@ -68,12 +68,12 @@ def read_attention(
 
 
 def _from_failures(summary: StateSummary, since: datetime | None) -> Iterator[Attention]:
-    count = summary.failed_since
-    if not count.number:
-        return
-    tasks = "1 task has" if count.number == 1 else f"{count} tasks have"
-    query = {"state": str(JobState.FAILED), **({} if since is None else {"since": since.isoformat()})}
-    yield Attention("failures", "error", f"{tasks} failed since you last looked.", Target("job", query))
+    for state, count in summary.failed_since.items():
+        if count.number:
+            tasks = "1 task has" if count == (1, False) else f"{count} tasks have"
+            how = "failed in all their attempts" if state is JobState.EXHAUSTED else "failed"
+            query = {"state": str(state), **({} if since is None else {"since": since.isoformat()})}
+            yield Attention("failures", "error", f"{tasks} {how} since you last looked.", Target("job", query))
 
 
 def _from_processes(processes: Sequence[ProcessRow], queues: Sequence[QueueRow]) -> Iterator[Attention]:
@@ -81,7 +81,7 @@ def _from_processes(processes: Sequence[ProcessRow], queues: Sequence[QueueRow])
         yield Attention("no_process", "error", "Tasks are ready, but no process runs.", Target("process"))
     dead = [row for row in processes if not row.is_alive]
     for row in dead[:MAX_LISTED]:
-        age = in_words(row.heartbeat_age_seconds)
+        age = duration_text(row.heartbeat_age_seconds)
         running = f" {row.running:,} of its tasks count as running." if row.running else ""
         text = f"Process {row.name} has sent no heartbeat for {age} and is considered dead.{running}"
         yield Attention("dead_process", "error", text, _process_target(row))
@@ -98,12 +98,12 @@ def _process_target(row: ProcessRow) -> Target:
 
 def _describe_blocked(row: ProcessRow) -> str:
     if row.is_polling is False:
-        since = "since it started" if row.polled_age_seconds is None else f"for {in_words(row.polled_age_seconds)}"
+        since = "since it started" if row.polled_age_seconds is None else f"for {duration_text(row.polled_age_seconds)}"
         return f"Process {row.name} has not polled {since}."
     if row.stuck_threads:
-        threads = "1 thread" if row.stuck_threads == 1 else f"{row.stuck_threads:,} threads"
+        threads = counted(row.stuck_threads, "thread")
         return f"Process {row.name} has {threads} with tasks that ran too long and cannot be stopped."
-    lag = in_words(row.loop_lag_seconds or BLOCKED_LAG_SECONDS)
+    lag = duration_text(row.loop_lag_seconds or BLOCKED_LAG_SECONDS)
     return f"The event loop of process {row.name} was blocked for {lag}: a task does not await what it waits for."
 
 
@@ -143,7 +143,7 @@ def _describe_backlog(row: QueueRow) -> str:
 
 def _waiting(row: QueueRow) -> str:
     tasks = "1 task waits" if row.size == (1, False) else f"{row.size} tasks wait"
-    return tasks if row.latency_seconds is None else f"{tasks}, the oldest for {in_words(row.latency_seconds)}"
+    return tasks if row.latency_seconds is None else f"{tasks}, the oldest for {duration_text(row.latency_seconds)}"
 
 
 def _have_waits_doubled(hour: Sequence[Point]) -> bool:
@@ -163,7 +163,7 @@ def _from_schedules(summary: StateSummary) -> Iterator[Attention]:
         yield Attention("late_tasks", "error", text, Target("job", {"state": str(JobState.LATE)}))
     late = find_late_schedules(summary.now)
     for schedule in late[:MAX_LISTED]:
-        text = f"Recurring task {schedule.key} has not run: it was due {in_words(schedule.late_seconds)} ago."
+        text = f"Recurring task {schedule.key} has not run: it was due {duration_text(schedule.late_seconds)} ago."
         yield Attention("late_schedule", "warning", text, Target("recurringtask", {"key": schedule.key}))
     yield from _rest("late_schedule", len(late), "recurring tasks are late", Target("recurringtask"))
 
@@ -176,7 +176,7 @@ def _from_transactions() -> Iterator[Attention]:
     if oldest is not None:
         who = " of ".join(part for part in (oldest.name, oldest.user) if part)
         text = (
-            f"A transaction has been open for {in_words(oldest.seconds)} (connection {oldest.connection_id}"
+            f"A transaction has been open for {duration_text(oldest.seconds)} (connection {oldest.connection_id}"
             f"{f', {who}' if who else ''}): until it ends, the database cannot remove the rows of ended tasks."
         )
         yield Attention("old_transaction", "warning", text)

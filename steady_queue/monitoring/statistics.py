@@ -71,13 +71,10 @@ def read_day(now: datetime | None = None) -> list[Point]:
     """The last 24 hours, the current one included, in order."""
     current = (now or read_now()).replace(minute=0, second=0, microsecond=0)
     starts = [current - HOUR * ago for ago in reversed(range(HOURS_PER_DAY))]
-    hours = _rows().filter(seconds=3600, starts_at__gte=starts[0])
-    found = {row["starts_at"]: row for row in _sums(hours, "starts_at")}
-    # Minutes stay for the chart of the last hour when they have been added up: an hour has either.
-    open_minutes = _minutes(max(found) + HOUR if found else starts[0])
-    by_hour = open_minutes.annotate(hour=TruncHour("starts_at", tzinfo=UTC))
-    found.update({row["hour"]: row for row in _sums(by_hour, "hour")})
-    return fill(starts, found)
+    # Minutes are deleted when they are added to their hour: what happened is in exactly one row.
+    rows = _rows().filter(seconds__in=(MINUTE.seconds, HOUR.seconds), starts_at__gte=starts[0])
+    by_hour = rows.annotate(hour=TruncHour("starts_at", tzinfo=UTC))
+    return fill(starts, {row["hour"]: row for row in _sums(by_hour, "hour")})
 
 
 def rates_by_queue(now: datetime | None = None, queues: Sequence[str] | None = None) -> dict[str, list[Point]]:
@@ -137,7 +134,7 @@ def _rows() -> QuerySet[TaskStatistics]:
 
 
 def _minutes(since: datetime) -> QuerySet[TaskStatistics]:
-    return _rows().filter(seconds=60, starts_at__gte=since)
+    return _rows().filter(seconds=MINUTE.seconds, starts_at__gte=since)
 
 
 def _sums(rows: QuerySet[TaskStatistics], *names: str) -> QuerySet[TaskStatistics, dict[str, Any]]:

@@ -5,7 +5,7 @@ Every statement has several counts, so that a page needs few round trips.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from steady_queue.store.job import FailureKind
 from steady_queue.store.statement import operation
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow
+
+
+#: A count as an expression, and the values of its parameters.
+Counted: TypeAlias = "tuple[str, Sequence[object]]"
 
 
 class StateCounts(NamedTuple):
@@ -33,6 +37,7 @@ class StateCounts(NamedTuple):
     ready: int
     blocked: int
     finished: int
+    #: With those that are scheduled for another attempt.
     scheduled: int
     #: Of the scheduled jobs that are due first, up to the limit.
     retrying: int
@@ -40,8 +45,8 @@ class StateCounts(NamedTuple):
     #: Ready jobs that may be late, by their ids, and those of them that are.
     maybe_late_ready: int
     late_ready: int
-    #: Failed and exhausted jobs since a time.
     failed_since: int
+    exhausted_since: int
 
 
 class RunningCount(NamedTuple):
@@ -59,42 +64,72 @@ def count_states(
     limit: int,
     lost_classes: Sequence[str],
     late_seconds: float,
-    enqueued_before: UUID,
+    late_id: UUID,
     failed_after: datetime | None = None,
 ) -> Flow[StateCounts]:
-    """Count the jobs of each state up to `limit` + 1. Ready jobs with ids from `enqueued_before` on are not late."""
-    most = limit + 1
-    failed, late = "steady_queue_failedexecution", sql.ago(late_seconds)
+    """Count the jobs of each state up to `limit` + 1, and failures after a time.
 
-    def count(source: str, columns: str = "1") -> str:
-        return f"(SELECT count(*) FROM (SELECT {columns} FROM {source} LIMIT {most:d}) t)"
+    Ready jobs are late if they have been due for `late_seconds`; those with ids after `late_id` cannot be.
+    """
+    late = sql.ago(late_seconds)
 
-    def join_jobs(source: str) -> str:
-        first = f"(SELECT e.job_id FROM {source} LIMIT {most:d}) t"
-        return f"(SELECT count(*) FROM {first} JOIN steady_queue_job j ON j.id = t.job_id WHERE "
+    def count(source: str, *values: object) -> Counted:
+        return f"(SELECT count(*) FROM (SELECT 1 FROM {source} LIMIT {limit + 1:d}) t)", values
 
-    counts = [count(f"{failed} WHERE kind = {kind:d}") for kind in FailureKind]
-    values: list[object] = [list(lost_classes)]
-    newest = f"SELECT exception_class FROM {failed} ORDER BY failed_at DESC LIMIT {most:d}"
-    counts.append(f"(SELECT count(*) FROM ({newest}) t WHERE t.exception_class IN ?*)")
-    counts += [count(f"steady_queue_{name}execution") for name in ("claimed", "ready", "blocked")]
-    # The order makes every server use the index: the jobs that are stored first may all be unfinished.
-    counts.append(count("steady_queue_job WHERE finished_at IS NOT NULL ORDER BY finished_at DESC"))
-    counts.append(count("steady_queue_scheduledexecution"))
-    counts.append(f"{join_jobs('steady_queue_scheduledexecution e ORDER BY e.scheduled_at')}j.attempts > 0)")
-    counts.append(count(f"{sql.scheduled_due} WHERE scheduled_at < {late}"))
-    counts.append(count("steady_queue_readyexecution WHERE job_id < ?"))
-    old = join_jobs("steady_queue_readyexecution e WHERE e.job_id < ? ORDER BY e.job_id")
-    counts.append(f"{old}COALESCE(j.scheduled_at, j.enqueued_at) < {late})")
-    values += [enqueued_before, enqueued_before]
-    if failed_after is None:
-        counts.append("0")
-    else:
-        kinds = f"{FailureKind.FAILED:d}, {FailureKind.EXHAUSTED:d}"
-        counts.append(count(f"{failed} WHERE kind IN ({kinds}) AND failed_at > ?"))
-        values.append(failed_after)
-    rows = yield sql.statement(f"SELECT {sql.now}, {', '.join(counts)}", *values, returns="t" + "." * len(counts))
-    return StateCounts(rows[0][0], *map(int, rows[0][1:]))
+    def count_jobs(condition: str, source: str, *values: object) -> Counted:
+        """Of the first rows, count those whose jobs meet a condition."""
+        first = f"(SELECT e.job_id FROM {source} LIMIT {limit + 1:d}) t"
+        return f"(SELECT count(*) FROM {first} JOIN steady_queue_job j ON j.id = t.job_id WHERE {condition})", values
+
+    def count_failed(kind: FailureKind) -> Counted:
+        return count(f"steady_queue_failedexecution WHERE kind = {kind:d}")
+
+    def count_failed_since(kind: FailureKind) -> Counted:
+        if failed_after is None:
+            return "0", ()
+        return count(f"steady_queue_failedexecution WHERE kind = {kind:d} AND failed_at > ?", failed_after)
+
+    is_late_ready = (
+        f"COALESCE(j.scheduled_at, j.enqueued_at) < {late}"
+        # When a job became ready again after an attempt is not stored: not before the attempt began.
+        f" AND (j.last_attempted_at IS NULL OR j.last_attempted_at < {late})"
+    )
+    counts = {
+        "failed": count_failed(FailureKind.FAILED),
+        "exhausted": count_failed(FailureKind.EXHAUSTED),
+        "cancelled": count_failed(FailureKind.CANCELLED),
+        "expired": count_failed(FailureKind.EXPIRED),
+        "lost": _count_lost(limit, lost_classes),
+        "running": count("steady_queue_claimedexecution"),
+        "ready": count("steady_queue_readyexecution"),
+        "blocked": count("steady_queue_blockedexecution"),
+        # The order makes every server use the index: the jobs that are stored first may all be unfinished.
+        "finished": count("steady_queue_job WHERE finished_at IS NOT NULL ORDER BY finished_at DESC"),
+        "scheduled": count("steady_queue_scheduledexecution"),
+        "retrying": count_jobs("j.retries > 0", "steady_queue_scheduledexecution e ORDER BY e.scheduled_at"),
+        "late_scheduled": count(f"{sql.scheduled_due} WHERE scheduled_at < {late}"),
+        "maybe_late_ready": count("steady_queue_readyexecution WHERE job_id <= ?", late_id),
+        "late_ready": count_jobs(
+            is_late_ready, "steady_queue_readyexecution e WHERE e.job_id <= ? ORDER BY e.job_id", late_id
+        ),
+        "failed_since": count_failed_since(FailureKind.FAILED),
+        "exhausted_since": count_failed_since(FailureKind.EXHAUSTED),
+    }
+    rows = yield sql.statement(
+        f"SELECT {sql.now}, {', '.join(text for text, _ in counts.values())}",
+        *(value for _, values in counts.values() for value in values),
+        returns="t" + "." * len(counts),
+    )
+    now, *numbers = rows[0]
+    return StateCounts(now, **{name: int(number) for name, number in zip(counts, numbers, strict=True)})
+
+
+def _count_lost(limit: int, lost_classes: Sequence[str]) -> Counted:
+    newest = (
+        f"SELECT exception_class FROM steady_queue_failedexecution WHERE kind = {FailureKind.FAILED:d}"
+        f" ORDER BY failed_at DESC LIMIT {limit + 1:d}"
+    )
+    return f"(SELECT count(*) FROM ({newest}) t WHERE t.exception_class IN ?*)", (list(lost_classes),)
 
 
 @operation(transaction=False)

@@ -9,4 +9,12 @@ the admin lists it, links to it and asks for its permissions.
     audit.py            who changed what, when and why, in the log of the admin
     charts.py           charts as inline SVG
     overview_page.py    everything at a glance
+    job_list_page.py    lists of tasks by state, with filters
+    job_filters.py      their filters, as chips and as a form
+    job_page.py         one task: its life, its arguments, why it waits
+    job_edit_page.py    a failed task is retried with other arguments
+    argument_form.py    arguments as JSON that can be edited, and back
+    job_actions.py      actions on tasks: confirmation, changes in batches, result
+    job_changes.py      what can be done with tasks, and what came of it for each
+    job_batches.py      the state of an action that takes several requests
 """

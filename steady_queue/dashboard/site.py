@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from steady_queue.dashboard.job_list_page import JobListPage
 from steady_queue.dashboard.overview_page import OverviewPage
+from steady_queue.models.job import Job
 from steady_queue.models.pages import Overview
 
 if TYPE_CHECKING:
@@ -14,4 +16,5 @@ if TYPE_CHECKING:
 
 PAGES: dict[type[Model], type[PageAdmin]] = {
     Overview: OverviewPage,
+    Job: JobListPage,
 }

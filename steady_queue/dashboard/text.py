@@ -72,6 +72,12 @@ def show_value(value: Any, limit: int = SHOWN_CHARACTERS) -> str:
     return show("".join(parts), limit)
 
 
+def escape_json(text: str) -> str:
+    """Return JSON with escapes of its own for characters that cannot be seen: it means the same."""
+    # In JSON such characters are in strings only.
+    return _UNSAFE.sub(lambda match: json.dumps(match.group())[1:-1], text)
+
+
 def show_seconds(seconds: float | None) -> str:
     """Return a duration for people: "0.25 s", "3 min 20 s", "2 d 4 h"; empty if it is not known."""
     if seconds is None:

@@ -179,3 +179,30 @@
     const bar = document.querySelector(".sq-refresh");
     if (bar && findParts().length) new Refresh(bar);
 })();
+
+/* Forms: select all rows of a list, send a form only once, and send the next request of an action that has several. */
+(() => {
+    function showBoxes() {
+        for (const box of document.querySelectorAll("[data-sq-select-all]")) box.hidden = false;
+    }
+    document.addEventListener("sq:refreshed", showBoxes);
+    showBoxes();
+    document.addEventListener("change", ({ target }) => {
+        if (!target.matches("[data-sq-select-all]")) return;
+        for (const box of target.form.querySelectorAll('input[name="ids"]')) box.checked = target.checked;
+    });
+
+    for (const form of document.querySelectorAll("form[data-sq-once]")) {
+        form.addEventListener("submit", (event) => {
+            if (form.dataset.sqSent) event.preventDefault();
+            form.dataset.sqSent = "1";
+        });
+    }
+    // A page that the browser shows again, after "back", can be sent again.
+    addEventListener("pageshow", (event) => {
+        if (!event.persisted) return;
+        for (const form of document.querySelectorAll("form[data-sq-once]")) delete form.dataset.sqSent;
+    });
+
+    for (const form of document.querySelectorAll("form[data-sq-submit]")) form.requestSubmit();
+})();

@@ -1,0 +1,151 @@
+"""The arguments of a failed task as JSON that can be edited, and back.
+
+The text is what is stored, with the markers of values that JSON does not have. Secrets are not shown: a placeholder
+stands for each, and keeps the stored value if it is still there when the form is sent.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from django.utils.crypto import constant_time_compare, salted_hmac
+
+from steady_queue import arguments
+from steady_queue.arguments.decoding import MARK
+from steady_queue.dashboard.text import escape_json
+from steady_queue.errors import ArgumentError, DeserializationError
+from steady_queue.jobs.registry import registry
+from steady_queue.jobs.task import TaskCall
+from steady_queue.monitoring.argument_text import REDACTED, is_secret, parameter_names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Characters of stored arguments that a form shows.
+EDITED_CHARACTERS = 100_000
+#: Stands for a part that the stored arguments do not have.
+_ABSENT = object()
+
+
+class ArgumentForm(NamedTuple):
+    """The fields of the form, or why there are none."""
+
+    args: str = "[]"
+    kwargs: str = "{}"
+    #: Identifies the stored arguments without showing them.
+    version: str = ""
+    has_secrets: bool = False
+    problem: str = ""
+
+
+def build_form(stored: str, task_path: str) -> ArgumentForm:
+    """Return the form for the arguments of a task."""
+    version = _version(stored)
+    if len(stored) > EDITED_CHARACTERS:
+        problem = f"The arguments have {len(stored):,} characters: too many to edit them here."
+        return ArgumentForm(version=version, problem=problem)
+    try:
+        args, kwargs = _open(stored)
+        hidden = _hide_positional(args, task_path), _hide(kwargs)
+    except (DeserializationError, RecursionError):
+        return ArgumentForm(version=version)  # the reason, perhaps, why other arguments are needed
+    return ArgumentForm(_dump(hidden[0]), _dump(hidden[1]), version, hidden != (args, kwargs))
+
+
+def read_form(stored: str, task_path: str, args_text: str, kwargs_text: str, version: str) -> TaskCall:
+    """Return the call with the edited arguments; raises ArgumentError or another error of Steady Queue."""
+    if not constant_time_compare(version, _version(stored)):
+        raise ArgumentError("the arguments of the task have changed since this form was shown: open it again")
+    args, kwargs = _parse("positional", args_text, list), _parse("keyword", kwargs_text, dict)
+    try:
+        old_args, old_kwargs = _open(stored)
+    except (DeserializationError, RecursionError):
+        old_args, old_kwargs = [], {}
+    try:
+        hidden_args = _hide_positional(old_args, task_path)
+        args = [
+            _restore(item, hidden, old)
+            for item, (hidden, old) in _zip_longest(args, list(zip(hidden_args, old_args, strict=True)))
+        ]
+        kwargs = _restore(kwargs, _hide(old_kwargs), old_kwargs)
+        positional, named = arguments.loads(json.dumps([arguments.VERSION, args, kwargs]))
+    except RecursionError:
+        raise ArgumentError("the arguments are nested too deeply") from None
+    return TaskCall(registry.resolve(task_path), tuple(positional), named)
+
+
+def _version(stored: str) -> str:
+    return salted_hmac("steady_queue.arguments", stored).hexdigest()
+
+
+def _open(stored: str) -> tuple[list[Any], dict[str, Any]]:
+    """Return the stored nodes; raises DeserializationError."""
+    arguments.examine(stored)
+    _, args, kwargs = json.loads(stored)
+    return args, kwargs
+
+
+def _dump(value: Any) -> str:
+    return escape_json(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _parse(name: str, text: str, kind: type) -> Any:
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{constant} is not a value of JSON")
+
+    try:
+        value = json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError(f"the {name} arguments are not JSON: {error}") from None
+    if type(value) is not kind:
+        expected = "a list: [...]" if kind is list else "an object: {...}"
+        raise ArgumentError(f"the {name} arguments must be {expected}")
+    return value
+
+
+# -- secrets ----------------------------------------------------------------------------------------------------------
+
+
+def _hide_positional(args: Sequence[Any], task_path: str) -> list[Any]:
+    names = parameter_names(task_path)
+    return [REDACTED if at < len(names) and is_secret(names[at]) else _hide(item) for at, item in enumerate(args)]
+
+
+def _hide(node: Any) -> Any:
+    """Return a node with placeholders for the values that have secret names."""
+    if type(node) is list:
+        return [_hide(item) for item in node]
+    if type(node) is not dict:
+        return node
+    if MARK not in node:
+        return {name: REDACTED if is_secret(name) else _hide(item) for name, item in node.items()}
+    if node[MARK] == "dict":
+        pairs = [[key, REDACTED if isinstance(key, str) and is_secret(key) else _hide(item)] for key, item in node["v"]]
+        return {**node, "v": pairs}
+    return {name: _hide(item) for name, item in node.items()}
+
+
+def _restore(edited: Any, hidden: Any, stored: Any) -> Any:
+    """Return an edited node with the stored values of its placeholders."""
+    if edited == REDACTED:
+        if hidden == REDACTED:
+            return stored
+        raise ArgumentError(f"{REDACTED!r} stands for a secret of the stored arguments, and has none where it is now")
+    if type(edited) is list:
+        if type(hidden) is not list or len(hidden) != len(edited):
+            # After a change of the length, a place no longer says which secret is meant.
+            return [_restore(item, _ABSENT, _ABSENT) for item in edited]
+        return [_restore(*nodes) for nodes in zip(edited, hidden, stored, strict=True)]
+    if type(edited) is dict:
+        if type(hidden) is not dict:
+            hidden = stored = {}
+        return {
+            name: _restore(item, hidden.get(name, _ABSENT), stored.get(name, _ABSENT)) for name, item in edited.items()
+        }
+    return edited
+
+
+def _zip_longest(args: Sequence[Any], old: Sequence[tuple[Any, Any]]) -> list[tuple[Any, tuple[Any, Any]]]:
+    """Pair each positional argument with the stored one at its place: the place says which parameter it is."""
+    return [(item, old[at] if at < len(old) else (_ABSENT, _ABSENT)) for at, item in enumerate(args)]

@@ -12,6 +12,9 @@ SteadyQueueError
 ├── UnknownTaskError           a stored path names no registered task
 ├── UnknownRecurringTask       no recurring task has this key
 ├── JobIsRunning               the action is not possible while the job is claimed
+├── JobIsNotRunning            no process runs the job, so it has no stack
+├── UnknownProcess             no process has this id
+├── UnknownRequest             no request to a process has this id
 ├── TaskTimeout                an attempt took longer than the timeout of the task (also a TimeoutError)
 ├── TaskCancelled              the task was cancelled: see `by` and `reason`
 ├── TaskExpired                the task was not started in time
@@ -120,6 +123,18 @@ class UnknownRecurringTask(SteadyQueueError, LookupError):
 
 class JobIsRunning(SteadyQueueError, ValueError):
     """A claimed job cannot be discarded or retried."""
+
+
+class JobIsNotRunning(SteadyQueueError, ValueError):
+    """The stack of a job can be read only while it is claimed."""
+
+
+class UnknownProcess(SteadyQueueError, LookupError):
+    """No process with this id is registered: it has stopped, or was pruned."""
+
+
+class UnknownRequest(SteadyQueueError, LookupError):
+    """No request to a process has this id: requests are deleted after 10 minutes."""
 
 
 class TransactionLeftOpen(SteadyQueueError):

@@ -10,11 +10,15 @@ steady_queue.db.transactions. A task is given as its TaskResult or its id.
     cancel_many, cancel_where                   as above; the tasks are ended, or their processes asked to stop them
     clear_queue                                 all ready tasks of a queue; returns how many
     pause, resume                               a queue; returns whether that changed anything
+    stop_process                                a process; returns the id of the request
+    request_stack                               where a running task is now; returns the id of the request
+    read_reply                                  what the process has replied; returns a ProcessReply, or None so far
 
 Modules:
 
     steps.py           what each action does, written once for both forms
     cancellation.py    the same for cancel
+    process_requests.py    the same for requests to processes
     filters.py         checks what the caller passes, and builds the store's filters
     cleanup.py         deletes tasks that finished or failed long ago
 """
@@ -23,8 +27,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steady_queue.actions import cancellation, steps
+from steady_queue.actions import cancellation, process_requests, steps
 from steady_queue.actions.filters import build_filter, check_queue_name, check_usable_queue_name, parse_statuses
+from steady_queue.actions.process_requests import ProcessReply
 from steady_queue.db.transactions import arun, run
 from steady_queue.store.job import Status
 from steady_queue.store.operations import actions
@@ -33,6 +38,7 @@ from steady_queue.store.operations.cancellation import CancelOutcome
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Unpack
+    from uuid import UUID
 
     from steady_queue.actions.cancellation import CancelOptions
     from steady_queue.actions.filters import FilterOptions
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CancelOutcome",
+    "ProcessReply",
     "acancel",
     "acancel_many",
     "acancel_where",
@@ -49,12 +56,15 @@ __all__ = [
     "adiscard_many",
     "adiscard_where",
     "apause",
+    "aread_reply",
+    "arequest_stack",
     "aresume",
     "aretry",
     "aretry_many",
     "aretry_where",
     "arun_now",
     "arun_now_many",
+    "astop_process",
     "cancel",
     "cancel_many",
     "cancel_where",
@@ -63,12 +73,15 @@ __all__ = [
     "discard_many",
     "discard_where",
     "pause",
+    "read_reply",
+    "request_stack",
     "resume",
     "retry",
     "retry_many",
     "retry_where",
     "run_now",
     "run_now_many",
+    "stop_process",
 ]
 
 
@@ -240,3 +253,44 @@ def resume(queue: str) -> bool:
 
 async def aresume(queue: str) -> bool:
     return await arun(steps.resume(check_queue_name(queue)))
+
+
+# -- processes --------------------------------------------------------------------------------------------------------
+
+
+def stop_process(process_id: UUID | str, by: str = "") -> str:
+    """Ask a process, on any machine, to stop as after the signal TERM; returns the id of the request.
+
+    A supervisor stops with its children, and a process of the command with `--async` exits. A child of a supervisor is
+    replaced: its supervisor starts another one at once. In a web server or a script only the runtime stops, as at the
+    shutdown. `by` is who asked for it. Raises UnknownProcess if no process has this id.
+    """
+    return run(process_requests.stop_process(process_id, by))
+
+
+async def astop_process(process_id: UUID | str, by: str = "") -> str:
+    return await arun(process_requests.stop_process(process_id, by))
+
+
+def request_stack(task: TaskOrId, by: str = "") -> str:
+    """Ask the process that runs a task where the task is at this moment; returns the id of the request.
+
+    Raises JobIsNotRunning if no process runs the task, and TaskResultDoesNotExist if the task does not exist.
+    """
+    return run(process_requests.request_stack(task, by))
+
+
+async def arequest_stack(task: TaskOrId, by: str = "") -> str:
+    return await arun(process_requests.request_stack(task, by))
+
+
+def read_reply(request_id: UUID | str) -> ProcessReply | None:
+    """Return what the process has replied to a request; None if it has not yet, and never will if it is dead.
+
+    Raises UnknownRequest if there is no such request: requests and replies are deleted after 10 minutes.
+    """
+    return run(process_requests.read_reply(request_id))
+
+
+async def aread_reply(request_id: UUID | str) -> ProcessReply | None:
+    return await arun(process_requests.read_reply(request_id))

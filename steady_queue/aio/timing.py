@@ -42,8 +42,8 @@ class WakeEvent:
     def wake(self) -> None:
         self._event.set()
 
-    async def wait(self, seconds: float) -> bool:
-        """Sleep until `wake` is called, but not longer than so many seconds; returns whether it was called."""
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Sleep until `wake` is called, at most for so many seconds if given; returns whether it was called."""
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: The topics: jobs are ready or scheduled, and running jobs are to be cancelled.
 WORKERS, CANCELLATIONS = "", "cancel"
+#: A process is asked for something.
+REQUESTS = "request"
 #: Topics that do not concern every service: a dispatcher has made jobs ready, and scheduled jobs are due soon.
 DISPATCHED, DUE_SOON = "dispatched", "due"
 #: For how long after a notification this process does not send another one.

@@ -30,6 +30,7 @@ __all__ = [
     "ProcessRegisteredAgain",
     "ProcessRegistrationFailed",
     "ProcessStarted",
+    "ProcessStopRequested",
     "ProcessStopped",
     "ProcessStopping",
     "SupervisorStarted",
@@ -75,6 +76,15 @@ class ProcessStopped(Event):
     name: str
     released: int
     abandoned: int
+
+
+class ProcessStopRequested(Event):
+    """A person or a program has asked the process to stop, by `actions.stop_process`."""
+
+    level: ClassVar[int] = logging.INFO
+    text: ClassVar[str] = "%(name)s was asked to stop by %(by)s"
+    name: str
+    by: str
 
 
 class ProcessRecycling(Event):

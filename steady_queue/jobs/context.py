@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from threading import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
@@ -38,13 +37,11 @@ class Deadline(NamedTuple):
     at: datetime
     #: The timeout of the attempt.
     seconds: float
-    #: The thread in which the attempt runs.
-    thread_id: int
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
-        """The deadline of an attempt that begins now, in this thread."""
-        return cls(monotonic() + seconds, datetime.now(UTC) + timedelta(seconds=seconds), seconds, get_ident())
+        """The deadline of an attempt that begins now."""
+        return cls(monotonic() + seconds, datetime.now(UTC) + timedelta(seconds=seconds), seconds)
 
     @property
     def has_passed(self) -> bool:

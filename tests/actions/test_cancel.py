@@ -104,8 +104,8 @@ def test_a_running_task_is_requested_to_stop_once(store: SyncStore, caller: Call
     (claim,) = store.claimed(new, process_id=process_id)
     assert caller("cancel", new.id, by="Ada", reason="first") is CancelOutcome.REQUESTED
     assert caller("cancel", new.id, by="Grace", reason="second") is CancelOutcome.REQUESTED
-    assert store.run(find_requests(store.sql, process_id)) == [(claim.claim_id, CancelRequest("Ada", "first"))]
-    assert store.run(find_requests(store.sql, store.worker("another"))) == []
+    assert store.run(find_requests(store.sql, process_id)).claims == [(claim.claim_id, CancelRequest("Ada", "first"))]
+    assert store.run(find_requests(store.sql, store.worker("another"))).claims == []
     assert store.status(new) == ["claimed"]
     with pytest.raises(JobIsRunning):
         caller("discard", new.id)

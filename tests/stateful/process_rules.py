@@ -45,7 +45,7 @@ class ProcessRules(WorkerRules):
             self.vanish(process_id)
         else:
             is_there = process_id in self.model.processes
-            assert self.store.run(heartbeat(self.sql, process_id)) is is_there
+            assert self.store.run(heartbeat(self.sql, process_id)).is_known is is_there
             if is_there:
                 self.model.processes[process_id] = self.model.hour
 

@@ -71,7 +71,7 @@ def test_a_process_that_is_frozen_in_its_heartbeat_is_pruned(store: Store) -> No
     store.claimed(job(), process_id=worker)
     pruned: list[PrunedProcess | None] = []
     beat = interrupted(heartbeat(store.sql, worker), lambda: pruned.append(prune(store.alias, worker)))
-    assert store.run(beat) is False
+    assert not store.run(beat).is_known
     (found,) = pruned
     assert found is not None
     assert found.process.id == worker

@@ -57,6 +57,9 @@ class ChildHost(CommandHost):
         if is_recycling:
             self._channel.send(is_recycling=True)
 
+    def forward_request(self) -> None:
+        self._channel.send(has_requests=True)
+
     def task_ended(self, claim_id: UUID) -> None:
         self._channel.send_ended(claim_id)
 

@@ -25,6 +25,7 @@ from steady_queue.jobs.registry import durations_in_force, limits_in_force
 from steady_queue.store.operations import maintenance as store
 from steady_queue.store.operations.cancellation import resolve_requests
 from steady_queue.store.operations.maintenance import release_overrun_slots
+from steady_queue.store.operations.process_requests import delete_old_requests
 from steady_queue.store.operations.sweeps import sweep_expired, sweep_unique_keys
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Maintenance:
         driver: StepDriver,
         splitter: ClaimSplitter,
         may_prune: Callable[[], bool],
+        on_request: Callable[[], None],
         wake_all: Callable[[], Awaitable[None]],
         promotes: bool,
         max_interval_seconds: float,
@@ -72,6 +74,8 @@ class Maintenance:
         self._driver = driver
         self._splitter = splitter
         self._may_prune = may_prune
+        self._on_request = on_request
+        self._asked = [id_ for id_ in (process.id, process.supervisor_id) if id_ is not None]
         self._wake_all = wake_all
         self._promotes = promotes
         self._interval_seconds = min(INTERVAL_SECONDS, max_interval_seconds)
@@ -109,8 +113,10 @@ class Maintenance:
         alive = alive_threshold()
         keep = steady_queue.clear_finished_jobs_after if steady_queue.preserve_finished_jobs else timedelta(0)
         keep_failed = steady_queue.clear_failed_jobs_after
-        look = store.find_work(self._driver.sql, alive=alive, keep=keep, keep_failed=keep_failed)
+        look = store.find_work(self._driver.sql, alive=alive, keep=keep, keep_failed=keep_failed, asked=self._asked)
         work = await self._steps.run("looking for work", partial(self._driver.run, look)) or ALL_WORK
+        if work.own_requests:
+            self._on_request()
         due: list[tuple[str, bool, Callable[[], Awaitable[int | None]]]] = [
             ("pruning", work.dead, partial(self._prune_silent, alive)),
             ("failing orphans", work.orphans, self._pruning.end_orphans),
@@ -119,6 +125,7 @@ class Maintenance:
             ("ending expired tasks", work.expired, self._end_expired),
             ("cancelling tasks", work.requests, self._resolve_requests),
             ("deleting unique keys", work.keys, self._delete_needless_keys),
+            ("deleting old requests", work.old_requests, self._delete_old_requests),
             ("promoting blocked tasks", work.blocked and self._promotes, self._promote),
             ("clearing finished tasks", work.old, partial(self._clear, self._clearing_finished, keep)),
             ("clearing failed tasks", work.old_failed, partial(self._clear, self._clearing_failed, keep_failed)),
@@ -194,6 +201,9 @@ class Maintenance:
         """One part of the table in each turn: a key that no job needs is also taken over when a task is enqueued."""
         _, last = await self._driver.run(sweep_unique_keys(self._driver.sql, self._last_key))
         self._last_key = last or ""
+
+    async def _delete_old_requests(self) -> None:
+        await self._driver.run(delete_old_requests(self._driver.sql))
 
     async def _promoting_if_possible(self, operation: Callable[[bool], Operation[T]]) -> T:
         """Run the operation with promotion; if a blocked job is rejected, free the slots without promotion.

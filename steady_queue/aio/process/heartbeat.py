@@ -1,4 +1,7 @@
-"""Heartbeat: writes that this process is alive, and registers it again if maintenance of another process pruned it."""
+"""Heartbeat: writes that this process is alive, and registers it again if maintenance of another process pruned it.
+
+Its last statement also finds whether the process is asked for something.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,7 @@ class Heartbeat:
         lease: Lease,
         on_lease_lost: Callable[[], None],
         on_pruned: Callable[[], Awaitable[None]],
+        on_request: Callable[[], None],
         polled_ago: Callable[[], float | None] | None,
         context: Context,
     ) -> None:
@@ -48,6 +52,7 @@ class Heartbeat:
         self._lease = lease
         self._on_lease_lost = on_lease_lost
         self._on_pruned = on_pruned
+        self._on_request = on_request
         self._polled_ago = polled_ago
         self._was_pruned = False
         self._is_stopped = False
@@ -124,8 +129,8 @@ class Heartbeat:
         polled = self._polled_ago() if self._polled_ago is not None else None
         try:
             async with self._in_flight:
-                is_known = await self._run(heartbeat(self._driver.sql, self._process.id, polled))
-                if not is_known:
+                beat = await self._run(heartbeat(self._driver.sql, self._process.id, polled))
+                if not beat.is_known:
                     self._was_pruned, polled = True, None
                     await self._run(register(self._driver.sql, self._process))
                     self._events.emit(events.ProcessRegisteredAgain(**self._who))
@@ -139,6 +144,8 @@ class Heartbeat:
         self._outage.succeeded(self.name)
         self._lease.renew(sent)
         self._written_poll_age = polled
+        if beat.has_requests:
+            self._on_request()
         return True
 
     def _cap_by_lease(self, seconds: float) -> float:

@@ -33,6 +33,9 @@ class Host(Protocol):
         May be called from a signal handler or from any thread.
         """
 
+    def forward_request(self) -> None:
+        """Something is asked of the supervisor, which reads it only seldom by itself."""
+
     def task_ended(self, claim_id: UUID) -> None:
         """A task has ended: it must not run again, even if its outcome cannot be written."""
 
@@ -62,6 +65,9 @@ class EmbeddedHost:
         self._leave = leave
 
     def announce_shutdown(self, unfinished: Callable[[], set[UUID]], *, is_recycling: bool = False) -> None:
+        pass
+
+    def forward_request(self) -> None:
         pass
 
     def task_ended(self, claim_id: UUID) -> None:

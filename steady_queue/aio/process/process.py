@@ -91,6 +91,7 @@ class Process:
             host=host,
             deadlines=self.deadlines,
             on_stuck_thread=self._check_stuck_threads,
+            on_stop_request=self._stop_on_request,
             context=Context(self.clock, self.events, self.outage),
         )
         self.shutdown = Shutdown(
@@ -107,6 +108,8 @@ class Process:
             replace_process=self.shutdown.replace_process,
             events=self.events,
         )
+        #: Called when a person asks this process to stop. A supervisor in the same event loop stops with it.
+        self.on_stop_request = self.shutdown.request_by_person
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -124,6 +127,7 @@ class Process:
         stop_listening = [
             notify.listen_locally(self.alias, self.services.wake_ups.wake_from_any_thread),
             notify.listen_locally(self.alias, self.services.cancel_wake_ups.wake_from_any_thread, notify.CANCELLATIONS),
+            notify.listen_locally(self.alias, self.services.requests.wake_from_any_thread, notify.REQUESTS),
         ]
         self.services.watchdog.start()
         try:
@@ -161,6 +165,7 @@ class Process:
         upkeep.start_soon(self.services.maintenance.run)
         upkeep.start_soon(self.services.awaited.run)
         upkeep.start_soon(self.services.cancellations.run)
+        upkeep.start_soon(self.services.requests.run)
         if self.services.schedulers:
             for _ in range(CONCURRENCY):
                 upkeep.start_soon(self.services.other_backends.run)
@@ -189,6 +194,9 @@ class Process:
 
     def _check_stuck_threads(self) -> None:
         self.stuck_threads.check()
+
+    def _stop_on_request(self) -> None:
+        self.on_stop_request()
 
     def _emit_started(self) -> None:
         workers = self.options.workers

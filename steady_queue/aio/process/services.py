@@ -17,6 +17,7 @@ from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.aio.process.connections import Connections
 from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.aio.process.lost_lease import LostLease
+from steady_queue.aio.process.requests import Requests
 from steady_queue.aio.process.task_services import TaskServices
 from steady_queue.aio.process.watchdog import Watchdog
 from steady_queue.aio.scheduler.other_backends import OtherBackends
@@ -27,6 +28,7 @@ from steady_queue.aio.worker.cancellations import Cancellations
 from steady_queue.aio.worker.capacity import Capacity
 from steady_queue.aio.worker.claims import Claims
 from steady_queue.aio.worker.executor import Executor
+from steady_queue.aio.worker.live_stacks import LiveStacks
 from steady_queue.aio.worker.polling import LastPoll, PollingInterval
 from steady_queue.aio.worker.queues import QueuePlan
 from steady_queue.aio.worker.reports import Reports
@@ -35,7 +37,7 @@ from steady_queue.aio.worker.unknown_tasks import UnknownTasks
 from steady_queue.aio.worker.worker import Worker
 from steady_queue.configuration import alive_threshold
 from steady_queue.db.aliases import connection_parameters
-from steady_queue.db.notify import CANCELLATIONS, DISPATCHED, DUE_SOON
+from steady_queue.db.notify import CANCELLATIONS, DISPATCHED, DUE_SOON, REQUESTS
 from steady_queue.jobs.registry import registry
 from steady_queue.recurring.definitions import collect_recurrences
 from steady_queue.store.operations.notify import AWAITED, FOLLOWED
@@ -68,6 +70,7 @@ class Services:
         host: Host,
         deadlines: Deadlines,
         on_stuck_thread: Callable[[], None],
+        on_stop_request: Callable[[], None],
         context: Context,
     ) -> None:
         self.options = options
@@ -99,6 +102,14 @@ class Services:
         wake_events = [self.wake_ups.add_event() for _ in options.workers]
         capacities = [self._build_capacity(*pair) for pair in zip(options.workers, wake_events, strict=True)]
         self.claims = Claims(lease=self.lease, capacities=capacities, settlers=self.settlers)
+        self.requests = Requests(
+            process=row,
+            driver=self.settling,
+            stacks=LiveStacks(self.claims),
+            stop=on_stop_request,
+            forward=host.forward_request,
+            context=context,
+        )
         self.cancellations = self._build_cancellations(capacities)
         self.lost_lease = LostLease(
             capacities=capacities, claims=self.claims, events=context.events, exit_now=host.exit_now
@@ -131,6 +142,7 @@ class Services:
                 AWAITED: self.awaited.announce_awaited,
                 FOLLOWED: self.awaited.announce_followed,
                 CANCELLATIONS: lambda _: self.cancel_wake_ups.wake(),
+                REQUESTS: lambda _: self.requests.wake(),
                 DISPATCHED: lambda _: self.wake_ups.wake_own_workers(),
                 DUE_SOON: lambda _: self.wake_ups.wake_own_dispatchers(),
             },
@@ -177,12 +189,14 @@ class Services:
     def _build_cancellations(self, capacities: Sequence[Capacity]) -> Cancellations:
         return Cancellations(
             process_id=self.row.id,
+            supervisor_id=self.row.supervisor_id,
             capacities=capacities,
             claims=self.claims,
             driver=self.settling,
             wake_event=self.cancel_wake_ups.add_event(),
             # The listener stops with the intake, at the first request for a shutdown.
             is_listening=lambda: self.is_listening() and not self._deadlines.requested.is_set(),
+            on_process_request=self.requests.wake,
             context=self.context,
         )
 
@@ -241,6 +255,7 @@ class Services:
             lease=self.lease,
             on_lease_lost=self.lost_lease.stop_all,
             on_pruned=self.reconciliation.reconcile_after_prune,
+            on_request=self.requests.wake,
             polled_ago=self.last_poll.seconds_ago,
             context=self.context,
         )
@@ -257,6 +272,7 @@ class Services:
             driver=driver,
             splitter=splitter,
             may_prune=lambda: self.heartbeat.is_steady,
+            on_request=self.requests.wake,
             wake_all=self.wake_ups.wake_all,
             promotes=all(dispatcher.concurrency_maintenance for dispatcher in self.options.dispatchers),
             max_interval_seconds=min(intervals, default=math.inf),

@@ -82,6 +82,12 @@ class Shutdown:
         self._host.announce_shutdown(self._claims.restartable, is_recycling=True)
         self.request()
 
+    def request_by_person(self) -> None:
+        """`request`; the supervisor, if there is one, starts another process at once."""
+        if not self._deadlines.requested.is_set():
+            self._host.announce_shutdown(self._claims.restartable, is_recycling=True)
+        self.request()
+
     def request_by_signal(self) -> None:
         """`request` from a signal handler or any thread; effective even if a task blocks the event loop for ever."""
         self._host.announce_shutdown(self._claims.restartable)

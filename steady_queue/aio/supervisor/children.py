@@ -51,6 +51,7 @@ class Children:
         on_exit: Callable[[ChildExit], None],
         on_start_problem: Callable[[str], None],
         on_replacement: Callable[[Replacement], None],
+        on_request: Callable[[], None],
         context: Context,
     ) -> None:
         self.positions = [Position(options) for options in positions]
@@ -64,6 +65,8 @@ class Children:
         #: Called if the very first child of a position could not start: then the others could not either.
         self._on_start_problem = on_start_problem
         self._on_replacement = on_replacement
+        #: Called if a child has found that something is asked of the supervisor.
+        self._on_request = on_request
         self._clock = context.clock
         self._events = context.events
         self._loop = asyncio.get_running_loop()
@@ -238,6 +241,8 @@ class Children:
             self._wake_event.wake()
         if child.state.get("is_recycling"):
             self._wake_event.wake()
+        if child.state.pop("has_requests", False):
+            self._on_request()
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

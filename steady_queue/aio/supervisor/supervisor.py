@@ -26,6 +26,7 @@ from steady_queue.aio.process.deadlines import FLUSH_SECONDS, Deadlines, shutdow
 from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.aio.process.host import EmbeddedHost
 from steady_queue.aio.process.lifecycle import Lifecycle, actor_of
+from steady_queue.aio.process.requests import Requests
 from steady_queue.aio.process.startup import check_database, run_unless_stopped
 from steady_queue.aio.process.watchdog import EXIT_FORCED
 from steady_queue.aio.process_identity import describe, hostname, process_name
@@ -84,6 +85,8 @@ class Supervisor:
         self._is_registered = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._build(positions, report_seconds)
+        if process is not None:
+            process.on_stop_request = self.stop
 
     def _build(self, positions: Sequence[Options], report_seconds: float | None) -> None:
         clock = SystemClock()
@@ -98,6 +101,11 @@ class Supervisor:
         actor = actor_of("supervisor", row, processes=len(positions))
         self.lifecycle = Lifecycle([actor], deadlines=self.deadlines, events=self.events)
         context = Context(clock, self.events, self.outage)
+        self.requests = (
+            self.process.services.requests
+            if self.process
+            else Requests(process=row, driver=self.driver, stacks=None, stop=self.stop, context=context)
+        )
         self.heartbeat = Heartbeat(
             process=row._replace(metadata=describe([actor.as_metadata()])),
             interval=interval,
@@ -105,6 +113,7 @@ class Supervisor:
             lease=lease,
             on_lease_lost=lambda: None,  # it has no claims
             on_pruned=_nothing,
+            on_request=self.requests.wake,
             polled_ago=None,  # it runs no tasks
             context=context,
         )
@@ -118,6 +127,7 @@ class Supervisor:
             on_exit=self.pruner.put,
             on_start_problem=self._fail_start,
             on_replacement=self.restarts.put,
+            on_request=self.requests.wake,
             context=context,
         )
 
@@ -177,6 +187,7 @@ class Supervisor:
         await run_unless_stopped(self.deadlines.requested, self.heartbeat.register)
         self._is_registered.set()
         upkeep.start_soon(self.heartbeat.run)
+        upkeep.start_soon(self.requests.run)
 
     async def _start(self) -> None:
         if self.process is None:

@@ -1,7 +1,8 @@
 """Cancellations: reads which running tasks are to be cancelled, and cancels them.
 
-A notification wakes it where the database has them; otherwise it looks about once a second. A process that runs no task
-reads nothing. Async tasks are cancelled; functions in threads see it in their context; what has not begun ends at once.
+A notification wakes it where the database has them; otherwise it looks about once a second. The same statement finds
+whether the process itself is asked for something (see ../process/requests.py). A process that runs no task reads
+nothing. Async tasks are cancelled; functions in threads see it in their context; what has not begun ends at once.
 """
 
 from __future__ import annotations
@@ -40,19 +41,23 @@ class Cancellations:
         self,
         *,
         process_id: UUID,
+        supervisor_id: UUID | None,
         capacities: Sequence[Capacity],
         claims: Claims,
         driver: AsyncDriver,
         wake_event: WakeEvent,
         is_listening: Callable[[], bool],
+        on_process_request: Callable[[], None],
         context: Context,
     ) -> None:
         self._process_id = process_id
+        self._supervisor_id = supervisor_id
         self._capacities = capacities
         self._claims = claims
         self._driver = driver
         self._wake_event = wake_event
         self._is_listening = is_listening
+        self._on_process_request = on_process_request
         self._clock = context.clock
         self._outage = context.outage
         self._looked_at = self._clock.monotonic()
@@ -82,8 +87,10 @@ class Cancellations:
         if not any(capacity.running for capacity in self._capacities):
             return
         self._looked_at = self._clock.monotonic()
-        found = await self._driver.run(find_requests(self._driver.sql, self._process_id))
-        requests = iter(dict(found).items())
+        found = await self._driver.run(find_requests(self._driver.sql, self._process_id, self._supervisor_id))
+        if found.has_process_requests:
+            self._on_process_request()
+        requests = iter(dict(found.claims).items())
         while part := dict(islice(requests, SLICE_SIZE)):
             now = self._clock.monotonic()
             for capacity in self._capacities:

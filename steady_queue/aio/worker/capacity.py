@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from steady_queue.aio.orm_threads.connections import thread_connections
@@ -247,6 +248,7 @@ class Capacity:
     def _in_clean_context(self, running: Running) -> Ending:
         if running.cancellation is not None:
             return _build_stopped(running)
+        running.thread_id = get_ident()
         running.has_begun = True
         try:
             # A thread's own context lives as long as the thread: the next task would see what this one sets.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Running(TaskControl):
     """A job that runs now, or waits for a thread. Without an ORM session it is in a thread and cannot be stopped."""
 
-    __slots__ = ("has_begun", "session", "task")
+    __slots__ = ("has_begun", "session", "task", "thread_id")
 
     #: Why the process stopped the task, which is released then; None if it did not.
     release_reason: str | None = None
@@ -30,3 +30,5 @@ class Running(TaskControl):
         self.session = session
         self.task: asyncio.Task[None] | None = None
         self.has_begun = False
+        #: The thread in which it runs, once it has begun there.
+        self.thread_id = 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
+    from steady_queue.aio.worker.running import Running
+
 STACK_LENGTH = 10_000
 #: The most frames that are read: a task may recurse without end.
 MAX_FRAMES = 200
@@ -26,16 +29,27 @@ _FRAMES = ("cr_frame", "gi_frame", "ag_frame")
 _AWAITED = ("cr_await", "gi_yieldfrom", "ag_await")
 
 
-def stack_of_thread(thread_id: int) -> str:
+def stack_of(running: Running, *, max_frames: int = MAX_FRAMES, length: int = STACK_LENGTH) -> str:
+    """Where a job is now, and its ORM thread if it waits for one; empty if it waits for a thread."""
+    if running.task is None:
+        return stack_of_thread(running.thread_id, max_frames, length)
+    stack = stack_of_task(running.task, max_frames, length)
+    if running.session is not None and running.session.calls and (thread_id := running.session.thread.ident):
+        orm_stack = stack_of_thread(thread_id, max_frames, length)
+        return f"{stack}It waits for its ORM thread, which is here:\n{orm_stack}"
+    return stack
+
+
+def stack_of_thread(thread_id: int, max_frames: int = MAX_FRAMES, length: int = STACK_LENGTH) -> str:
     """Where a thread is now; empty if it has ended."""
     frame = sys._current_frames().get(thread_id)
-    frames = [] if frame is None else list(reversed(list(traceback.walk_stack(frame))[:MAX_FRAMES]))
-    return _format(frames)
+    frames = [] if frame is None else list(reversed(list(islice(traceback.walk_stack(frame), max_frames))))
+    return _format(frames, length)
 
 
-def stack_of_task(task: asyncio.Task[Any]) -> str:
+def stack_of_task(task: asyncio.Task[Any], max_frames: int = MAX_FRAMES, length: int = STACK_LENGTH) -> str:
     """What a suspended asyncio task awaits. `Task.get_stack` has only the outermost coroutine."""
-    return _format(list(_awaited_frames(task.get_coro()))[:MAX_FRAMES])
+    return _format(list(islice(_awaited_frames(task.get_coro()), max_frames)), length)
 
 
 def _awaited_frames(awaited: object) -> Iterator[tuple[FrameType, int]]:
@@ -48,7 +62,7 @@ def _first(value: object, names: tuple[str, ...]) -> Any:
     return next((found for name in names if (found := getattr(value, name, None)) is not None), None)
 
 
-def _format(frames: list[tuple[FrameType, int]]) -> str:
+def _format(frames: list[tuple[FrameType, int]], length: int) -> str:
     try:
         summary = traceback.StackSummary.extract(iter(frames))
     except Exception:  # the loader of a module may raise anything when it is asked for its source
@@ -56,4 +70,4 @@ def _format(frames: list[tuple[FrameType, int]]) -> str:
     ours = [number for number, frame in enumerate(summary) if frame.filename.startswith(_RUNTIME)]
     # If the task's own code is not on the stack, the frames of the runtime show what it waits for.
     own = summary[ours[-1] + 1 :] if ours else summary
-    return cut("".join(traceback.format_list(own or summary)), STACK_LENGTH)
+    return cut("".join(traceback.format_list(own or summary)), length)

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue import events
-from steady_queue.aio.worker.stacks import stack_of_task, stack_of_thread
+from steady_queue.aio.worker.stacks import stack_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -127,16 +127,6 @@ class Timeouts:
                 task_path=claim.task_path,
                 seconds=deadline.seconds + now - deadline.instant,
                 timeout_seconds=deadline.seconds,
-                stack=_stack_of(running, deadline),
+                stack=stack_of(running),
             )
         )
-
-
-def _stack_of(running: Running, deadline: Deadline) -> str:
-    """The stack of a job, and of its ORM thread if it waits for one."""
-    if running.task is None:
-        return stack_of_thread(deadline.thread_id)
-    stack = stack_of_task(running.task)
-    if running.session is not None and running.session.calls and (thread_id := running.session.thread.ident):
-        return f"{stack}It waits for its ORM thread, which is here:\n{stack_of_thread(thread_id)}"
-    return stack

@@ -25,6 +25,7 @@ from steady_queue.store.operations.actions import (
     promote_or_defer,
 )
 from steady_queue.store.operations.endings import fail_unclaimed
+from steady_queue.store.operations.process_requests import from_open_requests
 from steady_queue.store.operations.promote import NO_LIMITS, promote
 from steady_queue.store.outcome import report_of
 from steady_queue.store.statement import operation
@@ -61,6 +62,13 @@ class RequestedClaim(NamedTuple):
 
     claim_id: UUID
     request: CancelRequest
+
+
+class FoundRequests(NamedTuple):
+    """The claims of a process whose jobs are to be cancelled, and whether the process itself is asked for something."""
+
+    claims: list[RequestedClaim]
+    has_process_requests: bool = False
 
 
 class Cancelled(NamedTuple):
@@ -108,8 +116,8 @@ def cancel(
 
 
 @operation(transaction=False)
-def find_requests(sql: Dialect, process_id: UUID) -> Flow[list[RequestedClaim]]:
-    """The claims of a process whose jobs are to be cancelled.
+def find_requests(sql: Dialect, process_id: UUID, supervisor_id: UUID | None = None) -> Flow[FoundRequests]:
+    """What a process is asked for: to cancel jobs, and what process_requests.py reads, also for its supervisor.
 
     Requests are few and claims may be many, so the claims are looked up by the requests.
     """
@@ -117,11 +125,14 @@ def find_requests(sql: Dialect, process_id: UUID) -> Flow[list[RequestedClaim]]:
         "SELECT claim_id, requested_by, reason FROM (SELECT x.requested_by, x.reason,"
         f" (SELECT c.claim_id FROM steady_queue_claimedexecution c{sql.by_id}"
         " WHERE c.job_id = x.job_id AND c.process_id = ?) AS claim_id FROM steady_queue_cancellation x) found"
-        " WHERE claim_id IS NOT NULL",
+        " WHERE claim_id IS NOT NULL"
+        f" UNION ALL SELECT id, requested_by, NULL{from_open_requests()}",
         process_id,
+        [process_id] if supervisor_id is None else [process_id, supervisor_id],
         returns="u..",
     )
-    return [RequestedClaim(claim_id, CancelRequest(by, reason)) for claim_id, by, reason in rows]
+    claims = [RequestedClaim(id_, CancelRequest(by, why)) for id_, by, why in rows if why is not None]
+    return FoundRequests(claims, has_process_requests=len(claims) < len(rows))
 
 
 @operation()

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from steady_queue.store.operations import cleanup
 from steady_queue.store.operations.cancellation import from_unclaimed_requests
 from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter
+from steady_queue.store.operations.process_requests import from_old_requests, from_open_requests
 from steady_queue.store.operations.promote import NO_LIMITS, find_blocked_keys, limit_in_force, promote
 from steady_queue.store.operations.prune import BATCH_ROWS, from_orphans
 from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import timedelta
     from uuid import UUID
 
@@ -45,6 +47,9 @@ class Work(NamedTuple):
     expired: bool = False
     requests: bool = False
     keys: bool = False
+    old_requests: bool = False
+    #: Requests to the process that looks, or to its supervisor.
+    own_requests: bool = False
 
 
 class OverrunJob(NamedTuple):
@@ -57,9 +62,17 @@ class OverrunJob(NamedTuple):
 
 @operation(transaction=False)
 def find_work(
-    sql: Dialect, *, alive: timedelta, keep: timedelta | None, keep_failed: timedelta | None = None
+    sql: Dialect,
+    *,
+    alive: timedelta,
+    keep: timedelta | None,
+    keep_failed: timedelta | None = None,
+    asked: Sequence[UUID] = (),
 ) -> Flow[Work]:
-    """Whether there is anything to do. `keep`: how long finished jobs are kept, and failed ones; None for ever."""
+    """Whether there is anything to do. `keep`: how long finished jobs are kept, and failed ones; None for ever.
+
+    `asked`: the processes whose requests are of interest.
+    """
 
     def exists_old(source: str, column: str, span: timedelta | None) -> str:
         if span is None:
@@ -68,6 +81,7 @@ def find_work(
 
     old = exists_old("steady_queue_job WHERE finished_at IS NOT NULL AND", "finished_at", keep)
     old_failed = exists_old("steady_queue_failedexecution WHERE", "failed_at", keep_failed)
+    own = f"EXISTS (SELECT 1{from_open_requests()})" if asked else "0"
     rows = yield sql.statement(
         "SELECT EXISTS (SELECT 1 FROM steady_queue_process"
         f" WHERE last_heartbeat_at < {sql.ago(alive.total_seconds())}),"
@@ -76,8 +90,10 @@ def find_work(
         f" EXISTS (SELECT 1 FROM steady_queue_blockedexecution), {old}, {old_failed},"
         f" EXISTS (SELECT 1 FROM {sql.expiry_by_time} WHERE expires_at <= {sql.now}),"
         f" EXISTS (SELECT 1{from_unclaimed_requests(sql)}),"
-        " EXISTS (SELECT 1 FROM steady_queue_uniquekey)",
-        returns="..........",
+        " EXISTS (SELECT 1 FROM steady_queue_uniquekey),"
+        f" EXISTS (SELECT 1{from_old_requests(sql)}), {own}",
+        *([list(asked)] if asked else []),
+        returns="." * len(Work._fields),
     )
     return Work(*map(bool, rows[0]))
 

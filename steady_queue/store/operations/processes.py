@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from steady_queue.store.operations.process_requests import from_open_requests
 from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
@@ -42,6 +43,15 @@ class ProcessHealth(NamedTuple):
     now: datetime
 
 
+class Beat(NamedTuple):
+    """What a process finds after its heartbeat."""
+
+    #: Whether its row exists; if not, another process has pruned this one.
+    is_known: bool
+    #: Whether requests wait for its reply: see process_requests.py.
+    has_requests: bool = False
+
+
 class LaterProcess(NamedTuple):
     """A process that started later than another."""
 
@@ -64,8 +74,8 @@ def register(sql: Dialect, process: NewProcess) -> Flow[None]:
 # Without a transaction: a process that is frozen between the statements would keep its own row locked, and could not be
 # pruned for as long as it is frozen.
 @operation(transaction=False)
-def heartbeat(sql: Dialect, process_id: UUID, polled_ago: float | None = None) -> Flow[bool]:
-    """Write the time of the heartbeat. False: another process has pruned this one and removed its row.
+def heartbeat(sql: Dialect, process_id: UUID, polled_ago: float | None = None) -> Flow[Beat]:
+    """Write the time of the heartbeat.
 
     `polled_ago`: seconds since the process last polled with success, if known.
     """
@@ -76,8 +86,12 @@ def heartbeat(sql: Dialect, process_id: UUID, polled_ago: float | None = None) -
         microseconds = round(polled_ago * 1_000_000)
         yield sql.statement(f"{beat}, polled_at = {sql.microseconds_ago()} WHERE id = ?", microseconds, process_id)
     # MySQL has no RETURNING, and counts a row that did not change as not affected.
-    text = f"SELECT id FROM steady_queue_process{sql.by_id} WHERE id = ?"
-    return bool((yield sql.statement(text, process_id, returns="u")))
+    rows = yield sql.statement(
+        f"SELECT EXISTS (SELECT 1{from_open_requests('(p.id)')}) FROM steady_queue_process p{sql.by_id} WHERE p.id = ?",
+        process_id,
+        returns=".",
+    )
+    return Beat(is_known=bool(rows), has_requests=bool(rows and rows[0][0]))
 
 
 @operation()

@@ -29,7 +29,7 @@ _PLACEHOLDER = re.compile(r"\?\*?")
 #: Values of these types, which most values have, are the same for every driver.
 _PLAIN = frozenset((str, int, bytes, type(None)))
 #: The primary keys that are not `job_id`.
-_KEYS = {"job": "id", "process": "id", "lockbucket": "id", "uniquekey": "unique_key"}
+_KEYS = {"job": "id", "process": "id", "lockbucket": "id", "processrequest": "id", "uniquekey": "unique_key"}
 
 #: Error messages about a value may quote it, and are cut to this length.
 MESSAGE_CHARACTERS = 500

@@ -38,6 +38,7 @@ async def test_a_process_that_left_is_not_registered_again_by_its_last_beat(data
         lease=lease,
         on_lease_lost=lambda: None,
         on_pruned=do_nothing,
+        on_request=lambda: None,
         polled_ago=None,
         context=Context(clock, events, Outage(clock=clock, events=events)),
     )

@@ -85,7 +85,7 @@ def killed_while_waiting(store: Store, worker: UUID, action: Callable[[], object
         kill(store.alias, session)
         error = acting.result(WAIT_TIMEOUT_SECONDS)
     # The next operation gets another connection.
-    assert store.run(heartbeat(store.sql, worker)) is True
+    assert store.run(heartbeat(store.sql, worker)).is_known is True
     return error
 
 

@@ -73,7 +73,7 @@ def test_every_operation_works_again_and_again(pooled: Store) -> None:
         assert pooled.retry(one) == [one.id]
         (third,) = pooled.claim(worker, 10)
         pooled.settle(Released(third))
-        assert pooled.run(heartbeat(pooled.sql, worker))
+        assert pooled.run(heartbeat(pooled.sql, worker)).is_known
         pooled.discard(scheduled, one, two)
     assert counts(pooled.alias) == {}
     assert count(pooled.alias, "semaphore") == 0

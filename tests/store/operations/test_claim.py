@@ -201,7 +201,7 @@ def test_a_claim_blocks_neither_heartbeats_nor_pauses(store: Store) -> None:
                 no_waiting = {"postgresql": "lock_timeout = '1s'", "mysql": "innodb_lock_wait_timeout = 1"}
                 cursor.execute(f"SET {no_waiting[connections[store.alias].vendor]}")
             pause(store, "default")
-            return driver.run(heartbeat(driver.sql, worker))
+            return driver.run(heartbeat(driver.sql, worker)).is_known
 
         assert together(beat_and_pause) == [True]
 

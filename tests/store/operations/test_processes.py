@@ -69,7 +69,7 @@ def test_a_heartbeat_renews_only_its_own_row(store: Store) -> None:
     worker, other = store.worker(), store.worker()
     long_ago(store)
     before = store.now()
-    assert store.run(heartbeat(store.sql, worker)) is True
+    assert store.run(heartbeat(store.sql, worker)).is_known is True
     mine, others = row(store.alias, "Process", worker, "id"), row(store.alias, "Process", other, "id")
     assert mine is not None
     assert others is not None
@@ -82,7 +82,7 @@ def test_a_heartbeat_renews_only_its_own_row(store: Store) -> None:
 def test_a_heartbeat_stores_how_long_ago_the_last_poll_was(store: Store, seconds: float) -> None:
     worker, other = store.worker(), store.worker()
     before = store.now()
-    assert store.run(heartbeat(store.sql, worker, seconds)) is True
+    assert store.run(heartbeat(store.sql, worker, seconds)).is_known is True
     ago = timedelta(seconds=seconds)
     # SQLite's clock has thousandths of seconds.
     assert before - ago - timedelta(milliseconds=1) <= polled_at(store, worker) <= store.now() - ago
@@ -94,7 +94,7 @@ def test_a_heartbeat_without_a_poll_keeps_what_an_earlier_one_stored(store: Stor
     store.run(heartbeat(store.sql, worker, 60))
     stored = polled_at(store, worker)
     assert stored is not None
-    assert store.run(heartbeat(store.sql, worker, None)) is True
+    assert store.run(heartbeat(store.sql, worker, None)).is_known is True
     assert polled_at(store, worker) == stored
 
 
@@ -123,14 +123,14 @@ def test_the_vitals_of_a_host_are_returned_with_the_time(store: Store) -> None:
 
 def test_heartbeats_in_quick_succession_all_find_their_row(store: Store) -> None:
     worker = store.worker()
-    assert all(store.run(heartbeat(store.sql, worker)) for _ in range(20))
+    assert all(store.run(heartbeat(store.sql, worker)).is_known for _ in range(20))
 
 
 def test_a_heartbeat_of_a_removed_process_reports_it_and_adds_no_row(store: Store) -> None:
-    assert store.run(heartbeat(store.sql, uuid4())) is False
+    assert store.run(heartbeat(store.sql, uuid4())).is_known is False
     worker = store.worker()
     store.run(deregister(store.sql, worker))
-    assert store.run(heartbeat(store.sql, worker)) is False
+    assert store.run(heartbeat(store.sql, worker)).is_known is False
     assert count(store.alias, "process") == 0
 
 

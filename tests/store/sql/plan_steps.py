@@ -163,7 +163,7 @@ def day(sql: Dialect, observer: Observer) -> Flow[None]:
     yield from unique_day(sql, observer, process.id)
     yield from control_day(sql, observer, process.id)
     yield from recurring_day(sql, observer)
-    assert (yield from step("heartbeat", heartbeat(sql, process.id)))
+    assert (yield from step("heartbeat", heartbeat(sql, process.id))).is_known
     yield from step("deregister", deregister(sql, process.id))
 
 
@@ -199,7 +199,7 @@ def control_day(sql: Dialect, observer: Observer, process_id: UUID) -> Flow[None
     asked = [jobs[0].id, jobs[1].id, jobs[3].id]
     cancelled = yield from step("cancel", cancel(sql, asked, CancelRequest("Ada", "the end")))
     assert (len(cancelled.requested), len(cancelled.ended)) == (2, 1)
-    assert len((yield from step("find requests", find_requests(sql, process_id)))) == 2
+    assert len((yield from step("find requests", find_requests(sql, process_id))).claims) == 2
     yield from settle(sql, [Released(claims[0])], process_name="w").flow()
     look = sql.statement(f"SELECT EXISTS (SELECT 1{from_unclaimed_requests(sql)})", returns=".")
     assert (yield from step("look for requests", Operation("look", lambda: only(look))))[0][0]

@@ -25,7 +25,8 @@ NAMES = {
     "steady_queue.actions": (
         "aclear_queue adiscard adiscard_many adiscard_where apause aresume aretry aretry_many aretry_where arun_now "
         "arun_now_many clear_queue discard discard_many discard_where pause resume retry retry_many retry_where "
-        "run_now run_now_many"
+        "run_now run_now_many CancelOutcome acancel acancel_many acancel_where cancel cancel_many cancel_where "
+        "ProcessReply aread_reply arequest_stack astop_process read_reply request_stack stop_process"
     ),
     "steady_queue.aio": "Process running",
     "steady_queue.arguments": "DeserializationError SerializationError",
@@ -40,7 +41,7 @@ NAMES = {
         "StoreConflict StoreDataError StoreError StoreNotMigrated StoreUnavailable TransactionLeftOpen "
         "UnknownRecurringTask UnknownTaskError TaskTimeout TaskCancelled TaskExpired ClaimLost DuplicateTask "
         "CompletionError TransactionEndedByTask "
-        "UniqueKeyError"
+        "UniqueKeyError JobIsNotRunning UnknownProcess UnknownRequest"
     ),
     "steady_queue.events": "Event Events Fault Subscription emit log subscribe unsubscribe",
     "steady_queue.hooks": "Actor dispatcher on_error remove scheduler supervisor worker",

@@ -8,6 +8,7 @@
     connections.py     the few database connections of the runtime, and their timeout
     heartbeat.py       writes that this process is alive, and renews its lease
     lost_lease.py      stops tasks, or the process, when the lease is lost
+    requests.py        stops the process, and shows where its tasks are, when a person asks for it
     watchdog.py        a thread that reports, or ends, a process whose event loop is blocked
     recycling.py       stops a process after so many tasks, or with too much memory
     task_services.py   what the process does for its tasks: reports, and whether it stops

@@ -13,6 +13,7 @@ Its modules, in the order of a job's path:
     timed_calls.py      gives the call of a task a deadline, and ends it with TaskTimeout
     timeouts.py         cancels or reports jobs that have run longer than their timeout
     stacks.py           the current stack of a running job as text
+    live_stacks.py      the same for a person who asks for it
     settler.py          writes outcomes, in batches; one settler for jobs with any key, one for the others
     awaited.py          notifies the processes that wait for results
     unknown_tasks.py    releases jobs whose tasks only newer code has

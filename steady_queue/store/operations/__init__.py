@@ -27,6 +27,7 @@ Manual actions:
 Processes and repair:
 
     processes.py     register, heartbeat, deregister
+    process_requests.py       what processes are asked, and their replies
     lost_claims.py   fail, retry, cancel or release the claims of processes that are gone
     actors.py        what the row of a process says that it runs
     prune.py         end the claims of dead processes

@@ -16,6 +16,7 @@ from steady_queue.store.operations import prune
 from steady_queue.store.outcome import report
 from tests.shop import tasks
 from tests.shop.tasks import add, greet
+from tests.support.databases.activity import describe_activity
 from tests.support.databases.tables import count, counts, query
 from tests.support.processes.commands import command, read_output, wait_for_output
 from tests.support.runtime import WAIT_TIMEOUT_SECONDS, error_of, in_thread, values, wait_for_results, worker
@@ -174,6 +175,6 @@ def prune_process(alias: str) -> None:
             prune.prune_process(store.sql, me=uuid4(), report=lambda _: error, alive=timedelta(seconds=2))
         )
     ):
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, f"the frozen process is not pruned:\n{describe_activity(alias)}"
         time.sleep(0.05)
     assert len(found.settled.failed) == 1

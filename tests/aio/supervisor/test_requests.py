@@ -26,7 +26,7 @@ SETUP = f"""{IMPORT_TASKS}
 from steady_queue.aio.maintenance import maintenance
 maintenance.INTERVAL_SECONDS = 0.3"""
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "sqlite")]
+pytestmark = pytest.mark.anyio
 
 
 async def reply_to(request: str) -> ProcessReply:
@@ -45,6 +45,7 @@ async def process_id(alias: str, pid: int) -> UUID:
     return UUID(str(found))
 
 
+@pytest.mark.usually_on("postgres")
 async def test_a_child_is_asked_for_stacks_and_replaced_and_its_supervisor_is_stopped(
     database: str, task_log: TaskLog, tmp_path: Path
 ) -> None:
@@ -74,6 +75,7 @@ async def test_a_child_is_asked_for_stacks_and_replaced_and_its_supervisor_is_st
     assert await in_thread(query, database, "SELECT count(*) FROM steady_queue_process") == [(0,)]
 
 
+@pytest.mark.usually_on("sqlite")
 async def test_a_process_with_everything_in_one_loop_exits_and_one_that_is_dead_never_replies(
     database: str, task_log: TaskLog, tmp_path: Path
 ) -> None:

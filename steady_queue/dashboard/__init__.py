@@ -8,6 +8,7 @@ the admin lists it, links to it and asks for its permissions.
     text.py             safe display of text that the queue only stores
     audit.py            who changed what, when and why, in the log of the admin
     charts.py           charts as inline SVG
+    queue_names.py      names of queues as parts of URLs
     overview_page.py    everything at a glance
     job_list_page.py    lists of tasks by state, with filters
     job_filters.py      their filters, as chips and as a form
@@ -17,4 +18,7 @@ the admin lists it, links to it and asks for its permissions.
     job_actions.py      actions on tasks: confirmation, changes in batches, result
     job_changes.py      what can be done with tasks, and what came of it for each
     job_batches.py      the state of an action that takes several requests
+    queue_page.py       the queues; pause, resume, clear
+    process_page.py     the processes; stop
+    limit_page.py       the concurrency limits that are in use
 """

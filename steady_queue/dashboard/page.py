@@ -14,6 +14,7 @@ from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, path, reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_protect
+from django.views.decorators.http import require_POST
 
 from steady_queue.db.aliases import queue_alias
 from steady_queue.errors import StoreUnavailable
@@ -46,6 +47,8 @@ class PageAdmin(_ModelAdmin):
 
     #: Further views of the page: the route below the page, the name and the name of the method.
     views: ClassVar[tuple[tuple[str, str, str], ...]] = ()
+    #: Views that change something, in the same form: they are reached by POST only.
+    changes: ClassVar[tuple[tuple[str, str, str], ...]] = ()
     title: ClassVar[str]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
@@ -76,10 +79,9 @@ class PageAdmin(_ModelAdmin):
     def get_urls(self) -> list[URLPattern]:
         name = self.opts.model_name
         own = [path("", self.wrap(self.show_list), name=f"steady_queue_{name}_changelist")]
-        return own + [
-            path(route, self.wrap(getattr(self, method)), name=f"steady_queue_{name}_{suffix}")
-            for route, suffix, method in self.views
-        ]
+        further = [(*view, self.wrap(getattr(self, view[2]))) for view in self.views]
+        further += [(*view, require_POST(self.wrap(getattr(self, view[2])))) for view in self.changes]
+        return own + [path(route, view, name=f"steady_queue_{name}_{suffix}") for route, suffix, _, view in further]
 
     def wrap(self, view: View) -> View:
         """Check that the user may see the page, and say so if the database cannot be read."""
@@ -118,11 +120,11 @@ class PageAdmin(_ModelAdmin):
         return TemplateResponse(request, f"steady_queue/{template}", everything, status=status)
 
     def navigation(self, request: HttpRequest) -> list[dict[str, Any]]:
-        """The pages that the user may see."""
+        """The pages that the user may see and the admin site has."""
+        seen = [(name, title) for name, title in NAVIGATION if self.may(request, f"view_{name}")]
+        urls = [(self.url_of(f"{name}_changelist"), name, title) for name, title in seen]
         return [
-            {"url": self.url_of(f"{name}_changelist"), "title": title, "is_current": name == self.opts.model_name}
-            for name, title in NAVIGATION
-            if self.may(request, f"view_{name}")
+            {"url": url, "title": title, "is_current": name == self.opts.model_name} for url, name, title in urls if url
         ]
 
     def url_of(self, name: str, *args: Any) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steady_queue.dashboard.job_list_page import JobListPage
+from steady_queue.dashboard.limit_page import LimitPage
 from steady_queue.dashboard.overview_page import OverviewPage
-from steady_queue.models.job import Job
-from steady_queue.models.pages import Overview
+from steady_queue.dashboard.process_page import ProcessPage
+from steady_queue.dashboard.queue_page import QueuePage
+from steady_queue.models import Job, Process
+from steady_queue.models.pages import Limit, Overview, Queue
 
 if TYPE_CHECKING:
     from django.db.models import Model
@@ -17,4 +20,7 @@ if TYPE_CHECKING:
 PAGES: dict[type[Model], type[PageAdmin]] = {
     Overview: OverviewPage,
     Job: JobListPage,
+    Queue: QueuePage,
+    Process: ProcessPage,
+    Limit: LimitPage,
 }

@@ -22,6 +22,7 @@ with the history of the queue. The values are frozen and know nothing of HTML.
     statistics.py            what ran in the last hour and day
     usage.py                 what runs now, by process and by queue
     process_list.py          processes as a tree, with what they measure
+    process_jobs.py          the tasks that run in a process
     queue_list.py            queues: size, latency, rate, who serves them
     limit_list.py            concurrency limits: holders and waiting tasks
     late_schedules.py        recurring tasks that should have run

@@ -1,0 +1,146 @@
+"""The queues: how many tasks wait, for how long and for whom; pause, resume and clear them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.contrib import messages
+from django.db import DatabaseError
+from django.http import JsonResponse
+
+from steady_queue import actions
+from steady_queue.dashboard import audit, queue_names
+from steady_queue.dashboard.page import PageAdmin
+from steady_queue.dashboard.text import show_line
+from steady_queue.errors import StoreUnavailable
+from steady_queue.models.pages import Queue
+from steady_queue.monitoring.json_values import queues_as_json
+from steady_queue.monitoring.queue_list import read_queues
+from steady_queue.monitoring.states import JobState
+from steady_queue.monitoring.statistics import read_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.http import HttpRequest, HttpResponse
+
+    from steady_queue.monitoring.queue_list import QueueRow
+
+#: Characters of a reason that are kept.
+REASON_LENGTH = 500
+#: The states whose lists the page of a queue links to.
+_LINKED_STATES = (JobState.READY, JobState.RUNNING, JobState.FAILED, JobState.SCHEDULED, JobState.BLOCKED)
+
+
+class QueuePage(PageAdmin):
+    title = "Queues"
+    views = (
+        ("json/", "json", "show_json"),
+        ("<str:part>/", "change", "show_queue"),
+        ("<str:part>/clear/", "clear", "clear"),
+    )
+    changes = (("<str:part>/pause/", "pause", "pause"), ("<str:part>/resume/", "resume", "resume"))
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        return self.render(
+            request,
+            "queues.html",
+            self.title,
+            queues=read_queues(),
+            may_pause=self.may(request, "pause_queue"),
+            json_url=self.url_of("queue_json"),
+        )
+
+    def show_json(self, request: HttpRequest) -> HttpResponse:
+        """Depth and age of each queue for other programs, such as autoscalers."""
+        try:
+            now = read_now()
+            queues = read_queues(now)
+        except (DatabaseError, StoreUnavailable) as error:
+            return JsonResponse({"error": str(error)}, status=503)
+        return JsonResponse(queues_as_json(now, queues))
+
+    def show_queue(self, request: HttpRequest, part: str) -> HttpResponse:
+        name = queue_names.decode(part)
+        queue = _find(name)
+        if queue is None:
+            return self._redirect_unknown(request, name)
+        return self.render(
+            request,
+            "queue.html",
+            f"Queue {show_line(name)}",
+            queue=queue,
+            states=[str(state) for state in _LINKED_STATES],
+            may_pause=self.may(request, "pause_queue"),
+            may_clear=self.may(request, "clear_queue"),
+            list_url=self.url_of("queue_changelist"),
+        )
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def pause(self, request: HttpRequest, part: str) -> HttpResponse:
+        self.require(request, "pause_queue")
+        return self._change(request, queue_names.decode(part), actions.pause, "paused")
+
+    def resume(self, request: HttpRequest, part: str) -> HttpResponse:
+        self.require(request, "pause_queue")
+        return self._change(request, queue_names.decode(part), actions.resume, "resumed")
+
+    def clear(self, request: HttpRequest, part: str) -> HttpResponse:
+        """Ask how many tasks shall be deleted, and delete them after a POST."""
+        self.require(request, "clear_queue")
+        name = queue_names.decode(part)
+        if request.method == "POST":
+            return self._clear(request, name)
+        queue = _find(name)
+        if queue is None:
+            return self._redirect_unknown(request, name)
+        return self.render(
+            request,
+            "queue_clear.html",
+            f"Clear queue {show_line(name)}?",
+            queue=queue,
+            queue_url=self._url_of_queue(name),
+            list_url=self.url_of("queue_changelist"),
+        )
+
+    def _clear(self, request: HttpRequest, name: str) -> HttpResponse:
+        url = self.url_of("queue_changelist")
+        try:
+            count = actions.clear_queue(name)
+        except ValueError as error:
+            return self.redirect_with(request, f"Nothing was changed: {error}", url)
+        if not count:
+            text = f"Nothing was changed: the queue {show_line(name)} has no ready tasks."
+            return self.redirect_with(request, text, url, messages.INFO)
+        tasks = "1 ready task" if count == 1 else f"{count:,} ready tasks"
+        self._record(request, name, f"Cleared: {tasks} deleted.")
+        return self.redirect_with(request, f"{tasks} of the queue {show_line(name)} deleted.", url, messages.SUCCESS)
+
+    def _change(self, request: HttpRequest, name: str, change: Callable[[str], bool], done: str) -> HttpResponse:
+        is_from_list = request.POST.get("next") == "list"
+        url = self.url_of("queue_changelist") if is_from_list else self._url_of_queue(name)
+        try:
+            changed = change(name)
+        except ValueError as error:
+            return self.redirect_with(request, f"Nothing was changed: {error}", self.url_of("queue_changelist"))
+        if not changed:
+            was = "was already paused" if done == "paused" else "was not paused"
+            return self.redirect_with(request, f"The queue {show_line(name)} {was}.", url, messages.INFO)
+        self._record(request, name, f"{done.capitalize()}.")
+        return self.redirect_with(request, f"The queue {show_line(name)} is {done}.", url, messages.SUCCESS)
+
+    def _record(self, request: HttpRequest, name: str, message: str) -> None:
+        reason = request.POST.get("reason", "").strip()[:REASON_LENGTH]
+        audit.record(request, Queue, name, name, f"{message} Reason: {reason}" if reason else message)
+
+    def _url_of_queue(self, name: str) -> str:
+        return self.url_of("queue_change", queue_names.encode(name))
+
+    def _redirect_unknown(self, request: HttpRequest, name: str) -> HttpResponse:
+        text = f"The queue {show_line(name)} is not known: it has no ready tasks, is not paused, and ran none lately."
+        return self.redirect_with(request, text, self.url_of("queue_changelist"))
+
+
+def _find(name: str) -> QueueRow | None:
+    return next((row for row in read_queues() if row.name == name), None)

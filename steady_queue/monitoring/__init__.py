@@ -16,6 +16,9 @@ with the history of the queue. The values are frozen and know nothing of HTML.
     sections.py              Section: a table in the order of an index
     positions.py             Position: a row of a list, as a cursor
     matching.py              which rows match the filters that no index has
+    job_detail.py            JobDetail: everything that the page of a task shows
+    timeline.py              the life of a task: its attempts, and what happened around them
+    waiting_reasons.py       why a task waits, in sentences
     argument_text.py         arguments as readable text, with secrets redacted
     cut_json.py              reads the beginning of a long JSON text
     state_counts.py          how many tasks are in each state

@@ -46,9 +46,12 @@ class ArgumentTexts(NamedTuple):
     is_cut: bool = False
 
 
-def describe_arguments(stored: str, task_path: str) -> ArgumentTexts:
-    """Return the arguments as they are shown on the page of a task."""
-    length = len(stored)
+def describe_arguments(stored: str, task_path: str, length: int | None = None) -> ArgumentTexts:
+    """Return the arguments as they are shown on the page of a task.
+
+    `stored` may be only the beginning of a text with `length` characters.
+    """
+    length = len(stored) if length is None else length
     try:
         args, kwargs = load_redacted(stored[:PARSED_CHARACTERS], length, task_path)
     except ValueError as error:

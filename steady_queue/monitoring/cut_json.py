@@ -6,8 +6,10 @@ import json
 import re
 from typing import Any
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
-_OPEN_STRING = re.compile(r'"(?:[^"\\]|\\(?:[^u]|u[0-9a-fA-F]{4}))*')
+#: Containers in containers; deeper ones are not read.
+MAX_DEPTH = 200
+_TOKEN = re.compile(r'\s*("(?:[^"\\]++|\\.)*+"|[\[\]{},:]|[^\s\[\]{},:"]+)')
+_OPEN_STRING = re.compile(r'\s*"(?:[^"\\]++|\\(?:[^u]|u[0-9a-fA-F]{4}))*+')
 _CLOSING = {"[": "]", "{": "}"}
 
 
@@ -17,32 +19,24 @@ def load_beginning(text: str) -> Any:
     A string at the end is cut there. Any other value that may not be complete is left out.
     """
     open_: list[str] = []
-    #: The text up to the last position where a value is complete, and what closes it.
-    complete, closing = "", ""
+    #: Where a value is complete, and what is open there can be closed.
+    complete, position = 0, 0
     in_key = False
-    position = 0
-    for token in _TOKEN.finditer(text):
-        if text[position : token.start()].strip():
-            break
+    while token := _TOKEN.match(text, position):
         position = token.end()
-        kind = token.group()
+        kind = token.group(1)
         if kind in _CLOSING:
             open_.append(kind)
-        elif kind in ("]", "}"):
-            if not open_:
-                break
+        elif kind in ("]", "}") and open_:
             open_.pop()
+        if len(open_) > MAX_DEPTH:
+            raise ValueError("the text is nested too deeply")
         in_key = bool(open_) and open_[-1] == "{" and (kind in ("{", ",") or (in_key and kind[0] == '"'))
         if kind in ("[", "{", "]", "}") or (kind[0] == '"' and not in_key):
-            complete, closing = text[:position], _close(open_)
+            complete = position
         elif kind == ",":
-            complete, closing = text[: token.start()], _close(open_)
-    rest = text[position:].lstrip()
-    if rest.startswith('"') and not in_key and (string := _OPEN_STRING.match(rest)):
-        start = len(text) - len(rest)
-        complete, closing = f'{text[: start + string.end()]}…"', _close(open_)
-    return json.loads(complete + closing)
-
-
-def _close(open_: list[str]) -> str:
-    return "".join(_CLOSING[one] for one in reversed(open_))
+            complete = token.start()
+    beginning = text[:complete]
+    if not in_key and (string := _OPEN_STRING.match(text, position)):
+        beginning = f'{text[: string.end()]}…"'
+    return json.loads(beginning + "".join(_CLOSING[one] for one in reversed(open_)))

@@ -81,21 +81,28 @@ class JobRow:
 
 def load_rows(ids: Sequence[UUID]) -> tuple[JobRow, ...]:
     """Return the rows of the jobs that still exist, in the order of the ids: by at most two queries."""
-    found = (
+    by_id = {stored["id"]: stored for stored in read_columns(ids)}
+    names = find_process_names({stored["claimed_execution__process_id"] for stored in by_id.values()} - {None})
+    return tuple(build_row(by_id[id_], names) for id_ in ids if id_ in by_id)
+
+
+def read_columns(ids: Sequence[UUID], *more: str, **texts: Any) -> list[Mapping[str, Any]]:
+    """Read what rows are built from, and more columns or expressions of the jobs."""
+    if not ids:
+        return []
+    return list(
         Job.objects.using(queue_alias())
         .filter(id__in=ids)
         .values(
             *_COLUMNS,
+            *more,
             some_arguments=Left("arguments", ARGUMENT_CHARACTERS),
             characters=Length("arguments"),
             message=Left(Coalesce("failed_execution__message", Value("")), MESSAGE_CHARACTERS),
             last_errors=Case(When(_HAS_NOT_ENDED, then=Right("errors", ERRORS_CHARACTERS)), default=Value("")),
+            **texts,
         )
     )
-    by_id = {row["id"]: row for row in found} if ids else {}
-    names = find_process_names({row["claimed_execution__process_id"] for row in by_id.values()} - {None})
-    late_before = timezone.now() - timedelta(seconds=LATE_SECONDS)
-    return tuple(_row(by_id[id_], names, late_before) for id_ in ids if id_ in by_id)
 
 
 def find_process_names(ids: Collection[UUID]) -> dict[UUID, str]:
@@ -103,7 +110,9 @@ def find_process_names(ids: Collection[UUID]) -> dict[UUID, str]:
     return dict(Process.objects.using(queue_alias()).filter(id__in=ids).values_list("id", "name")) if ids else {}
 
 
-def _row(stored: Mapping[str, Any], names: Mapping[UUID, str], late_before: datetime) -> JobRow:
+def build_row(stored: Mapping[str, Any], names: Mapping[UUID, str]) -> JobRow:
+    """Return the row of these columns. `names` are those of processes, by their ids."""
+    late_before = timezone.now() - timedelta(seconds=LATE_SECONDS)
     state = _state(stored)
     process_id = stored["claimed_execution__process_id"]
     due_at = _due_at(stored)

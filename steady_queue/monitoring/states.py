@@ -6,7 +6,10 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """What a task does now, or how it ended. `lost` is a part of `failed`; `late` of `scheduled` and `ready`."""
+    """What a task does now, or how it ended.
+
+    `lost` is a part of `failed`, and `late` of `scheduled`, `retrying` and `ready`.
+    """
 
     FAILED = "failed"
     #: Failed in each of its attempts, more than one.

@@ -76,7 +76,7 @@ def read_form(stored: str, task_path: str, args_text: str, kwargs_text: str, ver
 
 
 def _version(stored: str) -> str:
-    return salted_hmac("steady_queue.arguments", stored).hexdigest()
+    return salted_hmac("steady_queue.arguments", stored, algorithm="sha256").hexdigest()
 
 
 def _open(stored: str) -> tuple[list[Any], dict[str, Any]]:

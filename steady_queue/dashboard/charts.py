@@ -77,6 +77,25 @@ def draw_throughput(finished: Sequence[int], failed: Sequence[int], times: Seque
     return _draw_figure("Tasks that finished and failed in each minute", _describe(minutes), axis, times, bars)
 
 
+def draw_counts(title: str, counts: Sequence[int], times: Sequence[str], text: str) -> SafeString:
+    """Bars of counts, each with its time and its count as a tooltip. `text` is the text alternative."""
+    numbers = _clean(counts)
+    axis = count_axis(max(numbers, default=0))
+    place = WIDTH / max(len(numbers), 1)
+    bars = format_html_join(
+        "",
+        "<g><title>{}: {}</title>" + _BAR + "</g>",
+        (
+            (
+                *(time, f"{number:,.0f}", "sq-finished", _n(index * place)),
+                *(_n(HEIGHT - axis.height_of(number)), _n(place * BAR_SHARE), _n(axis.height_of(number))),
+            )
+            for index, (time, number) in enumerate(zip(times, numbers, strict=True))
+        ),
+    )
+    return _draw_figure(title, text, axis, times, bars)
+
+
 def draw_durations(
     title: str, means: Sequence[float | None], longest: Sequence[float | None], times: Sequence[str]
 ) -> SafeString:

@@ -9,8 +9,10 @@ from steady_queue.dashboard.limit_page import LimitPage
 from steady_queue.dashboard.overview_page import OverviewPage
 from steady_queue.dashboard.process_page import ProcessPage
 from steady_queue.dashboard.queue_page import QueuePage
+from steady_queue.dashboard.recurring_changes import RecurringTaskPage
 from steady_queue.models import Job, Process
 from steady_queue.models.pages import Limit, Overview, Queue
+from steady_queue.models.recurring import RecurringTask
 
 if TYPE_CHECKING:
     from django.db.models import Model
@@ -23,4 +25,5 @@ PAGES: dict[type[Model], type[PageAdmin]] = {
     Queue: QueuePage,
     Process: ProcessPage,
     Limit: LimitPage,
+    RecurringTask: RecurringTaskPage,
 }

@@ -66,8 +66,9 @@ def _find_state(row: _Columns) -> JobState | None:
     if row.claimed_at is not None:
         return JobState.RUNNING
     if row.kind is not None:
-        is_lost = row.exception_class in LOST_CLASSES
-        return JobState.LOST if is_lost else _KINDS.get(FailureKind(row.kind), JobState.FAILED)
+        if row.kind == FailureKind.FAILED and row.exception_class in LOST_CLASSES:
+            return JobState.LOST
+        return _KINDS.get(FailureKind(row.kind), JobState.FAILED)
     if row.ready_priority is not None:
         return JobState.READY
     if row.blocked_priority is not None:

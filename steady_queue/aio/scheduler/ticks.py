@@ -20,7 +20,7 @@ from steady_queue.recurring.catch_up import MISSED_AFTER, choose_ticks
 from steady_queue.recurring.definitions import belongs_to_other_backend
 from steady_queue.store.ids import new_job_ids
 from steady_queue.store.job import OnDuplicate, Uniqueness, Until
-from steady_queue.store.operations.ticks import Tick, enqueue_ticks
+from steady_queue.store.operations.ticks import Tick, enqueue_ticks, unique_key_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -102,7 +102,7 @@ class TickEnqueuer:
             return []
         rule = _rule_of(planned)
         if entry.new.skip_if_unfinished:
-            jobs = [job._replace(unique_key=f"recurring/{key}", unique_until=Until.FINISHED) for job in jobs]
+            jobs = [job._replace(unique_key=unique_key_of(key), unique_until=Until.FINISHED) for job in jobs]
         return [Tick(key, moment, changed, job.id, job, rule) for moment, job in zip(moments, jobs, strict=True)]
 
     async def _enqueue(self, ticks: Sequence[Tick], origins: Origins) -> set[UUID]:

@@ -116,6 +116,13 @@ def read_entries(sql: Dialect, keys: Sequence[str]) -> Flow[list[Entry]]:
     return found
 
 
+@operation(transaction=False)
+def read_entry(sql: Dialect, key: str) -> Flow[NewEntry | None]:
+    """One entry, enabled or not."""
+    rows = yield sql.statement(f"{_SELECT} WHERE task_key = ?", key, returns=_TYPES)
+    return _parse_row(rows[0]).new if rows else None
+
+
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 

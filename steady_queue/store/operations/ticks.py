@@ -58,6 +58,11 @@ class EnqueuedTicks(NamedTuple):
     replaced: Sequence[UUID] = ()
 
 
+def unique_key_of(task_key: str) -> str:
+    """The unique key of the jobs of an entry with `skip_if_unfinished`."""
+    return f"recurring/{task_key}"
+
+
 @operation()
 def enqueue_ticks(sql: Dialect, ticks: Sequence[Tick], limits: Limits = NO_LIMITS) -> Flow[EnqueuedTicks]:
     """Enqueue the ticks that are not recorded, of entries that have not changed since they were read."""

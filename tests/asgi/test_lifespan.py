@@ -14,6 +14,7 @@ from django.core.asgi import get_asgi_application
 from django.test import override_settings
 
 import steady_queue
+from steady_queue import actions
 from steady_queue.asgi import SteadyQueue
 from steady_queue.configuration import Options, Worker
 from steady_queue.db import loop_connections
@@ -63,6 +64,21 @@ async def test_a_cancelled_lifespan_drains_the_queue_as_well(database: str) -> N
             await asyncio.wait_for(lifespan.task, WAIT_TIMEOUT_SECONDS)
     assert await values(result) == ["last"]
     assert await in_thread(count, database, "process") == 0
+
+
+@pytest.mark.usually_on("sqlite")
+async def test_a_request_stops_the_queue_and_the_server_goes_on(database: str) -> None:
+    application = SteadyQueue(get_asgi_application(), worker(coroutines=5))
+    async with started(application) as lifespan:
+        assert application.process is not None
+        await actions.astop_process(application.process.id, by="Ada")
+
+        async def stopped() -> bool:
+            return await in_thread(count, database, "process") == 0
+
+        await until(stopped)
+        assert not lifespan.task.done()
+        assert await lifespan.shutdown() == STOPPED
 
 
 @pytest.mark.only_on("sqlite")

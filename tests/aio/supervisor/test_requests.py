@@ -80,11 +80,13 @@ async def test_a_process_with_everything_in_one_loop_exits_and_one_that_is_dead_
     database: str, task_log: TaskLog, tmp_path: Path
 ) -> None:
     result = await awaits.aenqueue(task_log.path, "waits", str(tmp_path / "never"))
-    with command(database, "--async", setup=SETUP) as process:
+    with command(database, "--async", "--processes", "2", setup=SETUP) as process:
         await task_log.has_begun("waits")
+        await wait_for_worker(database, other_than=process.pid)
         stop = await actions.astop_process(await process_id(database, process.pid))
-        await read_output(process)
+        assert "stopped" in await read_output(process)  # and its child: it waits for both
         assert (await reply_to(stop)).is_stopping
+    assert await in_thread(query, database, "SELECT count(*) FROM steady_queue_process") == [(0,)]
     with command(database, "--async", setup=SETUP) as process:
         await until(lambda: task_log.began == ["waits", "waits"])
         process.send_signal(signal.SIGKILL)

@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 LABEL_LENGTH = 200
 
 
+#: Characters of a reason that are kept.
+REASON_LENGTH = 500
+
+
+def reason_in(request: HttpRequest) -> str:
+    """The reason that the user has written into the form, as an end of a message of the log; empty without one."""
+    reason = request.POST.get("reason", "").strip()[:REASON_LENGTH]
+    return f" Reason: {reason}" if reason else ""
+
+
 def record(request: HttpRequest, model: type[Model], object_id: object, label: str, message: str) -> None:
     """Write that the user has changed something, such as "Retried." or "Paused. Reason: the provider is down"."""
     LogEntry.objects.create(

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from steady_queue.monitoring.queue_list import QueueRow
 
-#: Characters of a reason that are kept.
-REASON_LENGTH = 500
 #: The states whose lists the page of a queue links to.
 _LINKED_STATES = (JobState.READY, JobState.RUNNING, JobState.FAILED, JobState.SCHEDULED, JobState.BLOCKED)
 
@@ -131,8 +129,7 @@ class QueuePage(PageAdmin):
         return self.redirect_with(request, f"The queue {show_line(name)} is {done}.", url, messages.SUCCESS)
 
     def _record(self, request: HttpRequest, name: str, message: str) -> None:
-        reason = request.POST.get("reason", "").strip()[:REASON_LENGTH]
-        audit.record(request, Queue, name, name, f"{message} Reason: {reason}" if reason else message)
+        audit.record(request, Queue, name, name, f"{message}{audit.reason_in(request)}")
 
     def _url_of_queue(self, name: str) -> str:
         return self.url_of("queue_change", queue_names.encode(name))

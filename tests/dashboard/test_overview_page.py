@@ -13,7 +13,6 @@ from steady_queue.monitoring.states import JobState
 from tests.dashboard.samples import HOSTILE, fill
 
 if TYPE_CHECKING:
-
     from django.test import Client
 
 OVERVIEW = "/admin/steady_queue/overview/"

@@ -13,6 +13,8 @@ the admin lists it, links to it and asks for its permissions.
     job_list_page.py        lists of tasks by state, with filters
     job_filters.py          their filters, as chips and as a form
     job_page.py             one task: its life, its arguments, why it waits
+    tracebacks.py           tracebacks without the calls of libraries
+    job_stack.py            the stack of a running task, asked of its process
     job_edit_page.py        a failed task is retried with other arguments
     argument_form.py        arguments as JSON that can be edited, and back
     job_actions.py          actions on tasks: confirmation, changes in batches, result

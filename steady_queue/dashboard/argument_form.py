@@ -14,7 +14,7 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from steady_queue import arguments
 from steady_queue.arguments.decoding import MARK
 from steady_queue.dashboard.text import escape_json
-from steady_queue.errors import ArgumentError, DeserializationError
+from steady_queue.errors import ArgumentError
 from steady_queue.jobs.registry import registry
 from steady_queue.jobs.task import TaskCall
 from steady_queue.monitoring.argument_text import REDACTED, is_secret, parameter_names
@@ -48,7 +48,7 @@ def build_form(stored: str, task_path: str) -> ArgumentForm:
     try:
         args, kwargs = _open(stored)
         hidden = _hide_positional(args, task_path), _hide(kwargs)
-    except (DeserializationError, RecursionError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return ArgumentForm(version=version)  # the reason, perhaps, why other arguments are needed
     return ArgumentForm(_dump(hidden[0]), _dump(hidden[1]), version, hidden != (args, kwargs))
 
@@ -60,7 +60,7 @@ def read_form(stored: str, task_path: str, args_text: str, kwargs_text: str, ver
     args, kwargs = _parse("positional", args_text, list), _parse("keyword", kwargs_text, dict)
     try:
         old_args, old_kwargs = _open(stored)
-    except (DeserializationError, RecursionError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         old_args, old_kwargs = [], {}
     try:
         hidden_args = _hide_positional(old_args, task_path)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from steady_queue.dashboard import job_actions, job_edit_page, job_page
+from steady_queue.dashboard import job_actions, job_edit_page, job_page, job_stack
 from steady_queue.dashboard.job_changes import CHANGES
 from steady_queue.dashboard.job_filters import build_fields, describe_filters
 from steady_queue.dashboard.page import PageAdmin
@@ -67,11 +67,12 @@ class Line(NamedTuple):
 
 class JobListPage(PageAdmin):
     title = "Tasks"
-    views: ClassVar[tuple[tuple[str, str, str], ...]] = (
+    views = (
         ("action/", "action", "act"),
         ("<str:job_id>/", "change", "show_job"),
         ("<str:job_id>/edit/", "edit", "edit_job"),
     )
+    changes = (("<str:job_id>/stack/", "stack", "ask_for_stack"),)
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         try:
@@ -125,6 +126,9 @@ class JobListPage(PageAdmin):
 
     def edit_job(self, request: HttpRequest, job_id: str) -> HttpResponse:
         return self.with_id(request, job_id, job_edit_page.edit)
+
+    def ask_for_stack(self, request: HttpRequest, job_id: str) -> HttpResponse:
+        return self.with_id(request, job_id, job_stack.ask)
 
     def with_id(self, request: HttpRequest, text: str, view: JobView) -> HttpResponse:
         """Call a view of one task."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 register = template.Library()
 
 #: The pages whose objects have pages of their own, and what identifies an object in the query of a finding.
-_IDS = {"queue": "name", "process": "id", "recurringtask": "key"}
+_IDS = {"queue": "name", "process": "id", "recurringtask": "key", "job": "id"}
 
 
 @register.simple_tag(takes_context=True)

@@ -1,0 +1,63 @@
+"""The stack of a running task: asked of its process, which replies after a moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpResponseRedirect
+
+from steady_queue import actions
+from steady_queue.dashboard import audit
+from steady_queue.db.aliases import queue_alias
+from steady_queue.errors import JobIsNotRunning, UnknownRequest
+from steady_queue.jobs.compat import TaskResultDoesNotExist
+from steady_queue.models.job import Job
+from steady_queue.models.requests import ProcessRequest
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+    from steady_queue.actions import ProcessReply
+    from steady_queue.dashboard.page import PageAdmin
+
+
+class Stack(NamedTuple):
+    """A request for a stack, and its reply as soon as there is one."""
+
+    reply: ProcessReply | None
+    problem: str = ""
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.reply.stack) if self.reply else ""
+
+
+_GONE = Stack(None, "The reply is no longer stored. Ask again.")
+
+
+def ask(page: PageAdmin, request: HttpRequest, job_id: UUID) -> HttpResponse:
+    """Ask the process of a task for its stack, and redirect to the page that shows the reply."""
+    page.require(request, "inspect_job")
+    url = page.url_of("job_change", job_id)
+    try:
+        request_id = actions.request_stack(job_id, by=request.user.get_username())
+    except TaskResultDoesNotExist:
+        return page.redirect_with(request, f"There is no task {job_id}.", page.url_of("job_changelist"))
+    except JobIsNotRunning:
+        return page.redirect_with(request, "The task is not running any more.", url, messages.WARNING)
+    audit.record(request, Job, job_id, f"Task {job_id}", "Stack: its process was asked for it.")
+    return HttpResponseRedirect(f"{url}?stack={request_id}")
+
+
+def read(page: PageAdmin, request: HttpRequest, job_id: UUID) -> Stack | None:
+    """Return the stack that was asked for; None if none was."""
+    request_id = request.GET.get("stack", "")
+    if not request_id or not page.may(request, "inspect_job"):
+        return None
+    try:
+        is_of_task = ProcessRequest.objects.using(queue_alias()).filter(id=UUID(request_id), job_id=job_id).exists()
+        return Stack(actions.read_reply(request_id)) if is_of_task else _GONE
+    except (ValueError, UnknownRequest):
+        return _GONE

@@ -10,12 +10,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from django.contrib import messages
-from django.db import DatabaseError
-from django.http import JsonResponse
 from django.utils import timezone
 
 from steady_queue.dashboard.page import PageAdmin
-from steady_queue.errors import StoreUnavailable
 from steady_queue.monitoring.json_values import overview_as_json
 from steady_queue.monitoring.overview import read_overview
 from steady_queue.monitoring.states import JobState
@@ -56,11 +53,7 @@ class OverviewPage(PageAdmin):
 
     def show_json(self, request: HttpRequest) -> HttpResponse:
         """The overview for other programs."""
-        try:
-            overview = read_overview(read_looked_at(request))
-        except (DatabaseError, StoreUnavailable) as error:
-            return JsonResponse({"error": str(error)}, status=503)
-        return JsonResponse(overview_as_json(overview))
+        return self.render_json(lambda: overview_as_json(read_overview(read_looked_at(request))))
 
     def mark_as_seen(self, request: HttpRequest) -> HttpResponse:
         """Remember that the user has seen the failures until now."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.contrib import messages
 from django.contrib.admin import ModelAdmin
 from django.core.exceptions import PermissionDenied
-from django.db import DatabaseError
-from django.http import HttpResponseRedirect
+from django.db import DatabaseError, InterfaceError
+from django.http import HttpResponseRedirect, JsonResponse
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, path, reverse
 from django.views.decorators.cache import never_cache
@@ -17,7 +17,7 @@ from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.http import require_POST
 
 from steady_queue.db.aliases import queue_alias
-from steady_queue.errors import StoreUnavailable
+from steady_queue.errors import StoreConflict, StoreNotMigrated, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 else:
     _ModelAdmin = ModelAdmin  # Django's own class cannot be subscripted
 
+#: Errors after which a page says that the database cannot be read.
+UNREADABLE = (DatabaseError, InterfaceError, StoreUnavailable, StoreConflict, StoreNotMigrated)
 #: The pages in the order of the navigation: the name of the model, and the title.
 NAVIGATION = (
     ("overview", "Overview"),
@@ -93,7 +95,7 @@ class PageAdmin(_ModelAdmin):
                 response = view(request, *args, **kwargs)
                 if isinstance(response, TemplateResponse):
                     response.render()  # here, where errors of the database are handled
-            except (DatabaseError, StoreUnavailable) as error:
+            except UNREADABLE as error:
                 return self.show_unavailable(request, error)
             return response
 
@@ -103,6 +105,13 @@ class PageAdmin(_ModelAdmin):
     def show_unavailable(self, request: HttpRequest, error: Exception) -> HttpResponse:
         context = {"error": str(error), "alias": queue_alias()}
         return self.render(request, "unavailable.html", "The database cannot be read", status=503, **context)
+
+    def render_json(self, read: Callable[[], dict[str, Any]]) -> JsonResponse:
+        """Return what a function reads, for other programs."""
+        try:
+            return JsonResponse(read())
+        except UNREADABLE as error:
+            return JsonResponse({"error": str(error)}, status=503)
 
     def render(
         self, request: HttpRequest, template: str, title: str, *, status: int = 200, **context: Any

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
-from django.db import DatabaseError
-from django.http import JsonResponse
 
 from steady_queue import actions
 from steady_queue.dashboard import audit, queue_names
 from steady_queue.dashboard.page import PageAdmin
 from steady_queue.dashboard.text import show_line
-from steady_queue.errors import StoreUnavailable
 from steady_queue.models.pages import Queue
 from steady_queue.monitoring.json_values import queues_as_json
 from steady_queue.monitoring.queue_list import read_queues
@@ -51,12 +48,7 @@ class QueuePage(PageAdmin):
 
     def show_json(self, request: HttpRequest) -> HttpResponse:
         """Depth and age of each queue for other programs, such as autoscalers."""
-        try:
-            now = read_now()
-            queues = read_queues(now)
-        except (DatabaseError, StoreUnavailable) as error:
-            return JsonResponse({"error": str(error)}, status=503)
-        return JsonResponse(queues_as_json(now, queues))
+        return self.render_json(_read_json)
 
     def show_queue(self, request: HttpRequest, part: str) -> HttpResponse:
         name = queue_names.decode(part)
@@ -137,6 +129,11 @@ class QueuePage(PageAdmin):
     def _redirect_unknown(self, request: HttpRequest, name: str) -> HttpResponse:
         text = f"The queue {show_line(name)} is not known: it has no ready tasks, is not paused, and ran none lately."
         return self.redirect_with(request, text, self.url_of("queue_changelist"))
+
+
+def _read_json() -> dict[str, Any]:
+    now = read_now()
+    return queues_as_json(now, read_queues(now))
 
 
 def _find(name: str) -> QueueRow | None:

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.contrib import admin
+from django.contrib.admin import AdminSite
 from django.db import connections
-from django.test.utils import CaptureQueriesContext
+from django.test import Client
+from django.test.utils import CaptureQueriesContext, override_settings
+from django.urls import path
 
+from steady_queue.dashboard import site as dashboard_site
+from steady_queue.models import Process
+from steady_queue.models.pages import Overview, Queue
 from steady_queue.monitoring.states import JobState
 from tests.dashboard.samples import HOSTILE, fill
+from tests.support.databases.aliases import pointed_at
+from tests.support.store.jobs import failed, job
+from tests.support.store.stores import SyncStore
 
 if TYPE_CHECKING:
-    from django.test import Client
+    from collections.abc import Callable
 
 OVERVIEW = "/admin/steady_queue/overview/"
 #: Every page of this part of the dashboard that needs no id.
@@ -36,7 +48,7 @@ def test_the_overview_shows_states_the_last_hour_queues_processes_and_what_needs
 
     assert len(queries) <= 15
     for state in JobState:
-        assert f'<span class="sq-label">{state}</span>' in page
+        assert f'href="/admin/steady_queue/job/?state={state}"' in page
     assert "45 finished and 5 failed; at most 10 in a minute" in page
     assert "At most 4.0 s" in page
     assert "50 tasks ended in the last hour, at most 10 in a minute" in page
@@ -52,8 +64,8 @@ def test_the_overview_shows_states_the_last_hour_queues_processes_and_what_needs
 @pytest.mark.usually_on("sqlite")
 def test_every_page_says_when_there_is_nothing_to_see(database: str, superuser: Client) -> None:
     notices = ["Nothing needs attention.", "no task", "No process is registered", "No concurrency limit is in use"]
-    for path, notice in zip(PAGES, notices, strict=True):
-        assert notice in read(superuser, path)
+    for url, notice in zip(PAGES, notices, strict=True):
+        assert notice in read(superuser, url)
 
 
 @pytest.mark.parametrize("language", ["de", "ar"])
@@ -62,8 +74,8 @@ def test_pages_work_in_any_locale(database: str, superuser: Client, language: st
     sample = fill(database)
     details = [f"/admin/steady_queue/process/{sample.worker}/", "/admin/steady_queue/queue/mail/"]
 
-    for path in [*PAGES, *details, "/admin/steady_queue/queue/mail/clear/"]:
-        page = read(superuser, path, accept_language=language)
+    for url in [*PAGES, *details, "/admin/steady_queue/queue/mail/clear/"]:
+        page = read(superuser, url, accept_language=language)
         assert f'<html lang="{language}"' in page
         # Numbers of shapes and links are not localized.
         shapes = re.findall(r' (?:x|y|width|height|d|viewBox)="([^"]*)"', page)
@@ -74,10 +86,96 @@ def test_pages_work_in_any_locale(database: str, superuser: Client, language: st
 def test_hostile_names_are_shown_as_text(database: str, superuser: Client) -> None:
     fill(database)
 
-    for path in PAGES:
-        page = read(superuser, path)
+    for url in PAGES:
+        page = read(superuser, url)
         assert HOSTILE not in page
         assert "<script>alert" not in page
         assert "\u202e" not in page
         assert "\x1b" not in page
     assert "\\u202egnp" in read(superuser, PAGES[1])
+
+
+@pytest.mark.usually_on("sqlite")
+def test_what_needs_attention_links_to_its_page(database: str, superuser: Client) -> None:
+    fill(database)
+    sleeper = SyncStore(database).worker("sleeper")
+    long_ago = datetime.now(UTC) - timedelta(hours=1)
+    Process.objects.using(database).filter(id=sleeper).update(started_at=long_ago, last_heartbeat_at=long_ago)
+
+    page = read(superuser)
+
+    assert re.search(r'<a href="/admin/steady_queue/job/\?state=failed&amp;since=[^"]*">[^<]* failed since', page)
+    assert '<a href="/admin/steady_queue/queue/reports/">Queue reports is paused' in page
+    assert f'<a href="/admin/steady_queue/process/{sleeper}/">Process sleeper has sent no heartbeat' in page
+
+
+@pytest.mark.usually_on("sqlite")
+def test_failures_count_since_the_user_marked_them_as_seen_and_looking_does_not_mark_them(
+    database: str, superuser: Client, client_with: Callable[..., Client]
+) -> None:
+    fill(database)
+    other = client_with("view_overview")
+    for _ in range(2):  # to look at the page does not mark anything
+        assert "failed since you last looked" in read(superuser)
+    assert superuser.get(f"{OVERVIEW}seen/").status_code == 405
+
+    response = superuser.post(f"{OVERVIEW}seen/", follow=True)
+
+    assert "Failures until now are marked as seen." in response.content.decode()
+    assert "failed since you last looked" not in read(superuser)
+    assert "You last looked" in read(superuser)
+    assert "failed since you last looked" in read(other)
+    store = SyncStore(database)
+    store.enqueue(job(queue_name="later"))
+    store.settle(*map(failed, store.claim(store.worker(), queues=["later"])))
+    assert "1 task has failed since you last looked" in read(superuser)
+
+
+@pytest.mark.usually_on("sqlite")
+def test_the_overview_is_json_behind_the_same_permission(database: str, client_with: Callable[..., Client]) -> None:
+    fill(database)
+
+    response = client_with("view_overview").get(f"{OVERVIEW}json/")
+
+    assert response["Content-Type"] == "application/json"
+    assert "no-store" in response["Cache-Control"]
+    found: dict[str, Any] = response.json()
+    assert found["states"].keys() == set(JobState)
+    assert len(found["hour"]) == 60
+    assert {queue["name"] for queue in found["queues"]} >= {"mail", "reports", HOSTILE}
+    assert found["processes"]
+    assert found["attention"]
+    assert client_with("view_queue").get(f"{OVERVIEW}json/").status_code == 403
+    assert Client().get(f"{OVERVIEW}json/").status_code == 302
+
+
+@pytest.mark.usually_on("sqlite")
+def test_pages_and_json_say_that_the_database_cannot_be_read(unmigrated: str, superuser: Client) -> None:
+    with pointed_at(unmigrated):
+        for url in PAGES:
+            response = superuser.get(url)
+            assert response.status_code == 503
+            assert "cannot be read" in response.content.decode()
+        for url in PAGES[:2]:
+            response = superuser.get(f"{url}json/")
+            assert response.status_code == 503
+            assert response.json().keys() == {"error"}
+
+
+@pytest.mark.usually_on("sqlite")
+def test_pages_work_in_an_admin_site_of_the_project(database: str, superuser: Client) -> None:
+    """A site with some of the pages links to those only."""
+    site = AdminSite(name="operations")
+    for model in (Overview, Queue):
+        site.register(model, dashboard_site.PAGES[model])
+    urls = ModuleType("urls_of_the_project")
+    vars(urls)["urlpatterns"] = [path("operations/", site.urls), path("admin/", admin.site.urls)]
+    fill(database)
+
+    with override_settings(ROOT_URLCONF=urls):
+        page = read(superuser, "/operations/steady_queue/overview/")
+
+        assert 'href="/operations/steady_queue/queue/mail/"' in page
+        assert 'href="/admin/' not in page
+        assert "/operations/steady_queue/process/" not in page
+        assert read(superuser, "/operations/steady_queue/queue/mail/")

@@ -50,7 +50,8 @@ def log_entries() -> list[tuple[str, str, str]]:
     from django.contrib.admin.models import LogEntry
 
     return [
-        (entry.user.username, entry.object_id or "", entry.change_message) for entry in LogEntry.objects.order_by("id")
+        (entry.user.get_username(), entry.object_id or "", entry.change_message)
+        for entry in LogEntry.objects.order_by("id")
     ]
 
 

@@ -19,6 +19,7 @@ Modules:
     steps.py           what each action does, written once for both forms
     cancellation.py    the same for cancel
     process_requests.py    the same for requests to processes
+    outcomes.py        an action on several tasks, with what came of it for each
     filters.py         checks what the caller passes, and builds the store's filters
     cleanup.py         deletes tasks that finished or failed long ago
 """

@@ -77,11 +77,21 @@ def cancel_many(tasks: Iterable[TaskOrId], request: CancelRequest) -> Action[lis
     """Cancel those of the tasks that have not ended; returns their ids, in the order of `tasks`."""
 
     def steps(scope: Scope) -> Steps[list[str]]:
-        done: list[str] = []
+        outcomes = yield from cancel_each(tasks, request)(scope)
+        return [str(id_) for id_, outcome in outcomes.items() if outcome]
+
+    return steps
+
+
+def cancel_each(tasks: Iterable[TaskOrId], request: CancelRequest) -> Action[dict[UUID, CancelOutcome]]:
+    """Cancel tasks; returns what was done with each of them that exists, in the order of `tasks`."""
+
+    def steps(scope: Scope) -> Steps[dict[UUID, CancelOutcome]]:
+        done: dict[UUID, CancelOutcome] = {}
         ids = iter(dict.fromkeys(job_id_of(task) for task in tasks))
         while batch := list(islice(ids, BATCH_ROWS)):
             outcomes = yield from _cancel_batch(scope, batch, request)
-            done.extend(str(id_) for id_ in batch if outcomes.get(id_))
+            done.update((id_, outcomes[id_]) for id_ in batch if id_ in outcomes)
         return done
 
     return steps

@@ -40,7 +40,7 @@ BATCH_ROWS = bulk_actions.WINDOW_ROWS
 MAX_TRIES = 5
 
 #: The statuses in which each change applies.
-_STATUSES: dict[Change, tuple[Status, ...]] = {
+STATUSES: dict[Change, tuple[Status, ...]] = {
     actions.retry: (Status.FAILED,),
     actions.discard: DISCARDABLE,
     actions.run_now: (Status.SCHEDULED, Status.BLOCKED),
@@ -99,7 +99,7 @@ def change_one(
                     "manual transaction management (set_autocommit(False)); use transaction.atomic(), or none"
                 )
             # A task whose status allows the change has entered that status between the change and the look-up.
-            if status not in _STATUSES[change]:
+            if status not in STATUSES[change]:
                 break
         return False
 

@@ -1,0 +1,115 @@
+"""An action on several tasks, with what came of it for each: for people who selected them and want to know.
+
+A task may have changed since it was selected. So each outcome says what was done, or why nothing was done.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from steady_queue.actions import cancellation, steps
+from steady_queue.db.transactions import run, run_one
+from steady_queue.errors import DuplicateTask, JobIsRunning
+from steady_queue.jobs.compat import TaskResultDoesNotExist
+from steady_queue.jobs.task_result import TaskState, state_of
+from steady_queue.store.operations import actions
+from steady_queue.store.operations.cancellation import CancelOutcome
+from steady_queue.store.operations.results import find_states
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steady_queue.actions.steps import Change
+    from steady_queue.store.job import JobState
+
+_CHANGES: dict[str, Change] = {"retry": actions.retry, "discard": actions.discard, "run_now": actions.run_now}
+_DONE = {"retry": "was retried", "discard": "was discarded", "run_now": "was made ready", "cancel": "was cancelled"}
+_REQUESTED = "runs, and its process was asked to stop it"
+_STATES = {
+    TaskState.RUNNING: "is running",
+    TaskState.FAILED: "has failed",
+    TaskState.EXHAUSTED: "has failed in all of its attempts",
+    TaskState.FINISHED: "has finished",
+    TaskState.CANCELLED: "was cancelled",
+    TaskState.EXPIRED: "has expired",
+    TaskState.RETRYING: "waits for its next attempt",
+}
+
+
+class OutcomeKind(StrEnum):
+    """What came of an action on one task."""
+
+    DONE = "done"
+    #: The task runs, and its process is asked to stop it.
+    REQUESTED = "requested"
+    #: The task is not, or no longer, in a state in which this can be done.
+    CHANGED = "already changed"
+    REFUSED = "refused"
+
+
+class ActionOutcome(NamedTuple):
+    """What came of an action on one task; `text` is the end of a sentence about the task."""
+
+    job_id: str
+    kind: OutcomeKind
+    text: str
+
+    @property
+    def is_done(self) -> bool:
+        return self.kind in (OutcomeKind.DONE, OutcomeKind.REQUESTED)
+
+
+def apply_to(ids: Sequence[UUID], action: str, *, by: str = "", reason: str = "") -> list[ActionOutcome]:
+    """Apply "retry", "discard", "run_now" or "cancel" to tasks, in batches; returns an outcome for each.
+
+    `by` and `reason` are stored with a task that is cancelled. Raises ValueError for another action.
+    """
+    if action not in _DONE:
+        raise ValueError(f"the action must be one of {', '.join(_DONE)}, not {action!r:.50}")
+    if action == "cancel":
+        found = run(cancellation.cancel_each(ids, cancellation.build_request(by, reason)))
+        outcomes = {id_: _cancel_outcome(id_, outcome) for id_, outcome in found.items() if outcome}
+    else:
+        done = run(steps.change_many(_CHANGES[action], ids))
+        outcomes = {UUID(id_): ActionOutcome(id_, OutcomeKind.DONE, _DONE[action]) for id_ in done}
+    others = [id_ for id_ in dict.fromkeys(ids) if id_ not in outcomes]
+    states = run_one(lambda sql: find_states(sql, others))
+    outcomes.update((id_, _explain(id_, action, states.get(id_))) for id_ in others)
+    return [outcomes[id_] for id_ in ids]
+
+
+def _cancel_outcome(job_id: UUID, outcome: CancelOutcome) -> ActionOutcome:
+    if outcome is CancelOutcome.REQUESTED:
+        return ActionOutcome(str(job_id), OutcomeKind.REQUESTED, _REQUESTED)
+    return ActionOutcome(str(job_id), OutcomeKind.DONE, _DONE["cancel"])
+
+
+def _explain(job_id: UUID, action: str, state: JobState | None) -> ActionOutcome:
+    """Return why a task was not changed. One that could be changed by now is tried again, by itself."""
+    if action != "cancel" and state is not None and state.status in steps.STATUSES[_CHANGES[action]]:
+        return _apply_again(job_id, action)
+    return ActionOutcome(str(job_id), OutcomeKind.CHANGED, _describe(state))
+
+
+def _apply_again(job_id: UUID, action: str) -> ActionOutcome:
+    name = str(job_id)
+    try:
+        if run(steps.change_one(_CHANGES[action], job_id)):
+            return ActionOutcome(name, OutcomeKind.DONE, _DONE[action])
+    except DuplicateTask as error:
+        return ActionOutcome(name, OutcomeKind.REFUSED, f"the task {error.existing_ids[0]} has its unique key")
+    except JobIsRunning:
+        return ActionOutcome(name, OutcomeKind.CHANGED, _STATES[TaskState.RUNNING])
+    except TaskResultDoesNotExist:
+        return ActionOutcome(name, OutcomeKind.CHANGED, _describe(None))
+    state = run_one(lambda sql: find_states(sql, [job_id])).get(job_id)
+    return ActionOutcome(name, OutcomeKind.CHANGED, _describe(state))
+
+
+def _describe(state: JobState | None) -> str:
+    if state is None:
+        return "no longer exists"
+    exact = state_of(state)
+    return _STATES.get(exact, f"is {exact}")

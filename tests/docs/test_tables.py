@@ -18,6 +18,7 @@ from steady_queue import errors, events, hooks, processes, signals, testing
 from steady_queue.checks.installation import _OPTIONS
 from steady_queue.concurrency import limits_concurrency
 from steady_queue.configuration import Dispatcher, Options, RecurringTask, Worker
+from steady_queue.dashboard.site import PAGES
 from steady_queue.management.options import BOOLEANS, NUMBERS, PREFIX, STRINGS
 from steady_queue.recurring_task import recurring
 from tests.contract.test_public_interface import NAMES
@@ -161,3 +162,14 @@ def test_every_public_name_is_on_the_page_about_stability() -> None:
 
     listed = {names(module)[0]: " ".join(names(cell)) for module, cell in rows}
     assert listed == NAMES
+
+
+def test_every_permission_of_the_dashboard_is_listed() -> None:
+    pages = [model._meta for model in PAGES]
+    views = [f"view_{options.model_name}" for options in pages]
+    changes = [codename for options in pages for codename, _ in options.permissions]
+    forms = [f"{change}_recurringtask" for change in ("add", "change", "delete")]
+
+    listed = first_names(page("docs/guides/dashboard.md").section("Permissions"), "permission of `steady_queue`")
+
+    assert sorted(listed) == sorted([*views, *changes, *forms])

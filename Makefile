@@ -27,7 +27,7 @@ TEST_COUNTS := .test-counts/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TEST_COUNTS=$(TEST_COUNTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-oldest test-newest test-versions test-everywhere test-servers test-recipes dist storm storm-limits storm-control kill-transactional stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics clean packages
+.PHONY: help check test test-oldest test-newest test-versions test-everywhere test-servers test-recipes dist storm storm-limits storm-control kill-transactional stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics bench-dashboard clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -124,6 +124,9 @@ bench-running: .venv/.tests ## Measure how fast the command starts, stops and re
 
 bench-semantics: .venv/.tests ## Measure claims, limits and recurring tasks with many rows
 	.venv/bin/python -m benchmarks.scale $(ARGS)
+
+bench-dashboard: .venv/.tests ## Measure the pages of the dashboard with many rows
+	.venv/bin/python -m benchmarks.dashboard $(ARGS)
 
 clean: ## Remove environments, caches, counts of tests, the built documentation and the databases of the examples
 	rm -rf .venv .venv-oldest .venv-recipes .versions .test-counts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist docs/_build

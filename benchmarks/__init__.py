@@ -7,6 +7,7 @@ missed or if a task did not run exactly once. Each command has `--help`.
     runtime/     python -m benchmarks.runtime      make bench-runtime     how fast a worker process runs tasks
     lifecycle/   python -m benchmarks.lifecycle    make bench-running     how fast the command starts, stops, recovers
     scale/       python -m benchmarks.scale        make bench-semantics   claims, limits and schedules with many rows
+    dashboard/   python -m benchmarks.dashboard    make bench-dashboard   the pages of the dashboard with many rows
 
     support/     what the benchmarks share: servers, processes, rounds, the report
     peers/       the worker processes of other queues

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import time
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 from benchmarks.support.rounds import percentile
+from benchmarks.support.second_database import second_database
 from benchmarks.support.servers import version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from benchmarks.support.report import Figures
     from steady_queue.aio.worker.queues import QueuePlan
@@ -45,7 +44,7 @@ def measure(alias: str, figures: Figures, *, quick: bool = False) -> None:
     rows, queues, claims = MANY_ROWS // divisor, MANY_QUEUES // divisor, CLAIMS // divisor
     with ExitStack() as opened:
         large, small, many_queues = (
-            opened.enter_context(_create_database(alias, name)) for name in ("large", "small", "many_queues")
+            opened.enter_context(second_database(alias, name)) for name in ("large", "small", "many_queues")
         )
         started = time.monotonic()
         _fill(large, Rows(rows, QUEUES))
@@ -150,30 +149,6 @@ async def _measure_claims(aliases: Sequence[str], claims: int) -> list[list[floa
 
 
 # -- databases --------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _create_database(alias: str, name: str) -> Iterator[str]:
-    """Create another database on the same server, with the queue's schema, and yield its alias."""
-    from django.core.management import call_command
-    from django.db import connections
-
-    from tests.support.databases.aliases import extra_database, twin_settings
-    from tests.support.databases.tables import query
-
-    vendor = connections[alias].vendor
-    database = f"claims_{name}"
-    if vendor == "sqlite":
-        database = str(Path(os.environ["STEADY_QUEUE_TEST_DIRECTORY"]) / f"{database}.sqlite3")
-    else:
-        query(alias, f"CREATE DATABASE {database}")
-    try:
-        with extra_database(f"{alias}-{name}", twin_settings(alias, NAME=database)) as created:
-            call_command("migrate", database=created, run_syncdb=True, verbosity=0)
-            yield created
-    finally:
-        if vendor != "sqlite":
-            query(alias, f"DROP DATABASE {database}")
 
 
 #: SQL expressions: the numbers 0 to `last`, the id of the n-th row of a kind, and the queue name of the n-th row.

@@ -1,6 +1,7 @@
 """What the benchmarks share.
 
 servers.py               starts private, durable servers with the queue's schema
+second_database.py       another database on the same server
 options.py               parses the values of command line options
 report.py                prints the figures and compares them with their targets
 rounds.py                runs systems in alternating rounds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 QUEUES, TASKS, WORKERS, KEYS = 10, 40, 4, 100
 MINUTES, HOURS = 180, 24
 
+#: The same in all statements: the ids of jobs are computed from it.
+_NOW = f"'{datetime.now(UTC):%Y-%m-%d %H:%M:%S}+00'::timestamptz"
 _QUEUE = f"'queue ' || lpad((n % {QUEUES})::text, 2, '0')"
 _TASK = f"'shop.tasks.task_' || (n % {TASKS})"
 _KEY = f"'customer ' || lpad((n % {KEYS})::text, 4, '0')"
@@ -104,7 +107,7 @@ def _job(count: int, seconds: int) -> dict[str, str]:
 
 def _ago(count: int, seconds: int) -> str:
     """The time of the n-th of so many rows, which are spread over these seconds before now."""
-    return f"now() - interval '{seconds} seconds' * ({count} - n) / {count + 1}.0"
+    return f"{_NOW} - interval '{seconds} seconds' * ({count} - n) / {count + 1}.0"
 
 
 def _job_id(kind: int, count: int, seconds: int) -> str:

@@ -19,7 +19,7 @@ PAGE_SIZE = 50
 #: Tasks of a key that are named.
 NAMED_HOLDERS = 5
 #: Tasks that are counted on one page, which its keys share.
-_COUNTED_ROWS = 200_000
+_COUNTED_ROWS = 100_000
 
 
 @dataclass(frozen=True, slots=True)

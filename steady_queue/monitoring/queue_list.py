@@ -15,7 +15,7 @@ from steady_queue.monitoring.usage import read_usage
 from steady_queue.store.job import SERVED_LANES, Lane
 from steady_queue.store.operations.actors import serves
 from steady_queue.store.operations.capped_counts import count_ready
-from steady_queue.store.operations.queue_heads import find_queue_heads
+from steady_queue.store.operations.queue_heads import MAX_HEADS, find_queue_heads
 from steady_queue.store.operations.queues import find_paused_queues
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Queues that are listed; those with ready tasks and those that are paused come first.
 MAX_QUEUES = 200
 #: Ready tasks that are counted, which the queues share.
-_COUNTED_ROWS = 200_000
+_COUNTED_ROWS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,15 @@ def read_queues(
     hours, idle = rates_by_queue(now), fill(hour_starts(now), {})
     first = dict.fromkeys([*heads, *paused, *sorted(usage.by_queue), *hours, *sorted(queues_of_settings())])
     names = sorted(list(first)[:MAX_QUEUES])
-    limit = min(COUNT_LIMIT, _COUNTED_ROWS // max(1, len(names)))
-    sizes = run_one(lambda sql: count_ready(sql, names, limit))
+    # Without a head a queue is empty, unless there are too many heads.
+    waiting = names if sum(map(len, heads.values())) >= MAX_HEADS else [name for name in names if name in heads]
+    limit = min(COUNT_LIMIT, _COUNTED_ROWS // max(1, len(waiting)))
+    counts = run_one(lambda sql: count_ready(sql, waiting, limit))
+    sizes = dict(zip(waiting, counts, strict=True))
     return [
         _build_row(
             name,
-            CappedCount.of(size, limit),
+            CappedCount.of(sizes.get(name, 0), limit),
             heads.get(name, []),
             [row for row in live if row.serves(name)],
             hours.get(name, idle),
@@ -86,7 +89,7 @@ def read_queues(
             is_paused=name in paused,
             running=usage.by_queue[name],
         )
-        for name, size in zip(names, sizes, strict=True)
+        for name in names
     ]
 
 

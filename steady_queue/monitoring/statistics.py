@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from django.db.models import F, Max, Sum
+from django.db.models import F, Max, Q, Sum
 from django.db.models.functions import TruncHour
 
 from steady_queue.db.aliases import queue_alias
@@ -86,10 +86,29 @@ def rates_by_queue(now: datetime | None = None, queues: Sequence[str] | None = N
     return _by_name("queue_name", starts, rows)
 
 
-def rates_by_task(now: datetime | None = None) -> dict[str, list[Point]]:
-    """The last 60 minutes of each task that ran."""
+def rates_by_task(now: datetime | None = None) -> dict[str, Rate]:
+    """The rates of each task that ran in the last hour, the most frequent first, at most 200."""
     starts = hour_starts(now)
-    return _by_name("task_path", starts, _minutes(starts[0]))
+    is_recent = Q(starts_at__gte=starts[-1] - MINUTE * RATE_MINUTES)
+    failures, ended = F("failed") + F("retried"), F("finished") + F("failed") + F("retried")
+    complete = _minutes(starts[0]).filter(starts_at__lt=starts[-1])
+    sums = complete.values("task_path").annotate(
+        recent=Sum(ended, filter=is_recent, default=0),
+        recent_failures=Sum(failures, filter=is_recent, default=0),
+        hourly=Sum(ended),
+        hourly_failures=Sum(failures),
+    )
+    columns = ("task_path", "recent", "recent_failures", "hourly", "hourly_failures")
+    rows = sums.order_by("-hourly", "task_path").values_list(*columns)[:MAX_NAMES]
+    return {
+        path: Rate(
+            int(recent) / RATE_MINUTES,
+            int(recent_failures) / RATE_MINUTES,
+            int(hourly) / (MINUTES_PER_HOUR - 1),
+            int(hourly_failures) / (MINUTES_PER_HOUR - 1),
+        )
+        for path, recent, recent_failures, hourly, hourly_failures in rows
+    }
 
 
 def rate_of(points: Sequence[Point]) -> Rate:

@@ -77,9 +77,13 @@ def count_states(
         return f"(SELECT count(*) FROM (SELECT 1 FROM {source} LIMIT {limit + 1:d}) t)", values
 
     def count_jobs(condition: str, source: str, *values: object) -> Counted:
-        """Of the first rows, count those whose jobs meet a condition."""
+        """Of the first rows, count those whose jobs meet a condition.
+
+        The job of each row is looked up: for a join, PostgreSQL may read the whole table of jobs (measured).
+        """
         first = f"(SELECT e.job_id FROM {source} LIMIT {limit + 1:d}) t"
-        return f"(SELECT count(*) FROM {first} JOIN steady_queue_job j ON j.id = t.job_id WHERE {condition})", values
+        meets = f"(SELECT CASE WHEN {condition} THEN 1 ELSE 0 END FROM steady_queue_job j WHERE j.id = t.job_id)"
+        return f"(SELECT count(*) FROM {first} WHERE {meets} = 1)", values
 
     def count_failed(kind: FailureKind) -> Counted:
         return count(f"steady_queue_failedexecution WHERE kind = {kind:d}")
@@ -147,9 +151,10 @@ def count_ready(sql: Dialect, queues: Sequence[str], limit: int) -> Flow[list[in
 def count_running(sql: Dialect, limit: int) -> Flow[list[RunningCount]]:
     """How many jobs of each queue run in each process, of at most `limit` running jobs."""
     rows = yield sql.statement(
-        "SELECT c.process_id, j.queue_name, count(*)"
-        f" FROM (SELECT job_id, process_id FROM steady_queue_claimedexecution LIMIT {limit:d}) c"
-        " JOIN steady_queue_job j ON j.id = c.job_id GROUP BY c.process_id, j.queue_name",
+        "SELECT r.process_id, r.queue_name, count(*) FROM (SELECT c.process_id,"
+        " (SELECT j.queue_name FROM steady_queue_job j WHERE j.id = c.job_id) AS queue_name"
+        f" FROM (SELECT job_id, process_id FROM steady_queue_claimedexecution LIMIT {limit:d}) c) r"
+        " GROUP BY r.process_id, r.queue_name",
         returns="u..",
     )
-    return [RunningCount(row[0], str(row[1]), int(row[2])) for row in rows]
+    return [RunningCount(row[0], str(row[1]), int(row[2])) for row in rows if row[1] is not None]

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+#: Tasks that are looked up where the table of a state does not say enough: which failed ones are lost, which scheduled
+#: ones are retried, and which ready ones are late. With more, a page would take too long (measured).
+LOOKED_UP = 1_000
+
 
 class StateSummary(NamedTuple):
     """The database's time, the tasks of each state, the overdue scheduled ones, and failures since a time."""
@@ -29,12 +33,15 @@ class StateSummary(NamedTuple):
     failed_since: Mapping[JobState, CappedCount]
 
 
-def read_states(failed_after: datetime | None = None, limit: int = COUNT_LIMIT) -> StateSummary:
+def read_states(
+    failed_after: datetime | None = None, limit: int = COUNT_LIMIT, looked_up: int = LOOKED_UP
+) -> StateSummary:
     """Count the tasks of each state; without a time, no failure is counted in `failed_since`."""
     found = run_one(
         lambda sql: count_states(
             sql,
             limit=limit,
+            looked_up=looked_up,
             lost_classes=LOST_CLASSES,
             late_seconds=LATE_SECONDS,
             late_id=last_id_of(timezone.now() - timedelta(seconds=LATE_SECONDS)),
@@ -42,19 +49,24 @@ def read_states(failed_after: datetime | None = None, limit: int = COUNT_LIMIT) 
         )
     )
 
-    def of(number: int, of_counted: int | None = None) -> CappedCount:
-        """The count of rows; of a part of rows that were counted up to the limit, there may be more."""
-        return CappedCount(min(number, limit), (number if of_counted is None else of_counted) > limit)
+    def of(number: int) -> CappedCount:
+        return CappedCount.of(number, limit)
 
+    def part_of(total: int, number: int) -> CappedCount:
+        """The count of a part of rows: if not all were looked up, there may be more."""
+        return CappedCount(min(number, limit), total > looked_up)
+
+    late = found.late_scheduled + found.late_ready
+    is_late_capped = found.late_scheduled > limit or found.maybe_late_ready > looked_up
     states = {
         JobState.FAILED: of(found.failed),
         JobState.EXHAUSTED: of(found.exhausted),
-        JobState.LOST: of(found.lost, found.failed),
+        JobState.LOST: part_of(found.failed, found.lost),
         JobState.RUNNING: of(found.running),
         JobState.READY: of(found.ready),
-        JobState.LATE: of(found.late_scheduled + found.late_ready, found.late_scheduled + found.maybe_late_ready),
-        JobState.SCHEDULED: of(found.scheduled - found.retrying, found.scheduled),
-        JobState.RETRYING: of(found.retrying, found.scheduled),
+        JobState.LATE: CappedCount(min(late, limit), is_late_capped),
+        JobState.SCHEDULED: part_of(found.scheduled, min(found.scheduled, looked_up) - found.retrying),
+        JobState.RETRYING: part_of(found.scheduled, found.retrying),
         JobState.BLOCKED: of(found.blocked),
         JobState.FINISHED: of(found.finished),
         JobState.CANCELLED: of(found.cancelled),

@@ -49,7 +49,7 @@ def test_failures_are_counted_since_a_time(store: SyncStore, states: dict[JobSta
 def test_a_count_ends_at_its_limit(store: SyncStore) -> None:
     store.enqueue(*(old_job(id_ago) for id_ago in (timedelta(hours=1), timedelta(hours=2), timedelta(hours=3))))
     store.enqueue(job())
-    states = read_states(limit=2).states
+    states = read_states(limit=2, looked_up=2).states
     assert states[JobState.READY] == CappedCount(2, True)
     assert states[JobState.LATE] == CappedCount(2, True)
     assert states[JobState.FAILED] == CappedCount(0)

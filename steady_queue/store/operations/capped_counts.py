@@ -24,14 +24,17 @@ Counted: TypeAlias = "tuple[str, Sequence[object]]"
 
 
 class StateCounts(NamedTuple):
-    """The database's time, and how many jobs are in each state, each counted up to a limit plus one."""
+    """The database's time, and how many jobs are in each state, each counted up to a limit plus one.
+
+    `lost`, `retrying` and `late_ready` are of those of the first jobs that were looked at.
+    """
 
     now: datetime
     failed: int
     exhausted: int
     cancelled: int
     expired: int
-    #: Of the newest failed jobs, up to the limit.
+    #: Of the newest failed jobs.
     lost: int
     running: int
     ready: int
@@ -39,10 +42,10 @@ class StateCounts(NamedTuple):
     finished: int
     #: With those that are scheduled for another attempt.
     scheduled: int
-    #: Of the scheduled jobs that are due first, up to the limit.
+    #: Of the scheduled jobs that are due first.
     retrying: int
     late_scheduled: int
-    #: Ready jobs that may be late, by their ids, and those of them that are.
+    #: Ready jobs that may be late, by their ids, and those of the oldest that are.
     maybe_late_ready: int
     late_ready: int
     failed_since: int
@@ -62,12 +65,15 @@ def count_states(
     sql: Dialect,
     *,
     limit: int,
+    looked_up: int,
     lost_classes: Sequence[str],
     late_seconds: float,
     late_id: UUID,
     failed_after: datetime | None = None,
 ) -> Flow[StateCounts]:
     """Count the jobs of each state up to `limit` + 1, and failures after a time.
+
+    Where an index is not enough, only so many jobs are looked up.
 
     Ready jobs are late if they have been due for `late_seconds`; those with ids after `late_id` cannot be.
     """
@@ -81,7 +87,7 @@ def count_states(
 
         The job of each row is looked up: for a join, PostgreSQL may read the whole table of jobs (measured).
         """
-        first = f"(SELECT e.job_id FROM {source} LIMIT {limit + 1:d}) t"
+        first = f"(SELECT e.job_id FROM {source} LIMIT {looked_up:d}) t"
         meets = f"(SELECT CASE WHEN {condition} THEN 1 ELSE 0 END FROM steady_queue_job j WHERE j.id = t.job_id)"
         return f"(SELECT count(*) FROM {first} WHERE {meets} = 1)", values
 
@@ -103,7 +109,7 @@ def count_states(
         "exhausted": count_failed(FailureKind.EXHAUSTED),
         "cancelled": count_failed(FailureKind.CANCELLED),
         "expired": count_failed(FailureKind.EXPIRED),
-        "lost": _count_lost(limit, lost_classes),
+        "lost": _count_lost(looked_up, lost_classes),
         "running": count("steady_queue_claimedexecution"),
         "ready": count("steady_queue_readyexecution"),
         "blocked": count("steady_queue_blockedexecution"),
@@ -128,10 +134,10 @@ def count_states(
     return StateCounts(now, **{name: int(number) for name, number in zip(counts, numbers, strict=True)})
 
 
-def _count_lost(limit: int, lost_classes: Sequence[str]) -> Counted:
+def _count_lost(looked_up: int, lost_classes: Sequence[str]) -> Counted:
     newest = (
         f"SELECT exception_class FROM steady_queue_failedexecution WHERE kind = {FailureKind.FAILED:d}"
-        f" ORDER BY failed_at DESC LIMIT {limit + 1:d}"
+        f" ORDER BY failed_at DESC LIMIT {looked_up:d}"
     )
     return f"(SELECT count(*) FROM ({newest}) t WHERE t.exception_class IN ?*)", (list(lost_classes),)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: What the column with the time means, by state.
 TIMES: Mapping[JobState | None, str] = {
-    None: "Since",
+    None: "When",
     JobState.RUNNING: "Running since",
     JobState.READY: "Enqueued",
     JobState.BLOCKED: "Enqueued",
@@ -58,11 +58,11 @@ class Tab(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A task in the list, and what the user may do with it."""
+    """A task in the list, and the action that has a button in its row: the one that is wanted most often."""
 
     row: JobRow
     url: str
-    changes: list[JobChange]
+    change: JobChange | None
 
 
 class JobListPage(PageAdmin):
@@ -116,7 +116,8 @@ class JobListPage(PageAdmin):
         return self.render(request, "job_list.html", self.title, status=400, problem=problem, **context)
 
     def line(self, request: HttpRequest, row: JobRow) -> Line:
-        return Line(row, self.url_of("job_change", row.id), self.allowed_changes(request, row.state))
+        change = next(iter(self.allowed_changes(request, row.state)), None)
+        return Line(row, self.url_of("job_change", row.id), change)
 
     def act(self, request: HttpRequest) -> HttpResponse:
         return job_actions.act(self, request)

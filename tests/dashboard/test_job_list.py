@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlencode
+
+import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
 
 from steady_queue.monitoring.states import JobState
+from steady_queue.store.outcome import Finished
+from tests.support.databases.tables import counts
 from tests.support.store.jobs import fail_jobs, job, later, limited
 from tests.support.store.stores import SyncStore
 
 if TYPE_CHECKING:
     from django.test import Client
 
+DELAYED = {"scheduled_at": later()}
 LIST = "/admin/steady_queue/job/"
 
 
@@ -22,12 +32,133 @@ def read(client: Client, url: str = LIST, status: int = 200) -> str:
 
 def test_the_page_set_of_tasks_opens_on_each_database(database: str, superuser: Client) -> None:
     store = SyncStore(database)
-    failed, blocked, holder, scheduled = job(), limited(), limited(), job(scheduled_at=later())
+    failed, running, finished, blocked, holder, scheduled = job(), job(), job(), limited(), limited(), job(**DELAYED)
     fail_jobs(store, failed)
+    claim, other = store.claimed(running, finished)
+    store.settle(Finished(other))
     store.enqueue(holder, blocked, scheduled)
     for state in JobState:
         assert f'?state={state}" aria-current="page"' in read(superuser, f"{LIST}?state={state}")
     page = read(superuser)
-    for one in (failed, blocked, holder, scheduled):
+    for one in (failed, running, finished, blocked, holder, scheduled):
         assert f'value="{one.id}"' in page
         assert str(one.id) in read(superuser, f"{LIST}{one.id}/")
+    asked = superuser.post(f"{LIST}action/", {"do": "retry:all", "query": "state=failed"})
+    assert "Retry 1 task?" in asked.content.decode()
+    done = superuser.post(f"{LIST}action/", {"do": "retry:all", "query": "state=failed", "confirmed": "1"})
+    assert "was retried" in done.content.decode()
+    store.settle(Finished(claim))
+
+
+@pytest.mark.usually_on("sqlite")
+def test_no_page_sends_more_than_fifteen_queries_to_the_database_of_the_queue(database: str, superuser: Client) -> None:
+    store = SyncStore(database)
+    one, blocked = limited(), limited()
+    (claim,) = store.claimed(one)
+    store.enqueue(blocked, *(job() for _ in range(60)))
+    urls = [LIST, f"{LIST}?state=ready&task=noop&text=x&since=1h", f"{LIST}{one.id}/", f"{LIST}{blocked.id}/"]
+    for url in [*urls, *(f"{LIST}?state={state}" for state in JobState)]:
+        with CaptureQueriesContext(connections[database]) as queries:
+            read(superuser, url)
+        assert len(queries) <= 15, url
+    store.settle(Finished(claim))
+
+
+@pytest.mark.usually_on("sqlite")
+def test_filters_are_chips_that_can_be_removed(database: str, superuser: Client) -> None:
+    store = SyncStore(database)
+    mail, other = job(queue_name="mail", task_path="shop.tasks.send"), job()
+    fail_jobs(store, mail, other)
+    page = read(superuser, f"{LIST}?state=failed&queue=mail&task=send&error=ValueError&since=1h")
+    assert str(mail.id) in page
+    assert str(other.id) not in page
+    for label, text in (("Queue", "mail"), ("Task", "send"), ("Error class", "ValueError")):
+        assert f"{label}: <bdi>{text}</bdi>" in page
+    without_queue = re.search(r'href="\?([^"]+)" aria-label="Remove the filter Queue"', page)
+    assert without_queue is not None
+    query = dict(parse_qsl(unescape(without_queue[1])))
+    assert query.pop("since")
+    assert query == {"state": "failed", "task": "send", "error": "ValueError"}
+    # The tabs of the other states keep the filters, and so does the form.
+    assert re.search(r'href="\?state=exhausted&amp;queue=mail&amp;task=send', page)
+    assert 'name="state" value="failed"' in page
+    assert 'name="queue" value="mail"' in page
+    # What an action is posted with is what the page shows.
+    posted = re.search(r'name="query" value="([^"]+)"', page)
+    assert posted is not None
+    assert dict(parse_qsl(unescape(posted[1])))["queue"] == "mail"
+
+
+@pytest.mark.usually_on("sqlite")
+def test_a_task_is_found_by_its_id(database: str, superuser: Client) -> None:
+    one, other = job(), job()
+    SyncStore(database).enqueue(one, other)
+    for text in (str(one.id), one.id.hex, f" {str(one.id).upper()} "):
+        page = read(superuser, f"{LIST}?{urlencode({'id': text})}")
+        assert f'value="{one.id}"' in page
+        assert f'value="{other.id}"' not in page
+
+
+@pytest.mark.usually_on("sqlite")
+def test_item_164_finished_tasks_are_filtered_by_time_and_late_ones_are_marked(
+    database: str, superuser: Client
+) -> None:
+    """Item 164 of behaviour.md: scheduled list with delayed tag, finished filtered by date."""
+    store = SyncStore(database)
+    finished, late = job(), job(enqueued_at=later(hours=-2))
+    (claim,) = store.claimed(finished)
+    store.settle(Finished(claim))
+    assert f"/{finished.id}/" in read(superuser, f"{LIST}?state=finished&since=1h")
+    assert f"/{finished.id}/" not in read(superuser, f"{LIST}?state=finished&before=1h")
+    store.enqueue(late)
+    assert '<span class="sq-badge sq-warning">late</span>' in read(superuser, f"{LIST}?state=ready")
+
+
+@pytest.mark.usually_on("sqlite")
+@pytest.mark.parametrize(
+    "query", ["state=x", "since=never", "id=zz", "queue=%00", "before=9999999999d", "text=" + "x" * 501]
+)
+def test_a_filter_that_makes_no_sense_is_explained(database: str, superuser: Client, query: str) -> None:
+    page = read(superuser, f"{LIST}?{query}", status=400)
+    assert 'role="alert"' in page
+    assert "Filter" in page
+
+
+@pytest.mark.usually_on("sqlite")
+def test_item_165_pages_follow_each_other_in_both_directions(database: str, superuser: Client) -> None:
+    """Item 165 of behaviour.md: pagination."""
+    store = SyncStore(database)
+    jobs = [job() for _ in range(120)]
+    fail_jobs(store, *jobs)
+    url, pages = f"{LIST}?state=failed", []
+    while url:
+        page = read(superuser, url)
+        pages.append(re.findall(r'name="ids" value="([^"]+)"', page))
+        older = re.search(r'href="\?([^"]+)" rel="next">Older<', page)
+        url = f"{LIST}?{unescape(older[1])}" if older else ""
+    assert [len(ids) for ids in pages] == [50, 50, 20]
+    assert sorted(id_ for ids in pages for id_ in ids) == sorted(str(one.id) for one in jobs)
+    newer = re.search(r'href="\?([^"]+)" rel="prev">Newer<', page)
+    assert newer is not None
+    before = read(superuser, f"{LIST}?{unescape(newer[1])}")
+    assert re.findall(r'name="ids" value="([^"]+)"', before) == pages[1]
+    for cursor in ("x", "AAAA", "W10", "\x00"):
+        assert len(read(superuser, f"{LIST}?{urlencode({'state': 'failed', 'after': cursor})}")) > 1000
+
+
+@pytest.mark.usually_on("sqlite")
+def test_lists_without_tasks_say_so(database: str, superuser: Client) -> None:
+    assert "There are no tasks." in read(superuser)
+    assert "No task matches." in read(superuser, f"{LIST}?state=failed")
+
+
+@pytest.mark.usually_on("sqlite")
+def test_no_page_changes_anything_by_get(database: str, superuser: Client) -> None:
+    one = job()
+    fail_jobs(SyncStore(database), one)
+    refused = [f"{LIST}action/?do=discard:{one.id}&confirmed=1", f"{LIST}{one.id}/stack/"]
+    for url in refused:
+        assert superuser.get(url).status_code == 405
+    for view in ("", "edit/?args=[]&kwargs={}", "?do=retry"):
+        read(superuser, f"{LIST}{one.id}/{view}")
+    assert counts(database) == {"failed": 1}

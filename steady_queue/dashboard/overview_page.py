@@ -6,7 +6,7 @@ session: a GET request changes nothing, neither the queue nor the session, so th
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from django.contrib import messages
@@ -39,7 +39,7 @@ class OverviewPage(PageAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         looked_at = read_looked_at(request)
-        overview = read_overview(looked_at or timezone.now() - FIRST_LOOK)
+        overview = read_overview(looked_at or datetime.now(UTC) - FIRST_LOOK)
         return self.render(
             request,
             "overview.html",
@@ -57,7 +57,7 @@ class OverviewPage(PageAdmin):
 
     def mark_as_seen(self, request: HttpRequest) -> HttpResponse:
         """Remember that the user has seen the failures until now."""
-        request.session[LOOKED_AT] = timezone.now().isoformat()
+        request.session[LOOKED_AT] = datetime.now(UTC).isoformat()
         return self.redirect_with(
             request, "Failures until now are marked as seen.", self.url_of("overview_changelist"), messages.SUCCESS
         )

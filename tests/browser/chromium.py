@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,11 +26,13 @@ DESKTOP = (1280, 900)
 PHONE = (390, 844)
 ARGUMENTS = (
     "--headless=new",
+    "--no-sandbox",  # it does not work as root and in many containers; the pages are the suite's own
     "--disable-gpu",
     "--disable-dev-shm-usage",  # /dev/shm is small in containers
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-extensions",
+    "--hide-scrollbars",
     "--no-first-run",
     "--no-default-browser-check",
     "--force-device-scale-factor=1",
@@ -138,8 +139,6 @@ def chromium(directory: Path) -> Iterator[Browser]:
     options.binary_location = program
     for argument in ARGUMENTS:
         options.add_argument(argument)
-    if os.getuid() == 0:
-        options.add_argument("--no-sandbox")  # Chromium does not start as root otherwise
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     # The path is given, so Selenium downloads nothing.
     driver = Chrome(options, Service(driver_program))

@@ -79,11 +79,16 @@ class Browser:
         """The link with this text, waited for."""
         return wait_for(lambda: self.driver.find_element(By.LINK_TEXT, text), f"the link {text!r}")
 
+    def link_beginning(self, text: str) -> WebElement:
+        """The link whose text begins like this, waited for."""
+        what = f"the link {text!r}"
+        return wait_for(lambda: next((one for one in self.all("a") if one.text.startswith(text)), None), what)
+
     def button(self, text: str) -> WebElement:
         """The first button with this text or value that is shown, waited for."""
 
         def find() -> WebElement | None:
-            found = self.all("button, input[type=submit], summary, a.button")
+            found = self.all("button, input[type=submit]")
             labels = ((one, one.text.strip() or one.get_attribute("value")) for one in found if one.is_displayed())
             return next((one for one, label in labels if label == text), None)
 

@@ -92,9 +92,7 @@ class Browser:
             labels = ((one, one.text.strip() or one.get_attribute("value")) for one in found if one.is_displayed())
             return next((one for one, label in labels if label == text), None)
 
-        button = wait_for(find, f"the button {text!r} on {self.path}")
-        assert button is not None
-        return button
+        return wait_for(find, f"the button {text!r} on {self.path}")
 
     def fill(self, selector: str, text: str) -> None:
         """Replace the text of a field."""

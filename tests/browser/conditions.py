@@ -17,7 +17,7 @@ T = TypeVar("T")
 PASSING = (NoSuchElementException, StaleElementReferenceException)
 
 
-def wait_for(condition: Callable[[], T], what: str, timeout_seconds: float = WAIT_TIMEOUT_SECONDS) -> T:
+def wait_for(condition: Callable[[], T | None], what: str, timeout_seconds: float = WAIT_TIMEOUT_SECONDS) -> T:
     """Wait until the condition is true, and return its value; fail after the timeout."""
     deadline = time.monotonic() + timeout_seconds
     while True:

@@ -6,18 +6,24 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from steady_queue import TaskState, actions
+from steady_queue.models import Process
 from tests.browser.conditions import wait_for
 from tests.browser.project import tasks
 
 if TYPE_CHECKING:
     from steady_queue import SteadyQueueResult
 
+#: The states that samples have.
+SAMPLED = ("finished", "failed", "exhausted", "retrying", "running", "ready", "scheduled", "cancelled", "blocked")
 #: Text that a page must show as text: markup, and a character that reverses what follows.
 HOSTILE = '<script>document.title = "owned"</script>\u202egnp.exe'
 
 
 def enqueue_samples() -> dict[str, str]:
-    """Enqueue a task for each state, and wait until each is in it; returns their ids by the states."""
+    """Enqueue a task for each state, and wait until each is in it.
+
+    Returns their ids by the states, and the id of the process that runs them.
+    """
     later = tasks.quick.using(run_after=timedelta(hours=1))
     actions.pause("reports")
     samples: dict[str, SteadyQueueResult[Any]] = {
@@ -37,7 +43,8 @@ def enqueue_samples() -> dict[str, str]:
         wait_for_state(sample, state)
     wait_for_state(holder, "running")
     wait_for(lambda: has_progress(samples["running"]), "the progress of the running task")
-    return {state: sample.id for state, sample in samples.items()}
+    process = Process.objects.get()
+    return {**{state: sample.id for state, sample in samples.items()}, "process": str(process.pk)}
 
 
 def wait_for_state(task: SteadyQueueResult[Any], state: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,14 +34,18 @@ from steady_queue.models import TaskStatistics
 
 random.seed(13)
 minute = timezone.now().replace(second=0, microsecond=0)
-tasks = {"stock.tasks.count_shelf": ("stock", 72), "stock.tasks.fetch_prices": ("stock", 6),
-         "orders.tasks.confirm": ("mail", 18), "orders.tasks.charge": ("payments", 18), "orders.tasks.pack": ("warehouse", 17)}
+tasks = {
+    "stock.tasks.count_shelf": ("stock", 72), "stock.tasks.fetch_prices": ("stock", 6),
+    "orders.tasks.confirm": ("mail", 18), "orders.tasks.charge": ("payments", 18),
+    "orders.tasks.pack": ("warehouse", 17),
+}
 rows = []
 for ago in range(1, 60):
     busy = 1 + 0.5 * math.sin(ago / 7)
     for path, (queue, usual) in tasks.items():
         number = round(usual * busy * random.uniform(0.8, 1.2))
-        failed = round(number * 0.4 * random.random()) if path.endswith(("fetch_prices", "pack")) and 20 < ago < 32 else 0
+        may_fail = path.endswith(("fetch_prices", "pack")) and 20 < ago < 32
+        failed = round(number * 0.4 * random.random()) if may_fail else 0
         run, wait = number * random.randint(80, 260), round(number * 40 * busy * random.uniform(0.5, 3))
         rows.append(TaskStatistics(
             seconds=60, starts_at=minute - timedelta(minutes=ago), process_id=uuid.UUID(int=1), queue_name=queue,
@@ -83,7 +88,7 @@ def log_in(browser: Browser, shop: Project) -> None:
 def wait_until_it_is_busy(shop: Project) -> None:
     """Wait for a task that shows its progress, one that is blocked and one that is to be retried or has failed."""
     for table in ("blockedexecution", "failedexecution", "claimedexecution"):
-        wait_for(lambda table=table: shop.rows(f"SELECT 1 FROM steady_queue_{table}"), table)
+        wait_for(partial(shop.rows, f"SELECT 1 FROM steady_queue_{table}"), table)
     wait_for(lambda: shop.rows("SELECT 1 FROM steady_queue_job WHERE progress IS NOT NULL"), "progress")
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
 from selenium.webdriver.common.by import By
 
+from steady_queue.models import Job
 from tests.browser.conditions import wait_for
 from tests.browser.project import tasks
 from tests.browser.samples import wait_for_state
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 JOBS = "/admin/steady_queue/job/"
 
 pytestmark = [
-    pytest.mark.xdist_group("browser"),
+    pytest.mark.xdist_group("browser actions"),
     pytest.mark.parametrize("site", ["postgres"], indirect=True),
 ]
 
@@ -100,7 +102,7 @@ def test_all_tasks_that_match_are_retried(browser: Browser, name: str) -> None:
     browser.wait_for_text("3 tasks were handled.")
 
     for task in failed:
-        wait_for(lambda task=task: has_attempts(task.id, 2), "the second attempt")
+        wait_for(partial(has_attempts, task.id, 2), "the second attempt")
     assert not has_attempts(other.id, 2)
 
 
@@ -139,6 +141,4 @@ def test_an_unknown_task_leads_to_the_list_with_a_message(browser: Browser) -> N
 
 
 def has_attempts(job_id: str, number: int) -> bool:
-    from steady_queue.models import Job
-
     return bool(Job.objects.get(id=job_id).attempts >= number)

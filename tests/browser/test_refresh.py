@@ -33,7 +33,6 @@ window.fetch = (...args) => {
 HIDE = "Object.defineProperty(document, 'hidden', {value: arguments[0], configurable: true});"
 #: What a browser does when a tab is shown or hidden: the page refreshes at once if it is shown.
 CHANGE_VISIBILITY = "document.dispatchEvent(new Event('visibilitychange'));"
-
 #: A page of which each second takes 20 milliseconds.
 FASTER_TIMERS = "const timer = setTimeout; window.setTimeout = (call, delay) => timer(call, delay / 50);"
 

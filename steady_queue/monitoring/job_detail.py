@@ -106,7 +106,7 @@ def find_detail(job_id: UUID | str) -> JobDetail | None:
 
 def _build(found: Mapping[str, Any]) -> JobDetail:
     stored = {**found, **{name: found[f"its_{name}"] for name in _TEXTS}}
-    id_, process_id = stored["id"], stored["claimed_execution__process_id"]
+    id_, process_id = stored["id"], stored["process_id"]
     row = build_row(stored, find_process_names({process_id} - {None}))
     request = _cancel_request(id_) if row.state is JobState.RUNNING else None
     tick = RecurringExecution.objects.using(queue_alias()).filter(job_id=id_).first()
@@ -118,8 +118,8 @@ def _build(found: Mapping[str, Any]) -> JobDetail:
         concurrency_limit=stored["concurrency_limit"],
         unique_key=stored["unique_key"] or "",
         expires_at=stored["expires_at"],
-        started_at=stored["started_at"] or stored["claimed_execution__claimed_at"],
-        ended_at=stored["finished_at"] or stored["failed_execution__failed_at"],
+        started_at=stored["started_at"] or stored["claimed_at"],
+        ended_at=stored["finished_at"] or stored["failed_at"],
         arguments=describe_arguments(stored["arguments"], row.task_path, stored["characters"]),
         old_arguments=_old_arguments(stored["old_arguments"], row.task_path),
         timeline=build_timeline(stored, row.state, row.worker, request),

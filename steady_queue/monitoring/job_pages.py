@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PAGE_ROWS, BATCH_ROWS = 50, 500
 #: How many rows are searched for one page at most, and how many at first.
-WINDOW_ROWS, FIRST_ROWS = 10_000, 1_000
+WINDOW_ROWS, FIRST_ROWS = 10_000, 400
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Case, Q, Value, When
-from django.db.models.functions import Coalesce, Left, Length, Right
+from django.db.models import Case, OuterRef, Q, Subquery, Value, When
+from django.db.models.functions import Left, Length, Right
 from django.utils import timezone
 
 from steady_queue.db.aliases import queue_alias
 from steady_queue.jobs.reports import load_progress
-from steady_queue.models import Job, Process
+from steady_queue.models import (
+    BlockedExecution,
+    ClaimedExecution,
+    FailedExecution,
+    Job,
+    Process,
+    ScheduledExecution,
+)
 from steady_queue.monitoring.argument_text import short_text
 from steady_queue.monitoring.job_states import LOST_CLASSES
 from steady_queue.monitoring.states import LATE_SECONDS, JobState
@@ -25,6 +32,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from django.db.models import Model
+
     from steady_queue.jobs.reports import Progress
 
 #: Characters of stored texts that are read for a row.
@@ -33,12 +42,30 @@ ARGUMENT_CHARACTERS, ERRORS_CHARACTERS, MESSAGE_CHARACTERS = 2_000, 20_000, 200
 _COLUMNS = (
     *("id", "task_path", "queue_name", "priority", "lane", "enqueued_at", "scheduled_at", "last_attempted_at"),
     *("finished_at", "attempts", "retries", "worker_ids", "concurrency_key", "progress"),
-    *("failed_execution__kind", "failed_execution__failed_at", "failed_execution__exception_class"),
-    *("claimed_execution__claimed_at", "claimed_execution__process_id"),
-    *("scheduled_execution__scheduled_at", "blocked_execution__concurrency_key"),
 )
+
+
+def _of_state(model: type[Model], column: str) -> Subquery:
+    """A column of the row that is the state of a job.
+
+    Not a join: for a page of jobs, PostgreSQL would read the whole table of the state.
+    """
+    rows = model._default_manager.filter(job_id=OuterRef("id"))
+    return Subquery(rows.values(column)[:1])
+
+
+_STATE_COLUMNS: dict[str, Any] = {
+    "failed_kind": _of_state(FailedExecution, "kind"),
+    "failed_at": _of_state(FailedExecution, "failed_at"),
+    "exception_class": _of_state(FailedExecution, "exception_class"),
+    "message": Left(_of_state(FailedExecution, "message"), MESSAGE_CHARACTERS),
+    "claimed_at": _of_state(ClaimedExecution, "claimed_at"),
+    "process_id": _of_state(ClaimedExecution, "process_id"),
+    "due_at": _of_state(ScheduledExecution, "scheduled_at"),
+    "blocked_key": _of_state(BlockedExecution, "concurrency_key"),
+}
 #: Of other jobs, the last error is in the failed row, or does not matter.
-_HAS_NOT_ENDED = Q(errors__isnull=False, finished_at__isnull=True, failed_execution__kind__isnull=True)
+_HAS_NOT_ENDED = Q(errors__isnull=False, finished_at__isnull=True, failed_kind__isnull=True)
 _KINDS: dict[int, JobState] = {
     FailureKind.FAILED: JobState.FAILED,
     FailureKind.EXHAUSTED: JobState.EXHAUSTED,
@@ -82,7 +109,7 @@ class JobRow:
 def load_rows(ids: Sequence[UUID]) -> tuple[JobRow, ...]:
     """Return the rows of the jobs that still exist, in the order of the ids: by at most two queries."""
     by_id = {stored["id"]: stored for stored in read_columns(ids)}
-    names = find_process_names({stored["claimed_execution__process_id"] for stored in by_id.values()} - {None})
+    names = find_process_names({stored["process_id"] for stored in by_id.values()} - {None})
     return tuple(build_row(by_id[id_], names) for id_ in ids if id_ in by_id)
 
 
@@ -90,19 +117,11 @@ def read_columns(ids: Sequence[UUID], *more: str, **texts: Any) -> list[Mapping[
     """Read what rows are built from, and more columns or expressions of the jobs."""
     if not ids:
         return []
-    return list(
-        Job.objects.using(queue_alias())
-        .filter(id__in=ids)
-        .values(
-            *_COLUMNS,
-            *more,
-            some_arguments=Left("arguments", ARGUMENT_CHARACTERS),
-            characters=Length("arguments"),
-            message=Left(Coalesce("failed_execution__message", Value("")), MESSAGE_CHARACTERS),
-            last_errors=Case(When(_HAS_NOT_ENDED, then=Right("errors", ERRORS_CHARACTERS)), default=Value("")),
-            **texts,
-        )
-    )
+    texts["some_arguments"] = Left("arguments", ARGUMENT_CHARACTERS)
+    texts["characters"] = Length("arguments")
+    texts["last_errors"] = Case(When(_HAS_NOT_ENDED, then=Right("errors", ERRORS_CHARACTERS)), default=Value(""))
+    jobs = Job.objects.using(queue_alias()).filter(id__in=ids).annotate(**_STATE_COLUMNS)
+    return list(jobs.values(*_COLUMNS, *_STATE_COLUMNS, *more, **texts))
 
 
 def find_process_names(ids: Collection[UUID]) -> dict[UUID, str]:
@@ -114,7 +133,7 @@ def build_row(stored: Mapping[str, Any], names: Mapping[UUID, str]) -> JobRow:
     """Return the row of these columns. `names` are those of processes, by their ids."""
     late_before = timezone.now() - timedelta(seconds=LATE_SECONDS)
     state = _state(stored)
-    process_id = stored["claimed_execution__process_id"]
+    process_id = stored["process_id"]
     due_at = _due_at(stored)
     error_class, message = _error(stored)
     is_running = state is JobState.RUNNING
@@ -145,17 +164,17 @@ def build_row(stored: Mapping[str, Any], names: Mapping[UUID, str]) -> JobRow:
 def _state(stored: Mapping[str, Any]) -> JobState:
     if stored["finished_at"] is not None:
         return JobState.FINISHED
-    kind = stored["failed_execution__kind"]
+    kind = stored["failed_kind"]
     if kind is not None:
-        if kind == FailureKind.FAILED and stored["failed_execution__exception_class"] in LOST_CLASSES:
+        if kind == FailureKind.FAILED and stored["exception_class"] in LOST_CLASSES:
             return JobState.LOST
         # A newer version may have stored a kind that this one lacks.
         return _KINDS.get(kind, JobState.FAILED)
-    if stored["claimed_execution__claimed_at"] is not None:
+    if stored["claimed_at"] is not None:
         return JobState.RUNNING
-    if stored["blocked_execution__concurrency_key"] is not None:
+    if stored["blocked_key"] is not None:
         return JobState.BLOCKED
-    if stored["scheduled_execution__scheduled_at"] is not None:
+    if stored["due_at"] is not None:
         return JobState.RETRYING if stored["retries"] else JobState.SCHEDULED
     return JobState.READY
 
@@ -163,27 +182,27 @@ def _state(stored: Mapping[str, Any]) -> JobState:
 def _due_at(stored: Mapping[str, Any]) -> datetime | None:
     times = (stored["scheduled_at"] or stored["enqueued_at"], stored["last_attempted_at"])
     known = [time for time in times if time is not None]
-    due_at: datetime | None = stored["scheduled_execution__scheduled_at"] or max(known, default=None)
+    due_at: datetime | None = stored["due_at"] or max(known, default=None)
     return due_at
 
 
 def _time(stored: Mapping[str, Any], state: JobState) -> datetime | None:
     column = {
         JobState.FINISHED: "finished_at",
-        JobState.RUNNING: "claimed_execution__claimed_at",
-        JobState.SCHEDULED: "scheduled_execution__scheduled_at",
-        JobState.RETRYING: "scheduled_execution__scheduled_at",
+        JobState.RUNNING: "claimed_at",
+        JobState.SCHEDULED: "due_at",
+        JobState.RETRYING: "due_at",
         JobState.READY: "enqueued_at",
         JobState.BLOCKED: "enqueued_at",
-    }.get(state, "failed_execution__failed_at")
+    }.get(state, "failed_at")
     time: datetime | None = stored[column]
     return time
 
 
 def _error(stored: Mapping[str, Any]) -> tuple[str, str]:
     """Return the class and the message of the last error, of a task that has not finished."""
-    if stored["failed_execution__kind"] is not None:
-        return stored["failed_execution__exception_class"], stored["message"]
+    if stored["failed_kind"] is not None:
+        return stored["exception_class"], stored["message"]
     if stored["last_errors"]:
         with suppress(ValueError, TypeError, KeyError, RecursionError):
             error = json.loads(stored["last_errors"].rpartition("\n")[2])

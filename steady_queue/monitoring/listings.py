@@ -55,7 +55,7 @@ class Listing:
     @property
     def is_filtered(self) -> bool:
         """Whether rows have to be read that do not match."""
-        return self.job_filter is not None or any(section.is_match for section in self.sections)
+        return self.job_filter is not None or any(one.is_match or one.job_filter for one in self.sections)
 
 
 def build_listing(search: JobSearch, as_of: datetime | None = None) -> Listing:
@@ -91,7 +91,8 @@ def _sections(search: JobSearch, as_of: datetime | None) -> list[Section]:
     if state is JobState.LATE:
         late_before = timezone.now() - timedelta(seconds=LATE_SECONDS)
         overdue = replace(_SCHEDULED, where=Q(scheduled_at__lt=late_before))
-        return [_by_time(overdue, search), _by_id(_ready(search), search, late_before)]
+        ready = replace(_ready(search), job_filter=_due_before(late_before))
+        return [_by_time(overdue, search), _by_id(ready, search, late_before)]
     if state is JobState.READY:
         return [_by_id(_ready(search), search, as_of)]
     if state is JobState.BLOCKED:
@@ -107,7 +108,7 @@ _SCHEDULED = Section(
 def _failed(search: JobSearch, as_of: datetime | None) -> Section:
     kind = _KINDS[search.state or JobState.FAILED]
     order = (Column("failed_at", True, True), Column("job_id", True))
-    section = Section(FailedExecution, order, Q(kind=kind.value), ("exception_class",))
+    section = Section(FailedExecution, order, Q(kind=kind.value), more=("exception_class",))
     if search.state is JobState.LOST or search.error:
         section = replace(section, is_match=lambda key: _is_wanted_error(key[-1], search))
     return _by_time(section, search, as_of)
@@ -212,13 +213,14 @@ def _state_conditions(state: JobState | None) -> Sequence[Q]:
         return [Q(retries=0)]
     if state is JobState.RETRYING:
         return [Q(retries__gt=0)]
-    if state is JobState.LATE:
-        late_before = timezone.now() - timedelta(seconds=LATE_SECONDS)
-        is_overdue = Q(scheduled_execution__isnull=False)
-        is_due = Q(scheduled_at__isnull=True, enqueued_at__lt=late_before) | Q(scheduled_at__lt=late_before)
-        # When a task became ready again after an attempt is not stored: not before the attempt began.
-        return [is_overdue | (is_due & (Q(last_attempted_at__isnull=True) | Q(last_attempted_at__lt=late_before)))]
     return []
+
+
+def _due_before(moment: datetime) -> Q:
+    """The condition that a ready job has been due since then."""
+    is_due = Q(scheduled_at__isnull=True, enqueued_at__lt=moment) | Q(scheduled_at__lt=moment)
+    # When a task became ready again after an attempt is not stored: not before the attempt began.
+    return is_due & (Q(last_attempted_at__isnull=True) | Q(last_attempted_at__lt=moment))
 
 
 def _json_text(text: str) -> str:

@@ -25,13 +25,14 @@ SEARCHED_CHARACTERS = 20_000
 
 def find_matching(search: JobSearch, listing: Listing, section: Section, keys: Sequence[Key]) -> set[UUID] | None:
     """Return the ids of the rows that match; None if all do."""
-    if section.is_match is None and listing.job_filter is None:
+    conditions = [condition for condition in (listing.job_filter, section.job_filter) if condition is not None]
+    if section.is_match is None and not conditions:
         return None
     matches = section.is_match or (lambda _: True)
     ids = [section.id_of(key) for key in keys if matches(key)]
-    if listing.job_filter is None or not ids:
+    if not conditions or not ids:
         return set(ids)
-    jobs = Job.objects.using(queue_alias()).filter(listing.job_filter, id__in=ids)
+    jobs = Job.objects.using(queue_alias()).filter(*conditions, id__in=ids)
     if not search.text:
         return set(jobs.values_list("id", flat=True))
     some_arguments = Left("arguments", SEARCHED_CHARACTERS)

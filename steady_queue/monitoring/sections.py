@@ -40,6 +40,8 @@ class Section:
     model: type[Model]
     columns: tuple[Column, ...]
     where: Q = field(default_factory=Q)
+    #: A condition for the jobs of this section, beside that of the list.
+    job_filter: Q | None = None
     #: Columns that `is_match` needs.
     more: tuple[str, ...] = ()
     is_match: Callable[[Key], bool] | None = None

@@ -93,7 +93,7 @@ def build_timeline(
         by = f" by {request.by}" if request.by else ""
         reason = f": {request.reason}" if request.reason else ""
         entries.append(TimelineEntry("cancel requested", request.at, f"Asked to stop{by}{reason}"))
-    if (due_at := stored["scheduled_execution__scheduled_at"]) is not None and stored["attempts"]:
+    if (due_at := stored["due_at"]) is not None and stored["attempts"]:
         text = f"Attempt {stored['attempts'] + 1:,} is due"
         entries.append(TimelineEntry("next", due_at, text))
     return tuple(entries)
@@ -114,8 +114,8 @@ def _ended_entries(stored: Mapping[str, Any]) -> list[TimelineEntry]:
     """Return the attempts and endings of which errors are stored."""
     errors = load_errors(stored["errors"])
     entries = [_error_entry(error, stored) for error in errors if isinstance(error, AttemptError)]
-    if entries and entries[-1].at is None and stored["failed_execution__failed_at"] is not None:
-        entries[-1] = entries[-1]._replace(at=stored["failed_execution__failed_at"])
+    if entries and entries[-1].at is None and stored["failed_at"] is not None:
+        entries[-1] = entries[-1]._replace(at=stored["failed_at"])
     entries = entries[-MAX_SHOWN_ATTEMPTS:]
     known = [entry.attempt.number for entry in entries if entry.attempt is not None]
     ended = stored["attempts"] - (stored["finished_at"] is not None)
@@ -152,7 +152,7 @@ def _last_attempt(stored: Mapping[str, Any], state: JobState, worker: str) -> Ti
         number=stored["attempts"] + is_running,
         ending="running" if is_running else "finished",
         worker=worker if is_running else (lines_of(stored["worker_ids"]) or [""])[-1],
-        started_at=stored["claimed_execution__claimed_at"] if is_running else stored["last_attempted_at"],
+        started_at=stored["claimed_at"] if is_running else stored["last_attempted_at"],
         ended_at=stored["finished_at"],
     )
     text = f"Attempt {attempt.number:,} {'runs' if is_running else 'finished'}"
@@ -182,7 +182,7 @@ def _with_logs(entries: list[TimelineEntry], stored: Mapping[str, Any]) -> list[
 
 def _with_manual_retry(entries: list[TimelineEntry], stored: Mapping[str, Any], state: JobState) -> list[TimelineEntry]:
     """Add the last retry by hand: it sets the number of automatic retries to zero, which shows where it was."""
-    has_failed = stored["failed_execution__kind"] is not None
+    has_failed = stored["failed_kind"] is not None
     failures = stored["attempts"] - (state is JobState.FINISHED)
     after = failures - stored["retries"] - has_failed
     if after < 1:

@@ -79,8 +79,8 @@ def count_states(
     """
     late = sql.ago(late_seconds)
 
-    def count(source: str, *values: object) -> Counted:
-        return f"(SELECT count(*) FROM (SELECT 1 FROM {source} LIMIT {limit + 1:d}) t)", values
+    def count(source: str, *values: object, most: int = limit + 1) -> Counted:
+        return f"(SELECT count(*) FROM (SELECT 1 FROM {source} LIMIT {most:d}) t)", values
 
     def count_jobs(condition: str, source: str, *values: object) -> Counted:
         """Of the first rows, count those whose jobs meet a condition.
@@ -118,7 +118,7 @@ def count_states(
         "scheduled": count("steady_queue_scheduledexecution"),
         "retrying": count_jobs("j.retries > 0", "steady_queue_scheduledexecution e ORDER BY e.scheduled_at"),
         "late_scheduled": count(f"{sql.scheduled_due} WHERE scheduled_at < {late}"),
-        "maybe_late_ready": count("steady_queue_readyexecution WHERE job_id <= ?", late_id),
+        "maybe_late_ready": count("steady_queue_readyexecution WHERE job_id <= ?", late_id, most=looked_up + 1),
         "late_ready": count_jobs(
             is_late_ready, "steady_queue_readyexecution e WHERE e.job_id <= ? ORDER BY e.job_id", late_id
         ),

@@ -1,0 +1,77 @@
+"""What ran in the last hour and day, summed from what the processes have counted."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from steady_queue.models import TaskStatistics
+from steady_queue.monitoring.statistics import rate_of, rates_by_queue, rates_by_task, read_day, read_hour
+
+NOW = datetime(2026, 5, 4, 12, 30, 20, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+_SUMS = {
+    "started": 12,
+    "finished": 6,
+    "failed": 1,
+    "retried": 3,
+    "run_milliseconds": 5_000,
+    "longest_run_milliseconds": 900,
+    "wait_milliseconds": 20_000,
+    "longest_wait_milliseconds": 4_000,
+}
+
+
+def add(alias: str, at: datetime, seconds: int = 60, **options: Any) -> None:
+    process_id = uuid4() if seconds == 60 else UUID(int=0)
+    row = {"process_id": process_id, "queue_name": "mail", "task_path": "shop.tasks.send", **_SUMS, **options}
+    TaskStatistics.objects.using(alias).create(seconds=seconds, starts_at=at, **row)
+
+
+def test_the_minutes_of_all_processes_are_added_up(database: str) -> None:
+    at = datetime(2026, 5, 4, 12, 29, tzinfo=UTC)
+    add(database, at)
+    add(database, at, longest_run_milliseconds=1_500, queue_name="reports")
+    add(database, at - timedelta(hours=2))
+    hour = read_hour(NOW)
+    assert len(hour) == 60
+    assert (hour[0].at, hour[-1].at) == (datetime(2026, 5, 4, 11, 31, tzinfo=UTC), NOW.replace(second=0))
+    assert [point.at for point in hour if point.ended] == [at]
+    point = hour[-2]
+    assert (point.started, point.finished, point.failed, point.retried, point.ended) == (24, 12, 2, 6, 20)
+    assert (point.mean_run_seconds, point.longest_run_seconds) == (0.5, 1.5)
+    assert (point.mean_wait_seconds, point.longest_wait_seconds) == (2.0, 4.0)
+    assert hour[-1].mean_run_seconds is None
+
+
+def test_a_day_has_hours_and_the_minutes_that_are_not_added_to_them_yet(database: str) -> None:
+    eight, ten = (datetime(2026, 5, 4, hour, tzinfo=UTC) for hour in (8, 10))
+    add(database, eight, seconds=3600, started=100)
+    add(database, eight + 59 * MINUTE)
+    add(database, ten + 5 * MINUTE)
+    add(database, ten + 5 * MINUTE, task_path="shop.tasks.other")
+    add(database, eight - timedelta(days=2), seconds=3600)
+    day = read_day(NOW)
+    assert len(day) == 24
+    assert day[-1].at == datetime(2026, 5, 4, 12, tzinfo=UTC)
+    assert {point.at: point.started for point in day if point.started} == {eight: 112, ten: 24}
+
+
+@pytest.mark.usually_on("postgres")
+def test_rates_are_means_of_complete_minutes(database: str) -> None:
+    current = NOW.replace(second=0)
+    add(database, current, finished=1_000)
+    add(database, current - MINUTE)
+    add(database, current - 6 * MINUTE, queue_name="reports", task_path="shop.tasks.report")
+    queues = rates_by_queue(NOW)
+    assert list(queues) == ["mail", "reports"]
+    assert list(rates_by_queue(NOW, ["reports"])) == ["reports"]
+    mail, reports = rate_of(queues["mail"]), rate_of(queues["reports"])
+    assert (mail.per_minute, mail.failures_per_minute) == (2.0, 0.8)
+    assert (mail.hourly_per_minute, mail.hourly_failures_per_minute) == pytest.approx((10 / 59, 4 / 59))
+    assert (reports.per_minute, reports.hourly_per_minute) == pytest.approx((0.0, 10 / 59))
+    assert rates_by_task(NOW) == {"shop.tasks.report": reports, "shop.tasks.send": mail}
+    assert rate_of([]).per_minute == 0.0

@@ -5,7 +5,6 @@ the admin lists it, links to it and asks for its permissions.
 
     site.py                 the pages, by their models
     page.py                 PageAdmin: what all pages have in common
-    text.py                 safe display of text that the queue only stores
     audit.py                who changed what, when and why, in the log of the admin
     charts.py               charts as inline SVG
     queue_names.py          names of queues as parts of URLs

@@ -13,11 +13,11 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 
 from steady_queue import arguments
 from steady_queue.arguments.decoding import MARK
-from steady_queue.dashboard.text import escape_json
 from steady_queue.errors import ArgumentError
 from steady_queue.jobs.registry import registry
 from steady_queue.jobs.task import TaskCall
 from steady_queue.monitoring.argument_text import REDACTED, is_secret, parameter_names
+from steady_queue.monitoring.text import escape_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from django.utils.html import format_html, format_html_join
 
-from steady_queue.dashboard.text import show_seconds
+from steady_queue.monitoring.text import show_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

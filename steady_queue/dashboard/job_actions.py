@@ -20,12 +20,12 @@ from steady_queue.dashboard import audit, job_changes
 from steady_queue.dashboard.job_batches import BatchState
 from steady_queue.dashboard.job_changes import BATCH_ROWS, CHANGES, OutcomeKind
 from steady_queue.dashboard.job_filters import describe_search
-from steady_queue.dashboard.text import show_line
 from steady_queue.models.job import Job
 from steady_queue.monitoring.counts import CappedCount
 from steady_queue.monitoring.job_pages import count_matches, find_ids, find_page
 from steady_queue.monitoring.job_rows import load_rows
 from steady_queue.monitoring.job_search import JobSearch
+from steady_queue.monitoring.text import show_line
 from steady_queue.store.names import explain_unstorable
 
 if TYPE_CHECKING:

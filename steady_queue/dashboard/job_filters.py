@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from django.utils import timezone
 
-from steady_queue.dashboard.text import show_line
+from steady_queue.monitoring.text import show_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,11 +9,11 @@ from django.contrib.contenttypes.models import ContentType
 
 from steady_queue.dashboard import job_stack
 from steady_queue.dashboard.job_changes import CHANGES
-from steady_queue.dashboard.text import show_line
 from steady_queue.dashboard.tracebacks import shorten
 from steady_queue.models.job import Job
 from steady_queue.monitoring.job_detail import find_detail
 from steady_queue.monitoring.states import JobState
+from steady_queue.monitoring.text import show_line
 
 if TYPE_CHECKING:
     from uuid import UUID

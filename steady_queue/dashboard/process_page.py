@@ -9,11 +9,11 @@ from django.contrib import messages
 from steady_queue import actions
 from steady_queue.dashboard import audit
 from steady_queue.dashboard.page import PageAdmin
-from steady_queue.dashboard.text import show_line
 from steady_queue.errors import UnknownProcess
 from steady_queue.models import Process
 from steady_queue.monitoring.process_jobs import read_running
 from steady_queue.monitoring.process_list import each_process, read_processes
+from steady_queue.monitoring.text import show_line
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse

@@ -9,12 +9,12 @@ from django.contrib import messages
 from steady_queue import actions
 from steady_queue.dashboard import audit, queue_names
 from steady_queue.dashboard.page import PageAdmin
-from steady_queue.dashboard.text import show_line
 from steady_queue.models.pages import Queue
 from steady_queue.monitoring.json_values import queues_as_json
 from steady_queue.monitoring.queue_list import read_queues
 from steady_queue.monitoring.states import JobState
 from steady_queue.monitoring.statistics import read_now
+from steady_queue.monitoring.text import show_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

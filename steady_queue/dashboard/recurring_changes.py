@@ -13,10 +13,10 @@ from steady_queue import disable_recurring_task, enable_recurring_task, unschedu
 from steady_queue.dashboard.audit import record
 from steady_queue.dashboard.recurring_form import RecurringForm, version_of
 from steady_queue.dashboard.recurring_page import REASON_LENGTH, RecurringPage, show_time
-from steady_queue.dashboard.text import show_line
 from steady_queue.db.aliases import queue_alias
 from steady_queue.errors import StoreUnavailable, UnknownRecurringTask
 from steady_queue.models import RecurringTask
+from steady_queue.monitoring.text import show_line
 from steady_queue.recurring.manual_runs import run_recurring_task
 
 if TYPE_CHECKING:

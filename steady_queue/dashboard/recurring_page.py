@@ -11,10 +11,10 @@ from django.utils.dateparse import parse_datetime
 
 from steady_queue.dashboard.charts import draw_counts
 from steady_queue.dashboard.page import PageAdmin
-from steady_queue.dashboard.text import show_line
 from steady_queue.monitoring.argument_text import describe_arguments
 from steady_queue.monitoring.recurring import find_recurring, read_history, read_recurring
 from steady_queue.monitoring.recurring_calendar import read_calendar
+from steady_queue.monitoring.text import show_line
 
 if TYPE_CHECKING:
     from datetime import datetime

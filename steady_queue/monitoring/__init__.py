@@ -4,6 +4,7 @@ Everything here only reads, with the ORM and a bounded number of queries: no que
 with the history of the queue. The values are frozen and know nothing of HTML.
 
     states.py                JobState: the states in which people look for tasks
+    text.py                  safe display of text that the queue only stores
     counts.py                CappedCount: a count that ends at 10,000
     job_states.py            the states of tasks that are known by their ids
     recurring.py             recurring tasks: schedules, last and next runs, history

@@ -9,7 +9,7 @@ from django import template
 from django.utils import timezone
 from django.utils.html import format_html
 
-from steady_queue.dashboard import text
+from steady_queue.monitoring import text
 
 if TYPE_CHECKING:
     from django.utils.safestring import SafeString

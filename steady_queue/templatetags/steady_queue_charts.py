@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from django import template
 from django.utils import timezone
 
-from steady_queue.dashboard import charts, text
+from steady_queue.dashboard import charts
+from steady_queue.monitoring import text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ import pytest
 from django.template import Context, Template
 from django.utils import translation
 
-from steady_queue.dashboard import text
+from steady_queue.monitoring import text
 
 #: Joiners, which scripts and emoji need; and letters that Unicode calls format characters but that are visible.
 SHOWN_AS_THEY_ARE = {"\u200c", "\u200d"}

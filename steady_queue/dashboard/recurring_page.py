@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlencode
 
-from django.contrib.admin.utils import unquote
 from django.http import HttpResponseRedirect
 from django.utils.dateparse import parse_datetime
 
+from steady_queue.dashboard import queue_names
 from steady_queue.dashboard.charts import draw_counts
 from steady_queue.dashboard.page import PageAdmin
 from steady_queue.monitoring.argument_text import describe_arguments
@@ -44,7 +44,7 @@ class RecurringPage(PageAdmin):
         ("task/", "detail", "show_task"),
         ("history/", "history", "show_history"),
         ("calendar/", "calendar", "show_calendar"),
-        # The admin's log links to this URL.
+        # The admin's log and other pages link to this URL.
         ("<path:object_id>/change/", "change", "redirect_to_task"),
     )
 
@@ -113,7 +113,7 @@ class RecurringPage(PageAdmin):
             hours=[
                 {
                     "hour": hour,
-                    "time": show_time(hour.starts_at),
+                    "time": f"{hour.starts_at:%a %H:%M %Z}",
                     "tasks": [(key, self.link("detail", key), runs) for key, runs in hour.tasks[:SHOWN_TASKS]],
                     "more": max(len(hour.tasks) - SHOWN_TASKS, 0),
                 }
@@ -124,7 +124,7 @@ class RecurringPage(PageAdmin):
         )
 
     def redirect_to_task(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return HttpResponseRedirect(self.link("detail", unquote(object_id)))
+        return HttpResponseRedirect(self.link("detail", queue_names.decode(object_id)))
 
     # -- parts --------------------------------------------------------------------------------------------------------
 

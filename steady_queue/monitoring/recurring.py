@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db.models import OuterRef, Subquery
@@ -13,8 +11,8 @@ from django.utils import timezone
 from steady_queue.db.aliases import queue_alias
 from steady_queue.models import RecurringExecution, RecurringTask
 from steady_queue.monitoring.job_states import read_states
+from steady_queue.monitoring.late_schedules import counting_from, find_missed, is_late
 from steady_queue.monitoring.schedule_words import describe_schedule
-from steady_queue.monitoring.states import LATE_SECONDS
 from steady_queue.recurring import schedule as schedules
 from steady_queue.recurring.definitions import zone_of
 from steady_queue.recurring.time_zones import find_zone
@@ -22,6 +20,7 @@ from steady_queue.store.names import NAME_LENGTH, explain_unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from django.db.models import QuerySet
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
 PAGE_SIZE = 50
 #: How many of the next runs are computed.
 NEXT_RUNS = 5
-#: For how long a missed run that is not repeated is reported.
-REPORT_MISSED = timedelta(days=1)
-_LATE = timedelta(seconds=LATE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +74,12 @@ class RecurringRow:
     last_run: RecurringRun | None
     #: The next times of its schedule, in its time zone; none if it is disabled.
     next_runs: tuple[datetime, ...] = ()
-    #: The last time of its schedule that has passed for more than a minute without a run.
+    #: The first time of its schedule that has passed for more than a minute without a run, and whether that is to be
+    #: reported: see late_schedules.py.
     missed_at: datetime | None = None
+    is_late: bool = False
     #: Why its times cannot be computed.
     problem: str | None = None
-
-    @property
-    def is_late(self) -> bool:
-        """Whether a run is missing; with `catch_up="none"`, which never repeats it, only for a day."""
-        if self.missed_at is None:
-            return False
-        return self.catch_up != "none" or timezone.now() - self.missed_at < REPORT_MISSED
 
 
 class RecurringPage(NamedTuple):
@@ -122,14 +113,6 @@ def read_recurring(after: str = "", *, size: int = PAGE_SIZE) -> RecurringPage:
     stored = list(_select().filter(key__gt=after).order_by("key")[: size + 1])
     shown = stored[:size]
     return RecurringPage(tuple(_build_rows(shown)), shown[-1].key if len(stored) > size else None)
-
-
-def read_late(*, most: int = PAGE_SIZE, searched: int = 1_000) -> list[RecurringRow]:
-    """Return enabled recurring tasks that are late, of the first `searched` ones."""
-    stored = _select().filter(enabled=True).order_by("key")[:searched]
-    now = timezone.now()
-    missed = (_build_row(task, now) for task in stored if _may_be_late(task, now))
-    return list(islice((row for row in missed if row.is_late), most))
 
 
 def find_recurring(key: str) -> RecurringRow | None:
@@ -186,12 +169,13 @@ def _build_row(task: Any, now: datetime) -> RecurringRow:
     zone = zone_of(task.time_zone)
     last = None if task.last_job is None else RecurringRun(task.last_job, task.last_tick, task.last_enqueued)
     next_runs: tuple[datetime, ...] = ()
-    missed_at = problem = None
+    missed = problem = None
     try:
         parsed = schedules.parse(task.schedule, zone)
         if task.enabled:
             next_runs = _next_runs(parsed, zone, now)
-            missed_at = _find_missed(parsed, task, now)
+            after = counting_from(task.updated_at, task.counts_from, task.last_tick)
+            missed = find_missed(parsed, after, now)
     except Exception as error:  # a stored schedule, zone or time may be any text
         problem = f"{type(error).__name__}: {error}"
     return RecurringRow(
@@ -214,7 +198,8 @@ def _build_row(task: Any, now: datetime) -> RecurringRow:
         updated_at=task.updated_at,
         last_run=last,
         next_runs=next_runs,
-        missed_at=missed_at,
+        missed_at=None if missed is None else missed.first,
+        is_late=is_late(missed, task.catch_up, now),
         problem=problem,
     )
 
@@ -226,19 +211,3 @@ def _next_runs(parsed: Schedule, zone: str, now: datetime) -> tuple[datetime, ..
         found.append(tick.astimezone(find_zone(zone)))
         tick = parsed.next(tick)
     return tuple(found)
-
-
-def _may_be_late(task: Any, now: datetime) -> bool:
-    try:
-        return _find_missed(schedules.parse(task.schedule, zone_of(task.time_zone)), task, now) is not None
-    except Exception:  # a stored schedule, zone or time may be any text
-        return False
-
-
-def _find_missed(parsed: Schedule, task: Any, now: datetime) -> datetime | None:
-    """Return the last time that is not recorded, of those that count and have passed for more than a minute."""
-    after = task.counts_from or task.updated_at
-    if task.last_tick is not None:
-        after = max(after, task.last_tick)
-    until = now - _LATE
-    return parsed.last(after, until) if after < until else None

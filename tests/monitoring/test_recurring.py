@@ -16,7 +16,8 @@ from steady_queue.errors import ConfigurationError
 from steady_queue.models import Job, ReadyExecution, RecurringExecution, RecurringTask
 from steady_queue.monitoring import recurring_calendar
 from steady_queue.monitoring.job_states import read_states
-from steady_queue.monitoring.recurring import find_recurring, preview, read_history, read_late, read_recurring
+from steady_queue.monitoring.late_schedules import find_late_schedules
+from steady_queue.monitoring.recurring import find_recurring, preview, read_history, read_recurring
 from steady_queue.monitoring.recurring_calendar import read_calendar
 from steady_queue.monitoring.schedule_words import describe_schedule
 from steady_queue.monitoring.states import JobState
@@ -171,7 +172,7 @@ def test_a_row_that_was_edited_by_hand_says_what_is_wrong(database: str) -> None
     assert "has 2 fields" in str(rows["bad schedule"].problem)
     assert rows["bad schedule"].words == "at noon"
     assert "no time zone 'Mars/Olympus'" in str(rows["bad zone"].problem)
-    assert read_late() == []
+    assert find_late_schedules(timezone.now()) == []
     assert read_calendar().runs == 0
 
 
@@ -179,19 +180,26 @@ def test_a_task_is_late_when_a_run_is_missing_for_more_than_a_minute(database: s
     at = timezone.now()
     # An interval since 1970 whose first multiple was an hour ago.
     due = at.replace(microsecond=0) - timedelta(hours=1)
-    for key in ("last", "none", "old", "recorded", "off"):
+    keys = ("last", "none", "recorded", "off", "minutes")
+    for key in keys:
         put(key, f"@every {int(due.timestamp())}", catch_up="last" if key == "last" else "none")
+    put("minutes", "@every 60", replace=True)
+    for key in keys:
         change(database, key, updated_at=at - timedelta(hours=3))
+    minutes = at.replace(second=0, microsecond=0) - timedelta(minutes=170)
+    add_run(database, "minutes", minutes - timedelta(minutes=1))
     put("yearly", "@yearly")
-    change(database, "yearly", updated_at=datetime(2020, 1, 1, tzinfo=UTC))
+    change(database, "yearly", updated_at=datetime(at.year - 1, 6, 1, tzinfo=UTC))
     put("changed", "@every 1")
     change(database, "changed", updated_at=at - timedelta(seconds=30))
     add_run(database, "recorded", due)
     disable_recurring_task("off")
 
-    assert [row.key for row in read_late()] == ["last", "none", "old"]
-    assert [row.key for row in read_late(most=1)] == ["last"]
-    assert found("last").missed_at == due
+    late = find_late_schedules(at)
+    assert [schedule.key for schedule in late] == ["minutes", "last", "none"]
+    assert [schedule.due_at for schedule in late] == [minutes, due, due]
+    assert {key for key in keys if found(key).is_late} == {"minutes", "last", "none"}
+    assert (found("last").missed_at, found("recorded").missed_at) == (due, None)
     # A missed run that is never repeated is reported for a day.
     yearly = found("yearly")
     assert yearly.missed_at == datetime(at.year, 1, 1, tzinfo=UTC)

@@ -62,6 +62,7 @@ def test_every_shape_is_inside_its_chart_for_zero_and_huge_numbers(values: list[
         charts.draw_throughput(values, values[::-1], times),
         charts.draw_durations("Waiting time", [float(value) for value in values], [None] * len(values), times),
         charts.draw_durations("Waiting time", [None] * len(values), [float("nan")] * len(values), times),
+        charts.draw_counts("Runs", values, times, "Runs."),
         charts.draw_sparkline(values, "Tasks per minute"),
         *(charts.draw_gauge(share, "In use") for share in (0, 0.5, 1, 7.5, -1, float("inf"), float("nan"))),
     ]
@@ -78,6 +79,7 @@ def test_text_in_a_chart_is_escaped() -> None:
         charts.draw_gauge(0.5, hostile),
         charts.draw_durations(hostile, [1], [1], [hostile]),
         charts.draw_throughput([1], [1], [hostile]),
+        charts.draw_counts(hostile, [1], [hostile], hostile),
     ):
         assert "<script" not in svg
         assert parse(svg).find(".//title") is not None

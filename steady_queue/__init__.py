@@ -121,6 +121,8 @@ preserve_finished_jobs: bool = True
 clear_finished_jobs_after: timedelta | None = timedelta(days=1)
 #: How long failed jobs are kept; None: for ever.
 clear_failed_jobs_after: timedelta | None = None
+#: How long the statistics of tasks are kept; None: for ever.
+statistics_retention: timedelta | None = timedelta(days=30)
 #: The `duration` of concurrency limits that have none.
 default_concurrency_control_period: timedelta = timedelta(minutes=3)
 #: Whether a call that does not fit the signature of its task is refused when it is enqueued.

@@ -296,7 +296,7 @@ def problems(options: Options) -> Iterator[str]:
     yield from check_interval("default_concurrency_control_period", steady_queue.default_concurrency_control_period)
     yield from check_duration("shutdown_timeout", steady_queue.shutdown_timeout)
     yield from check_interval("orm_thread_timeout", steady_queue.orm_thread_timeout)
-    for what in ("clear_finished_jobs_after", "clear_failed_jobs_after"):
+    for what in ("clear_finished_jobs_after", "clear_failed_jobs_after", "statistics_retention"):
         if (duration := getattr(steady_queue, what)) is not None:
             yield from check_duration(what, duration, " or None")
     yield from check_bool("preserve_finished_jobs", steady_queue.preserve_finished_jobs)

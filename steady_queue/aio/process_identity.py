@@ -50,7 +50,8 @@ def describe(actors: list[dict[str, Any]]) -> str:
     version = steady_queue.code_version
     # Absent if it is not set, so that the rows of projects without it are as before there was the setting.
     code = {} if version is None else {"code_version": version}
-    return json.dumps({"actors": actors, **this_machine(), "started": start_time(os.getpid()), **code})
+    own = {"version": steady_queue.__version__, "started": start_time(os.getpid())}
+    return json.dumps({"actors": actors, **this_machine(), **own, **code})
 
 
 def is_here(process: ProcessHealth) -> bool:

@@ -25,10 +25,11 @@ class TaskStatistics(models.Model):
     finished = models.IntegerField()
     failed = models.IntegerField()
     retried = models.IntegerField()
-    #: How long the ended attempts took, in milliseconds.
+    #: How long the ended attempts took, in milliseconds; without those that were released or snoozed.
     run_milliseconds = models.BigIntegerField()
     longest_run_milliseconds = models.BigIntegerField()
-    #: How long the ended attempts had waited since they were due, in milliseconds.
+    #: How long the ended attempts had waited since they were due, in milliseconds. For a later attempt than the first
+    #: it is 0: when it was due is not stored.
     wait_milliseconds = models.BigIntegerField()
     longest_wait_milliseconds = models.BigIntegerField()
 

@@ -9,6 +9,7 @@ Its modules:
     lost_claims.py      the events of claims whose process is gone
     promotion.py        promotes blocked jobs whose key has a free slot
     cleanup.py         deletes jobs that ended long ago
+    statistics_folding.py      adds the statistics of minutes up to hours, and deletes old ones
     unserved_queues.py         warns of ready jobs that no running process serves
     batch_splitting.py        halves rows that the database rejects together, and sets the bad one aside
 """

@@ -7,6 +7,7 @@ own, is done by one process at a time, and fails alone. All times are the databa
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from datetime import timedelta
 from functools import partial
@@ -18,6 +19,7 @@ from steady_queue.aio.maintenance.batch_splitting import REJECTED
 from steady_queue.aio.maintenance.cleanup import FAILED, FINISHED, Clearing
 from steady_queue.aio.maintenance.promotion import promote_stranded
 from steady_queue.aio.maintenance.pruning import Pruning
+from steady_queue.aio.maintenance.statistics_folding import StatisticsFolding
 from steady_queue.aio.maintenance.steps import StepRunner, StepSkipped
 from steady_queue.aio.maintenance.unserved_queues import warn_of_unserved
 from steady_queue.configuration import alive_threshold
@@ -29,13 +31,14 @@ from steady_queue.store.operations.process_requests import delete_old_requests
 from steady_queue.store.operations.sweeps import sweep_expired, sweep_unique_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from steady_queue.aio.context import Context
     from steady_queue.aio.maintenance.batch_splitting import ClaimSplitter
     from steady_queue.aio.maintenance.claim_reconciliation import Reconciliation
     from steady_queue.aio.maintenance.cleanup import Kind
     from steady_queue.aio.maintenance.steps import StepDriver
+    from steady_queue.configuration import Dispatcher
     from steady_queue.store.operations.processes import NewProcess
     from steady_queue.store.statement import Operation
 
@@ -88,6 +91,7 @@ class Maintenance:
         )
         self._clearing_finished = self._build_clearing(FINISHED)
         self._clearing_failed = self._build_clearing(FAILED)
+        self._statistics = StatisticsFolding(driver)
         self._steps = StepRunner(process_id=process.id, metadata=process.metadata, driver=driver, context=context)
 
     async def run(self) -> None:
@@ -113,7 +117,15 @@ class Maintenance:
         alive = alive_threshold()
         keep = steady_queue.clear_finished_jobs_after if steady_queue.preserve_finished_jobs else timedelta(0)
         keep_failed = steady_queue.clear_failed_jobs_after
-        look = store.find_work(self._driver.sql, alive=alive, keep=keep, keep_failed=keep_failed, asked=self._asked)
+        keep_hours = steady_queue.statistics_retention
+        look = store.find_work(
+            self._driver.sql,
+            alive=alive,
+            keep=keep,
+            keep_failed=keep_failed,
+            keep_hours=keep_hours,
+            asked=self._asked,
+        )
         work = await self._steps.run("looking for work", partial(self._driver.run, look)) or ALL_WORK
         if work.own_requests:
             self._on_request()
@@ -129,6 +141,8 @@ class Maintenance:
             ("promoting blocked tasks", work.blocked and self._promotes, self._promote),
             ("clearing finished tasks", work.old, partial(self._clear, self._clearing_finished, keep)),
             ("clearing failed tasks", work.old_failed, partial(self._clear, self._clearing_failed, keep_failed)),
+            ("folding statistics", work.minutes, self._statistics.fold),
+            ("clearing statistics", work.old_hours, partial(self._statistics.clear, keep_hours)),
         ]
         has_made_ready = work.dead or work.orphans or work.ownerless
         for name, is_due, step in due:
@@ -234,3 +248,9 @@ class Maintenance:
     async def _clear(self, clearing: Clearing, keep: timedelta | None) -> None:
         if keep is not None and not await clearing.clear(keep):
             raise StepSkipped
+
+
+def longest_pause_seconds(dispatchers: Iterable[Dispatcher]) -> float:
+    """Return the longest time between two turns that the options of all dispatchers allow."""
+    intervals = [each.concurrency_maintenance_interval for each in dispatchers if each.concurrency_maintenance]
+    return min([interval.total_seconds() for interval in intervals], default=math.inf)

@@ -7,6 +7,8 @@
     lifecycle.py       calls hooks and sends signals at the start, the stop and the exit
     connections.py     the few database connections of the runtime, and their timeout
     heartbeat.py       writes that this process is alive, and renews its lease
+    measurements.py    what a heartbeat stores about the state of the process
+    statistics_writer.py       writes what was done with tasks, after each heartbeat
     lost_lease.py      stops tasks, or the process, when the lease is lost
     requests.py        stops the process, and shows where its tasks are, when a person asks for it
     watchdog.py        a thread that reports, or ends, a process whose event loop is blocked

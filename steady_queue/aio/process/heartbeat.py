@@ -15,6 +15,7 @@ from steady_queue.store.operations.processes import heartbeat, register
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from datetime import datetime
 
     from steady_queue.aio.context import Context
     from steady_queue.aio.deadline_driver import DeadlineDriver
@@ -44,6 +45,8 @@ class Heartbeat:
         on_pruned: Callable[[], Awaitable[None]],
         on_request: Callable[[], None],
         polled_ago: Callable[[], float | None] | None,
+        measure: Callable[[float], str],
+        on_success: Callable[[datetime], None],
         context: Context,
     ) -> None:
         self._process = process
@@ -54,6 +57,11 @@ class Heartbeat:
         self._on_pruned = on_pruned
         self._on_request = on_request
         self._polled_ago = polled_ago
+        #: Returns the measurements of the process; called with how many seconds too late the heartbeat was woken.
+        self._measure = measure
+        #: Called with the time of the database.
+        self._on_success = on_success
+        self._late_seconds = 0.0
         self._was_pruned = False
         self._is_stopped = False
         self._in_flight = asyncio.Lock()
@@ -82,7 +90,7 @@ class Heartbeat:
         while True:
             sent = self._clock.monotonic()
             try:
-                await self._run(register(self._driver.sql, self._process))
+                now = await self._run(register(self._driver.sql, self._process))
             except StoreError as error:
                 if not is_reported:
                     self._events.emit(events.ProcessRegistrationFailed(**self._who, error=str(error)))
@@ -91,6 +99,7 @@ class Heartbeat:
                 continue
             self._outage.succeeded(self.name)
             self._lease.renew(sent)
+            self._on_success(now)
             self._events.emit(events.ProcessRegistered(**self._who))
             return
 
@@ -113,7 +122,7 @@ class Heartbeat:
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(self._interval if self._has_written_poll else min(FIRST_POLL_SECONDS, self._interval))
+            await self._sleep(self._interval if self._has_written_poll else min(FIRST_POLL_SECONDS, self._interval))
             if not self._lease.is_held:
                 # The process slept past the end of its lease: it reacts before the next heartbeat would renew it.
                 self._on_lease_lost()
@@ -122,6 +131,12 @@ class Heartbeat:
                 if not self._lease.is_held:
                     self._on_lease_lost()
 
+    async def _sleep(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + seconds
+        await asyncio.sleep(seconds)
+        self._late_seconds = max(0.0, loop.time() - due)
+
     async def _beat(self) -> bool:
         if self._is_stopped:
             return True
@@ -129,10 +144,12 @@ class Heartbeat:
         polled = self._polled_ago() if self._polled_ago is not None else None
         try:
             async with self._in_flight:
-                beat = await self._run(heartbeat(self._driver.sql, self._process.id, polled))
-                if not beat.is_known:
+                measurements = self._measure(self._late_seconds)
+                beat = await self._run(heartbeat(self._driver.sql, self._process.id, polled, measurements))
+                now = beat.at
+                if now is None:
                     self._was_pruned, polled = True, None
-                    await self._run(register(self._driver.sql, self._process))
+                    now = await self._run(register(self._driver.sql, self._process))
                     self._events.emit(events.ProcessRegisteredAgain(**self._who))
                     self._steady_since = sent
             if self._was_pruned:
@@ -144,6 +161,7 @@ class Heartbeat:
         self._outage.succeeded(self.name)
         self._lease.renew(sent)
         self._written_poll_age = polled
+        self._on_success(now)
         if beat.has_requests:
             self._on_request()
         return True

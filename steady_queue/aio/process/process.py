@@ -162,6 +162,7 @@ class Process:
         upkeep.start_soon(self.services.reports.run)
         await run_unless_stopped(self.deadlines.requested, self.services.heartbeat.register)
         upkeep.start_soon(self.services.heartbeat.run)
+        upkeep.start_soon(self.services.statistics.run)
         upkeep.start_soon(self.services.maintenance.run)
         upkeep.start_soon(self.services.awaited.run)
         upkeep.start_soon(self.services.cancellations.run)

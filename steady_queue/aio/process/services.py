@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import steady_queue
@@ -11,13 +10,15 @@ from steady_queue.aio.lease import Lease
 from steady_queue.aio.listener import Listener
 from steady_queue.aio.maintenance.batch_splitting import ClaimSplitter
 from steady_queue.aio.maintenance.claim_reconciliation import Reconciliation
-from steady_queue.aio.maintenance.maintenance import Maintenance
+from steady_queue.aio.maintenance.maintenance import Maintenance, longest_pause_seconds
 from steady_queue.aio.maintenance.steps import StepDriver
 from steady_queue.aio.orm_threads.pool import OrmThreads
 from steady_queue.aio.process.connections import Connections
 from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.aio.process.lost_lease import LostLease
+from steady_queue.aio.process.measurements import Measurements
 from steady_queue.aio.process.requests import Requests
+from steady_queue.aio.process.statistics_writer import StatisticsWriter
 from steady_queue.aio.process.task_services import TaskServices
 from steady_queue.aio.process.watchdog import Watchdog
 from steady_queue.aio.scheduler.other_backends import OtherBackends
@@ -33,6 +34,7 @@ from steady_queue.aio.worker.polling import LastPoll, PollingInterval
 from steady_queue.aio.worker.queues import QueuePlan
 from steady_queue.aio.worker.reports import Reports
 from steady_queue.aio.worker.settler import Settler, Settlers
+from steady_queue.aio.worker.task_counts import TaskCounts
 from steady_queue.aio.worker.unknown_tasks import UnknownTasks
 from steady_queue.aio.worker.worker import Worker
 from steady_queue.configuration import alive_threshold
@@ -88,7 +90,7 @@ class Services:
         self.cancel_wake_ups = WakeUps(self.settling, deadlines.requested.is_set)
         self.awaited = AwaitedJobs(alias, driver=self.settling, clock=context.clock)
         self.listener = self._build_listener()
-        self.is_listening = self.listener.is_listening if self.listener is not None else _never
+        self.is_listening = self.listener.is_listening if self.listener is not None else (lambda: False)
         threads = max([worker.orm_lanes for worker in options.workers], default=1)
         self.orm_threads = OrmThreads(threads, events=context.events)
         self.unknown_tasks = UnknownTasks(process_id=row.id, driver=self.upkeep, context=context)
@@ -99,6 +101,8 @@ class Services:
         self.settlers = Settlers(
             self._build_settler("settler", self.settling), self._build_settler("limited settler", self.upkeep), host
         )
+        self.counts = TaskCounts(lambda: self.claims.running_jobs())
+        self.statistics = StatisticsWriter(process_id=row.id, counts=self.counts, driver=self.upkeep, context=context)
         wake_events = [self.wake_ups.add_event() for _ in options.workers]
         capacities = [self._build_capacity(*pair) for pair in zip(options.workers, wake_events, strict=True)]
         self.claims = Claims(lease=self.lease, capacities=capacities, settlers=self.settlers)
@@ -127,9 +131,10 @@ class Services:
         self.last_poll = LastPoll(
             self.workers, [*self.dispatchers, *self.schedulers], is_stopping=deadlines.requested.is_set
         )
+        self.watchdog = self._build_watchdog()
+        self.measurements = Measurements(capacities, self.watchdog.take_lag)
         self.heartbeat = self._build_heartbeat()
         self.maintenance = self._build_maintenance(step_driver, splitter)
-        self.watchdog = self._build_watchdog()
 
     def _build_listener(self) -> Listener | None:
         if not (self.hot.sql.can_notify and steady_queue.notify):
@@ -171,6 +176,7 @@ class Services:
             settle=self.settlers.put,
             wake_worker=wake_event.wake,
             on_stuck_thread=self._on_stuck_thread,
+            counts=self.counts,
             events=self.context.events,
         )
 
@@ -257,15 +263,12 @@ class Services:
             on_pruned=self.reconciliation.reconcile_after_prune,
             on_request=self.requests.wake,
             polled_ago=self.last_poll.seconds_ago,
+            measure=self.measurements.take,
+            on_success=self.statistics.after_heartbeat,
             context=self.context,
         )
 
     def _build_maintenance(self, driver: StepDriver, splitter: ClaimSplitter) -> Maintenance:
-        intervals = [
-            dispatcher.concurrency_maintenance_interval.total_seconds()
-            for dispatcher in self.options.dispatchers
-            if dispatcher.concurrency_maintenance
-        ]
         return Maintenance(
             process=self.row,
             reconciliation=self.reconciliation,
@@ -275,7 +278,7 @@ class Services:
             on_request=self.requests.wake,
             wake_all=self.wake_ups.wake_all,
             promotes=all(dispatcher.concurrency_maintenance for dispatcher in self.options.dispatchers),
-            max_interval_seconds=min(intervals, default=math.inf),
+            max_interval_seconds=longest_pause_seconds(self.options.dispatchers),
             context=self.context,
         )
 
@@ -294,7 +297,3 @@ class Services:
             worker.capacity.close()
         self.orm_threads.shutdown()
         await self.connections.close()
-
-
-def _never() -> bool:
-    return False

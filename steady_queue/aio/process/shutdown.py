@@ -156,6 +156,7 @@ class Shutdown:
             await services.settlers.unlimited.drained.wait()
             await services.settlers.limited.drained.wait()
             await services.reports.flush()
+            await services.statistics.flush()
             try:
                 await self._reconcile()
                 await self._deregister()

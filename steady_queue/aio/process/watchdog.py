@@ -60,12 +60,23 @@ class Watchdog:
         self._answered = threading.Event()
         self._stop = threading.Event()
         self._reporter: threading.Thread | None = None
+        self._longest_lag_seconds = 0.0
 
     def start(self) -> None:
         threading.Thread(target=self._watch, name="steady-queue-watchdog", daemon=True).start()
 
     def stop(self) -> None:
         self._stop.set()
+
+    def take_lag(self) -> float:
+        """Return the longest time in seconds that the loop has taken to answer since this was called before."""
+        longest, self._longest_lag_seconds = self._longest_lag_seconds, 0.0
+        return longest
+
+    def _answer(self, asked_at: float) -> None:
+        """Called in the loop."""
+        self._longest_lag_seconds = max(self._longest_lag_seconds, time.monotonic() - asked_at)
+        self._answered.set()
 
     def _watch(self) -> None:
         while not self._stop.wait(CHECK_SECONDS):
@@ -75,7 +86,7 @@ class Watchdog:
                 if not self._lease.is_held:
                     # The heartbeat may still sleep: its timer stands still while the machine is suspended.
                     self._loop.call_soon_threadsafe(self._on_lease_lost)
-                self._loop.call_soon_threadsafe(self._answered.set)
+                self._loop.call_soon_threadsafe(self._answer, asked_at)
             except RuntimeError:
                 return  # the loop is closed
             if not self._answered.wait(BLOCKED_SECONDS):

@@ -26,6 +26,7 @@ from steady_queue.aio.process.deadlines import FLUSH_SECONDS, Deadlines, shutdow
 from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.aio.process.host import EmbeddedHost
 from steady_queue.aio.process.lifecycle import Lifecycle, actor_of
+from steady_queue.aio.process.measurements import Measurements
 from steady_queue.aio.process.requests import Requests
 from steady_queue.aio.process.startup import check_database, run_unless_stopped
 from steady_queue.aio.process.watchdog import EXIT_FORCED
@@ -115,6 +116,8 @@ class Supervisor:
             on_pruned=_nothing,
             on_request=self.requests.wake,
             polled_ago=None,  # it runs no tasks
+            measure=Measurements().take,
+            on_success=lambda now: None,
             context=context,
         )
         self.pruner = Pruner(driver=self.driver, wake_all=self._wake_all, context=context)

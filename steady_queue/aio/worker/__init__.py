@@ -20,5 +20,6 @@ Its modules, in the order of a job's path:
     reports.py          writes the progress and the logs of tasks, in batches
     task_reports.py     what one task has reported and is not written yet
     cancellations.py    cancels running tasks when that is requested
+    task_counts.py      what was done with the tasks of each queue, minute by minute
     claims.py           the claims that the process holds, and whether it may make more
 """

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from threading import get_ident
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from steady_queue.aio.orm_threads.connections import thread_connections
-from steady_queue.aio.worker.running import Running
+from steady_queue.aio.worker.running import Running, build_stopped
 from steady_queue.aio.worker.threads import Threads
 from steady_queue.aio.worker.timeouts import Timeouts
-from steady_queue.errors import ConfigurationError, TaskCancelled
+from steady_queue.errors import ConfigurationError
 from steady_queue.jobs.expiry import refuse_expired
-from steady_queue.store.job import FailureKind, Lane
-from steady_queue.store.outcome import Completed, Failed, Released, report, report_of
+from steady_queue.store.job import Lane
+from steady_queue.store.outcome import Completed, Failed, Finished, Released, report, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -23,16 +24,18 @@ if TYPE_CHECKING:
     from steady_queue.aio.orm_threads.pool import OrmThreads
     from steady_queue.aio.orm_threads.session import OrmSession
     from steady_queue.aio.worker.executor import Executor
+    from steady_queue.aio.worker.task_counts import TaskCounts
     from steady_queue.aio.worker.timed_calls import WatchDeadline
     from steady_queue.events import Events
     from steady_queue.jobs.context import TaskControl
     from steady_queue.store.job import CancelRequest, Claim
-    from steady_queue.store.outcome import Ending, Outcome
+    from steady_queue.store.outcome import Ending
 
 #: How long claims may wait for a thread behind functions that turn out to be long before they are released.
 LONG_TASK_SECONDS = 0.1
 #: The largest number of async jobs in one claim: starting more at once would block the event loop for too long.
 MAX_CLAIMS = 500
+ASYNC = Lane.ASYNC.value  # an integer: it is compared with the lane of every claim
 
 
 class Capacity:
@@ -48,10 +51,11 @@ class Capacity:
         settle: Callable[[Ending], None],
         wake_worker: Callable[[], None],
         on_stuck_thread: Callable[[], None],
+        counts: TaskCounts,
         events: Events,
     ) -> None:
-        self._capacity: dict[int, int] = {Lane.ASYNC: coroutines, Lane.THREAD: threads}
-        self._room = dict(self._capacity)
+        self.sizes: dict[int, int] = {Lane.ASYNC: coroutines, Lane.THREAD: threads}
+        self._room = dict(self.sizes)
         self._orm_threads = orm_threads
         self._settle = settle
         self._wake_worker = wake_worker
@@ -63,11 +67,13 @@ class Capacity:
         self._has_freed_thread = False
         #: Whether to wake the worker when a job ends.
         self.wakes_worker = False
-        self.lanes_in_use = sum(1 for count in self._capacity.values() if count > 0)
+        self.lanes_in_use = sum(1 for count in self.sizes.values() if count > 0)
         #: How many jobs were released so far.
         self.released = 0
         self.running: dict[UUID, Running] = {}
         self.threads = threads
+        self._counts = counts
+        self._finished_times = counts.finished_times
         #: Called when a thread is stuck in a task that has timed out, and when such a task has ended.
         self._on_stuck_thread = on_stuck_thread
         self._timeouts = Timeouts(
@@ -122,14 +128,15 @@ class Capacity:
             if claim.expires_at is not None and (refused := refuse_expired(claim)) is not None:
                 self._settle(refused)
                 continue
-            if not self._capacity.get(claim.lane):
+            lane = claim.lane
+            if not self.sizes.get(lane):
                 # Its ready row has another lane than its job row.
-                error = f"the job has the lane {claim.lane}, for which this worker has no capacity"
+                error = f"the job has the lane {lane}, for which this worker has no capacity"
                 self._settle(Failed(claim, report(ConfigurationError, error)))
                 continue
             self.idle.clear()
-            self._room[claim.lane] -= 1
-            if claim.lane == Lane.ASYNC:
+            self._room[lane] -= 1
+            if lane == ASYNC:
                 session, context = self._orm_threads.begin(claim.label)
                 running = self.running[claim.claim_id] = Running(claim, session=session)
                 running.task = self._loop.create_task(self._run(running, session), context=context)
@@ -162,7 +169,7 @@ class Capacity:
         """Release the jobs that no thread has started; returns how many."""
         waiting = self._threads.remove_waiting()
         for running in waiting:
-            self._end(running, _build_stopped(running, reason))
+            self._end(running, build_stopped(running, reason))
         return len(waiting)
 
     def stop_async(self, reason: str, only: Collection[UUID] | None = None) -> list[Running]:
@@ -176,7 +183,7 @@ class Capacity:
                 if running.session is not None and not running.has_begun:
                     # The coroutine of a task that is cancelled before its first step never runs.
                     self._orm_threads.end(running.session)
-                    self._end(running, _build_stopped(running, reason))
+                    self._end(running, build_stopped(running, reason))
         return stopped
 
     def cancel(self, requests: Mapping[UUID, CancelRequest]) -> list[Running]:
@@ -193,7 +200,7 @@ class Capacity:
             running.cancellation = requests[running.claim.claim_id]
         if any(running.session is None for running in asked):
             for running in self._threads.remove_waiting_if(lambda waiting: waiting.cancellation is not None):
-                self._end(running, _build_stopped(running))
+                self._end(running, build_stopped(running))
         cancelled: list[Running] = []
         for running in asked:
             if running.task is None or running.session is None:
@@ -204,7 +211,7 @@ class Capacity:
                 cancelled.append(running)
             else:
                 self._orm_threads.end(running.session)
-                self._end(running, _build_stopped(running))
+                self._end(running, build_stopped(running))
         return cancelled
 
     def was_stopped(self, control: TaskControl) -> bool:
@@ -230,24 +237,24 @@ class Capacity:
 
     async def _run(self, running: Running, session: OrmSession) -> None:
         outcome: Ending
-        claim = running.claim
         running.has_begun = True
+        began = monotonic()
         try:
             outcome = await self._executor.run_async(running, self.was_stopped, session)
         except asyncio.CancelledError:
             # It may run again only when it has really stopped, and its transactions with it.
             await session.wait_for_calls()
             await session.release_thread()
-            outcome = _build_stopped(running, running.release_reason or "")
+            outcome = build_stopped(running, running.release_reason or "")
         except BaseException as error:
             # A fault of the runtime: the claim must end all the same.
-            outcome = Failed(claim, report_of(error))
+            outcome = Failed(running.claim, report_of(error))
         self._orm_threads.end(session)
-        self._end(running, outcome)
+        self._end(running, outcome, monotonic() - began)
 
     def _in_clean_context(self, running: Running) -> Ending:
         if running.cancellation is not None:
-            return _build_stopped(running)
+            return build_stopped(running)
         running.thread_id = get_ident()
         running.has_begun = True
         try:
@@ -256,11 +263,12 @@ class Capacity:
         except BaseException as error:
             return Failed(running.claim, report_of(error))
 
-    def _end_in_thread(self, running: Running, outcome: Ending) -> None:
+    def _end_in_thread(self, running: Running, outcome: Ending, seconds: float) -> None:
         self._has_freed_thread = True
-        self._end(running, outcome)
+        self._end(running, outcome, seconds)
 
-    def _end(self, running: Running, outcome: Ending) -> None:
+    def _end(self, running: Running, outcome: Ending, seconds: float = 0.0) -> None:
+        """End a job whose attempt took so many seconds, if it had begun."""
         claim = running.claim
         if self.running.pop(claim.claim_id, None) is None:
             return  # abandoned
@@ -270,7 +278,14 @@ class Capacity:
         running.has_ended = True
         if running.completed is not None and not isinstance(outcome, Completed):
             outcome = running.completed  # cancelled or timed out after it had been settled
-        self.released += isinstance(outcome, Released)
+        if type(outcome) is Finished:
+            times = self._finished_times[claim.queue_name, claim.task_path]
+            times.append(seconds)
+            times.append(claim.waited_seconds)
+        else:
+            self.released += isinstance(outcome, Released)
+            if running.has_begun:
+                self._counts.add(outcome, seconds)
         self._room[claim.lane] += 1
         if not self.running or (self._stuck_claims and len(self.running) == len(self._stuck_claims)):
             self.idle.set()
@@ -283,11 +298,3 @@ class Capacity:
             self.idle.set()
         if running.task is None:
             self._on_stuck_thread()
-
-
-def _build_stopped(running: Running, reason: str = "") -> Outcome:
-    """Return the outcome of a task that was stopped, or not started: it is released, unless it is to be cancelled."""
-    if running.cancellation is None:
-        return Released(running.claim, reason, was_started=running.has_begun)
-    error = report_of(TaskCancelled(*running.cancellation))
-    return Failed(running.claim, error, kind=FailureKind.CANCELLED, is_attempt=running.has_begun)

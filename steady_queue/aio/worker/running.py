@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from steady_queue.errors import TaskCancelled
 from steady_queue.jobs.context import TaskControl
+from steady_queue.store.job import FailureKind
+from steady_queue.store.outcome import Failed, Released, report_of
 
 if TYPE_CHECKING:
     import asyncio
 
     from steady_queue.aio.orm_threads.session import OrmSession
     from steady_queue.store.job import Claim
+    from steady_queue.store.outcome import Outcome
 
 
 class Running(TaskControl):
@@ -32,3 +36,11 @@ class Running(TaskControl):
         self.has_begun = False
         #: The thread in which it runs, once it has begun there.
         self.thread_id = 0
+
+
+def build_stopped(running: Running, reason: str = "") -> Outcome:
+    """Return the outcome of a task that was stopped, or not started: it is released, unless it is to be cancelled."""
+    if running.cancellation is None:
+        return Released(running.claim, reason, was_started=running.has_begun)
+    error = report_of(TaskCancelled(*running.cancellation))
+    return Failed(running.claim, error, kind=FailureKind.CANCELLED, is_attempt=running.has_begun)

@@ -27,13 +27,13 @@ MAX_AHEAD_PER_THREAD = 16
 
 
 class Threads(Generic[T, R]):
-    """Runs `work(item)` in one of `count` threads and calls `done(item, result)` in the event loop.
+    """Runs `work(item)` in one of `count` threads and calls `done(item, result, seconds)` in the event loop.
 
     The loop reads all results that arrive while it is busy together: waking the loop costs more than a small task.
     """
 
     def __init__(
-        self, count: int, work: Callable[[T], R], done: Callable[[T, R], None], *, on_exit: Callable[[], None]
+        self, count: int, work: Callable[[T], R], done: Callable[[T, R, float], None], *, on_exit: Callable[[], None]
     ) -> None:
         self.count = count
         self._work = work
@@ -116,4 +116,4 @@ class Threads(Generic[T, R]):
             item, result, took = self._results.popleft()
             self._ended += 1
             self._average += (took - self._average) * NEWEST_WEIGHT
-            self._done(item, result)
+            self._done(item, result, took)

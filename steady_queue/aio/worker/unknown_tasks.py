@@ -56,7 +56,7 @@ class UnknownTasks:
 
     async def decide(self, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
         """Return the outcomes, with those of unknown tasks that are left to newer code replaced."""
-        if not any(map(_is_releasable, outcomes)):
+        if not any(map(is_releasable, outcomes)):
             return outcomes
         try:
             newer = await self._find_newer()
@@ -98,7 +98,7 @@ def _runs_tasks(actors: object) -> bool:
     return isinstance(actors, list) and any(isinstance(one, dict) and one.get("kind") == "worker" for one in actors)
 
 
-def _is_releasable(outcome: Outcome) -> bool:
+def is_releasable(outcome: Outcome) -> bool:
     """Whether a job failed because its task or its backend is unknown, and not because its task raised that error."""
     return (
         type(outcome) is Failed
@@ -119,7 +119,7 @@ def _wants_release(alias: str) -> bool:
 def _replace(outcomes: Sequence[Outcome], delay_seconds: float | None, reason: str) -> list[Outcome]:
     return [
         Snoozed(outcome.claim, snooze_seconds_of(outcome.claim) if delay_seconds is None else delay_seconds, reason)
-        if _is_releasable(outcome)
+        if is_releasable(outcome)
         else outcome
         for outcome in outcomes
     ]

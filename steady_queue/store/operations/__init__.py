@@ -32,6 +32,7 @@ Processes and repair:
     actors.py        what the row of a process says that it runs
     prune.py         end the claims of dead processes
     maintenance.py   find work, overrun slots, ownerless slots, stranded keys, old jobs
+    statistics.py    what processes did in each minute, and in each hour
     sweeps.py        expired jobs, unique keys that are no longer needed
     set_aside.py     rows whose changes the database rejects
 

@@ -16,6 +16,7 @@ from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter
 from steady_queue.store.operations.process_requests import from_old_requests, from_open_requests
 from steady_queue.store.operations.promote import NO_LIMITS, find_blocked_keys, limit_in_force, promote
 from steady_queue.store.operations.prune import BATCH_ROWS, from_orphans
+from steady_queue.store.operations.statistics import foldable_minutes, old_hours
 from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Work(NamedTuple):
     old_requests: bool = False
     #: Requests to the process that looks, or to its supervisor.
     own_requests: bool = False
+    minutes: bool = False
+    old_hours: bool = False
 
 
 class OverrunJob(NamedTuple):
@@ -67,11 +70,13 @@ def find_work(
     alive: timedelta,
     keep: timedelta | None,
     keep_failed: timedelta | None = None,
+    keep_hours: timedelta | None = None,
     asked: Sequence[UUID] = (),
 ) -> Flow[Work]:
-    """Whether there is anything to do. `keep`: how long finished jobs are kept, and failed ones; None for ever.
+    """Whether there is anything to do.
 
-    `asked`: the processes whose requests are of interest.
+    `keep`: how long finished jobs are kept, and failed ones, and the statistics of hours; None for ever. `asked`: the
+    processes whose requests are of interest.
     """
 
     def exists_old(source: str, column: str, span: timedelta | None) -> str:
@@ -82,6 +87,9 @@ def find_work(
     old = exists_old("steady_queue_job WHERE finished_at IS NOT NULL AND", "finished_at", keep)
     old_failed = exists_old("steady_queue_failedexecution WHERE", "failed_at", keep_failed)
     own = f"EXISTS (SELECT 1{from_open_requests()})" if asked else "0"
+    hours = "0"
+    if keep_hours is not None:
+        hours = f"EXISTS (SELECT 1 FROM {sql.statistics_by_time} WHERE {old_hours(sql, keep_hours)})"
     rows = yield sql.statement(
         "SELECT EXISTS (SELECT 1 FROM steady_queue_process"
         f" WHERE last_heartbeat_at < {sql.ago(alive.total_seconds())}),"
@@ -91,7 +99,8 @@ def find_work(
         f" EXISTS (SELECT 1 FROM {sql.expiry_by_time} WHERE expires_at <= {sql.now}),"
         f" EXISTS (SELECT 1{from_unclaimed_requests(sql)}),"
         " EXISTS (SELECT 1 FROM steady_queue_uniquekey),"
-        f" EXISTS (SELECT 1{from_old_requests(sql)}), {own}",
+        f" EXISTS (SELECT 1{from_old_requests(sql)}), {own},"
+        f" EXISTS (SELECT 1 FROM {sql.statistics_by_time} WHERE {foldable_minutes(sql)}), {hours}",
         *([list(asked)] if asked else []),
         returns="." * len(Work._fields),
     )

@@ -46,10 +46,14 @@ class ProcessHealth(NamedTuple):
 class Beat(NamedTuple):
     """What a process finds after its heartbeat."""
 
-    #: Whether its row exists; if not, another process has pruned this one.
-    is_known: bool
+    #: The time of the database; None if the row of the process does not exist: another one has pruned it.
+    at: datetime | None = None
     #: Whether requests wait for its reply: see process_requests.py.
     has_requests: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        return self.at is not None
 
 
 class LaterProcess(NamedTuple):
@@ -60,8 +64,8 @@ class LaterProcess(NamedTuple):
 
 
 @operation()
-def register(sql: Dialect, process: NewProcess) -> Flow[None]:
-    """Insert the process's row; registering again replaces it."""
+def register(sql: Dialect, process: NewProcess) -> Flow[datetime]:
+    """Insert the process's row; registering again replaces it. Returns the database's time."""
     yield sql.delete_one("process", process.id)
     columns = ", ".join(NewProcess._fields)
     yield sql.statement(
@@ -69,29 +73,38 @@ def register(sql: Dialect, process: NewProcess) -> Flow[None]:
         f" VALUES ({', '.join('?' * len(process))}, {sql.now}, {sql.now})",
         *process,
     )
+    rows = yield sql.statement(f"SELECT {sql.now}", returns="t")
+    time: datetime = rows[0][0]
+    return time
 
 
 # Without a transaction: a process that is frozen between the statements would keep its own row locked, and could not be
 # pruned for as long as it is frozen.
 @operation(transaction=False)
-def heartbeat(sql: Dialect, process_id: UUID, polled_ago: float | None = None) -> Flow[Beat]:
+def heartbeat(
+    sql: Dialect, process_id: UUID, polled_ago: float | None = None, measurements: str | None = None
+) -> Flow[Beat]:
     """Write the time of the heartbeat.
 
-    `polled_ago`: seconds since the process last polled with success, if known.
+    `polled_ago`: seconds since the process last polled with success, if known. `measurements`: JSON.
     """
-    beat = f"UPDATE steady_queue_process{sql.by_id} SET last_heartbeat_at = {sql.now}"
-    if polled_ago is None:
-        yield sql.statement(f"{beat} WHERE id = ?", process_id)
-    else:
-        microseconds = round(polled_ago * 1_000_000)
-        yield sql.statement(f"{beat}, polled_at = {sql.microseconds_ago()} WHERE id = ?", microseconds, process_id)
+    sets, values = [f"last_heartbeat_at = {sql.now}"], list[object]()
+    if polled_ago is not None:
+        sets.append(f"polled_at = {sql.microseconds_ago()}")
+        values.append(round(polled_ago * 1_000_000))
+    if measurements is not None:
+        sets.append("measurements = ?")
+        values.append(measurements)
+    text = f"UPDATE steady_queue_process{sql.by_id} SET {', '.join(sets)} WHERE id = ?"
+    yield sql.statement(text, *values, process_id)
     # MySQL has no RETURNING, and counts a row that did not change as not affected.
     rows = yield sql.statement(
-        f"SELECT EXISTS (SELECT 1{from_open_requests('(p.id)')}) FROM steady_queue_process p{sql.by_id} WHERE p.id = ?",
+        f"SELECT {sql.now}, EXISTS (SELECT 1{from_open_requests('(p.id)')})"
+        f" FROM steady_queue_process p{sql.by_id} WHERE p.id = ?",
         process_id,
-        returns=".",
+        returns="t.",
     )
-    return Beat(is_known=bool(rows), has_requests=bool(rows and rows[0][0]))
+    return Beat(rows[0][0], bool(rows[0][1])) if rows else Beat()
 
 
 @operation()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from steady_queue.store.job import Claim
+from steady_queue.store.job import CLAIM_JOB_COLUMNS, Claim
 from steady_queue.store.operations.displacement import list_displaced
 from steady_queue.store.operations.lost_claims import SettledClaims, fail, settle_lost
 from steady_queue.store.operations.promote import NO_LIMITS
@@ -34,9 +34,9 @@ BATCH_ROWS = 500
 #: The worker of claims whose process has no row.
 UNKNOWN_PROCESS = "unknown"
 
-_CLAIM_COLUMNS = "c.job_id, c.claim_id, c.claimed_at, " + ", ".join(f"j.{name}" for name in Claim._fields[3:])
+_CLAIM_COLUMNS = "c.job_id, c.claim_id, c.claimed_at, " + ", ".join(f"j.{name}" for name in CLAIM_JOB_COLUMNS)
 _CLAIM_TYPES = "uut" + "".join(
-    "t" if name.endswith("_at") else "i" if name == "concurrency_limit" else "." for name in Claim._fields[3:]
+    "t" if name.endswith("_at") else "i" if name == "concurrency_limit" else "." for name in CLAIM_JOB_COLUMNS
 )
 
 

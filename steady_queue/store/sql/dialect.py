@@ -29,7 +29,14 @@ _PLACEHOLDER = re.compile(r"\?\*?")
 #: Values of these types, which most values have, are the same for every driver.
 _PLAIN = frozenset((str, int, bytes, type(None)))
 #: The primary keys that are not `job_id`.
-_KEYS = {"job": "id", "process": "id", "lockbucket": "id", "processrequest": "id", "uniquekey": "unique_key"}
+_KEYS = {
+    "job": "id",
+    "process": "id",
+    "lockbucket": "id",
+    "processrequest": "id",
+    "taskstatistics": "id",
+    "uniquekey": "unique_key",
+}
 
 #: Error messages about a value may quote it, and are cut to this length.
 MESSAGE_CHARACTERS = 500
@@ -97,6 +104,7 @@ class Dialect:
     scheduled_due = "steady_queue_scheduledexecution"
     expiry_by_time = "steady_queue_expiry"
     keys_by_job = "steady_queue_uniquekey"
+    statistics_by_time = "steady_queue_taskstatistics"
     #: The next keys of blocked jobs after a bound one, in order and at most a bound number, by index lookups as well.
     blocked_keys = (
         "WITH RECURSIVE found(name, place) AS"
@@ -105,8 +113,8 @@ class Dialect:
         " WHERE b.concurrency_key > found.name), found.place + 1"
         " FROM found WHERE found.name IS NOT NULL AND found.place < ?) SELECT name FROM found WHERE name IS NOT NULL"
     )
-    #: The function that returns the lower of two numbers.
-    least = "LEAST"
+    #: The functions that return the lower and the higher of two numbers.
+    least, greatest = "LEAST", "GREATEST"
     #: Selects the server's version.
     server_version = "SELECT version()"
     #: Selects whether the database has the table of a bound name.
@@ -182,6 +190,13 @@ class Dialect:
     def insert_or_lock(self, into: str) -> str:
         """The same, for rows that are locked next: an insert that locks those that exist must not lock them less."""
         return self.insert_new(into)
+
+    def insert_or_update(self, into: str, key: Sequence[str], changes: Mapping[str, str]) -> str:
+        """An insert that changes a row whose unique key exists, with an expression of `{old}` and `{new}` values."""
+        table = into.split()[0]
+        values = {name: how.format(old=f"{table}.{name}", new=f"excluded.{name}") for name, how in changes.items()}
+        sets = ", ".join(f"{name} = {value}" for name, value in values.items())
+        return f"INSERT INTO {into} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {sets}"
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

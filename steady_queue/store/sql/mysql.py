@@ -45,6 +45,7 @@ class MySQL(Dialect):
     scheduled_due = "steady_queue_scheduledexecution FORCE INDEX (sq_scheduled_due)"
     expiry_by_time = "steady_queue_expiry FORCE INDEX (sq_expiry)"
     keys_by_job = "steady_queue_uniquekey FORCE INDEX (sq_unique_by_job)"
+    statistics_by_time = "steady_queue_taskstatistics FORCE INDEX (sq_statistics)"
 
     text_columns = (
         "SELECT table_name, column_name, character_set_name, collation_name FROM information_schema.columns"
@@ -98,6 +99,11 @@ class MySQL(Dialect):
     def insert_or_lock(self, into: str) -> str:
         # INSERT IGNORE takes a shared lock: two transactions that then want an exclusive one would be a deadlock.
         return f"INSERT INTO {into} ON DUPLICATE KEY UPDATE job_id = job_id"
+
+    def insert_or_update(self, into: str, key: Sequence[str], changes: Mapping[str, str]) -> str:
+        values = {name: how.format(old=name, new=f"VALUES({name})") for name, how in changes.items()}
+        sets = ", ".join(f"{name} = {value}" for name, value in values.items())
+        return f"INSERT INTO {into} ON DUPLICATE KEY UPDATE {sets}"
 
     def lock_keys(self, lock_ids: Sequence[int], wait_seconds: int | None = None) -> Flow[None]:
         lock = self.lock("lockbucket", "id", lock_ids, returns=".", is_ordered=True)

@@ -27,7 +27,7 @@ class SQLite(Dialect):
         "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
         " WHERE m.type = 'table' AND substr(m.name, 1, 13) = 'steady_queue_'"
     )
-    least = "MIN"
+    least, greatest = "MIN", "MAX"
     for_update = ""
     for_update_skip_locked = ""
     ready_by_queue = "steady_queue_readyexecution r INDEXED BY sq_ready_by_queue"

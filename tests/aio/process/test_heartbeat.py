@@ -40,6 +40,8 @@ async def test_a_process_that_left_is_not_registered_again_by_its_last_beat(data
         on_pruned=do_nothing,
         on_request=lambda: None,
         polled_ago=None,
+        measure=lambda late_seconds: "{}",
+        on_success=lambda now: None,
         context=Context(clock, events, Outage(clock=clock, events=events)),
     )
     await heartbeat.register()

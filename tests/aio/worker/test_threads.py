@@ -41,7 +41,7 @@ class RecordedThreads:
         self.left = 0
         self.threads: Threads[int, int] = Threads(count, work, self._done, on_exit=self._leave)
 
-    def _done(self, item: int, result: int) -> None:
+    def _done(self, item: int, result: int, seconds: float) -> None:
         self.done.append(item)
 
     def _leave(self) -> None:

@@ -34,8 +34,8 @@ def test_a_request_is_found_by_its_process_until_it_has_a_reply(store: Store) ->
         (stack, process, RequestKind.STACK, new.id, ""),
     ]
     assert found[0].now >= store.now() - timedelta(minutes=1)
-    assert store.run(heartbeat(store.sql, process)) == (True, True)
-    assert store.run(heartbeat(store.sql, other)) == (True, False)
+    assert store.run(heartbeat(store.sql, process)).has_requests is True
+    assert store.run(heartbeat(store.sql, other)).has_requests is False
     assert store.run(find_requests(store.sql, process)) == ([], True)
     assert store.run(find_requests(store.sql, other)) == ([], False)
     assert store.run(find_requests(store.sql, other, process)).has_process_requests
@@ -49,7 +49,7 @@ def test_a_request_is_found_by_its_process_until_it_has_a_reply(store: Store) ->
     assert (reply.kind, reply.reply) == (RequestKind.STOP, "{}")
     assert [request.id for request in store.run(process_requests.find_open_requests(store.sql, [process]))] == [stack]
     store.run(process_requests.write_reply(store.sql, stack, "{}"))
-    assert store.run(heartbeat(store.sql, process)) == (True, False)
+    assert store.run(heartbeat(store.sql, process)).has_requests is False
     assert not store.run(find_requests(store.sql, process)).has_process_requests
     assert not work(store, process).own_requests
 

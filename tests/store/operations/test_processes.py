@@ -34,6 +34,7 @@ def test_a_process_is_registered_with_all_that_is_known_of_it(store: Store) -> N
     assert before <= found["started_at"] <= store.now()
     assert found.pop("started_at") == found.pop("last_heartbeat_at")
     assert found.pop("polled_at") is None
+    assert found.pop("measurements") is None
     assert found == process._asdict()
 
 
@@ -96,6 +97,18 @@ def test_a_heartbeat_without_a_poll_keeps_what_an_earlier_one_stored(store: Stor
     assert stored is not None
     assert store.run(heartbeat(store.sql, worker, None)).is_known is True
     assert polled_at(store, worker) == stored
+
+
+def test_a_heartbeat_returns_the_time_and_stores_measurements_until_the_next_ones(store: Store) -> None:
+    worker = store.worker()
+    before = store.now()
+    for given in ('{"running": 1}', '{"running": 2}', None):
+        now = store.run(heartbeat(store.sql, worker, measurements=given)).at
+        assert now is not None
+        assert before <= now <= store.now()
+    found = row(store.alias, "Process", worker, "id")
+    assert found is not None
+    assert found["measurements"] == '{"running": 2}'
 
 
 def test_registering_again_forgets_the_polls(store: Store) -> None:

@@ -58,6 +58,13 @@ RULES = {
     "jobs with fewer worker names than attempts": """
         SELECT id FROM steady_queue_job
         WHERE (attempts > 0 AND worker_ids IS NULL) OR (attempts = 0 AND worker_ids IS NOT NULL)""",
+    "statistics that are neither a minute of a process nor an hour without one": """
+        SELECT id FROM steady_queue_taskstatistics WHERE CASE WHEN [is nil] THEN 3600 ELSE 60 END <> seconds""",
+    "statistics with negative numbers, or with a longest time that exceeds the sum": """
+        SELECT id FROM steady_queue_taskstatistics
+        WHERE started < 0 OR finished < 0 OR failed < 0 OR retried < 0
+        OR longest_run_milliseconds < 0 OR longest_run_milliseconds > run_milliseconds
+        OR longest_wait_milliseconds < 0 OR longest_wait_milliseconds > wait_milliseconds""",
     "jobs that were retried more often than they were attempted": """
         SELECT id FROM steady_queue_job WHERE retries > attempts""",
 }
@@ -66,9 +73,14 @@ RULES = {
 def violations(alias: str) -> list[str]:
     """Every rule that is broken, with the rows that break it."""
     sql = django_driver(alias).sql
-    times = {"[o.overrun_after ago]": sql.microseconds_ago("o.overrun_after"), "[now]": sql.now}
+    nil = "process_id = '00000000-0000-0000-0000-000000000000'"
+    expressions = {
+        "[o.overrun_after ago]": sql.microseconds_ago("o.overrun_after"),
+        "[now]": sql.now,
+        "[is nil]": nil if sql.can_notify else nil.replace("-", ""),
+    }
     rules = dict(RULES)
-    for name, expression in times.items():
+    for name, expression in expressions.items():
         rules = {rule: text.replace(name, expression) for rule, text in rules.items()}
     # First all of them with one statement: some tests look after every step.
     if not any(query(alias, f"SELECT {', '.join(f'EXISTS ({text})' for text in rules.values())}")[0]):

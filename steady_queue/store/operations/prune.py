@@ -219,7 +219,7 @@ def find_claims(sql: Dialect, where: str, value: object) -> Flow[list[Claim]]:
         BATCH_ROWS,
         returns=_CLAIM_TYPES,
     )
-    return [Claim._make(row) for row in rows]
+    return [Claim(*row) for row in rows]
 
 
 def _end_all_claims(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -11,8 +12,9 @@ from django.db import connections, transaction
 from steady_queue.db.aliases import django_driver
 from steady_queue.store.job import Claim, Lane
 from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
+from steady_queue.store.operations.dispatch import dispatch
 from steady_queue.store.operations.processes import deregister, heartbeat
-from steady_queue.store.outcome import Finished, Released
+from steady_queue.store.outcome import Finished, Released, Retried, report
 from steady_queue.store.statement import Operation, drive
 from tests.support.databases.tables import counts, row
 from tests.support.store.jobs import failed, job, later, limited
@@ -51,7 +53,25 @@ def test_a_claim_carries_everything_that_running_the_job_needs(store: Store) -> 
         headers="{}",
         concurrency_key="k",
         concurrency_limit=3,
+        waited_seconds=got.waited_seconds,
     )
+
+
+def test_a_claim_says_for_how_long_the_job_had_been_due_before_its_first_attempt(store: Store) -> None:
+    now, ago = store.now(), timedelta(seconds=100)
+    jobs = [
+        job(enqueued_at=now - ago),
+        job(enqueued_at=now - 9 * ago, scheduled_at=now - ago),
+        job(enqueued_at=now + ago),  # by a clock that is ahead
+    ]
+    claims = store.claimed(*jobs)
+    assert [round(claim.waited_seconds, -2) for claim in claims] == [100, 100, 0]
+    assert [round((claim.claimed_at - now + ago).total_seconds(), 2) for claim in claims[:2]] == [
+        round(claim.waited_seconds, 2) for claim in claims[:2]
+    ]
+    store.settle(*[Retried(claim, report(ValueError, "again"), 0.0) for claim in claims])
+    store.run(dispatch(store.sql, 10))
+    assert [claim.waited_seconds for claim in store.claim(store.worker(), 10)] == [0, 0, 0]
 
 
 def test_a_claimed_row_carries_the_process_and_the_ready_row_is_gone(store: Store) -> None:

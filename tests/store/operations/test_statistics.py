@@ -22,7 +22,6 @@ from tests.support.databases.tables import count
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from typing import Any
     from uuid import UUID
 
     from steady_queue.store.operations.maintenance import Work
@@ -52,9 +51,9 @@ def sums(starts_at: datetime, *numbers: int, queue: str = "mail", path: str = PA
 def stored(store: Store, seconds: int) -> dict[tuple[UUID, datetime, str, str], tuple[int, ...]]:
     from steady_queue.models import TaskStatistics
 
-    rows: list[dict[str, Any]] = list(TaskStatistics.objects.using(store.alias).filter(seconds=seconds).values())
+    rows = TaskStatistics.objects.using(store.alias).filter(seconds=seconds)
     return {
-        (row["process_id"], row["starts_at"], row["queue_name"], row["task_path"]): tuple(row[name] for name in SUMS)
+        (row.process_id, row.starts_at, row.queue_name, row.task_path): tuple(getattr(row, name) for name in SUMS)
         for row in rows
     }
 

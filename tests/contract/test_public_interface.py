@@ -81,7 +81,7 @@ def test_settings() -> None:
             "default_concurrency_control_period",
         ),
         *("notify", "orm_thread_timeout", "preserve_finished_jobs", "process_alive_threshold", "redacted_arguments"),
-        *("process_heartbeat_interval", "shutdown_timeout", "supervisor_pidfile"),
+        *("process_heartbeat_interval", "shutdown_timeout", "statistics_retention", "supervisor_pidfile"),
     }
 
 

@@ -7,10 +7,12 @@ sends further requests by itself, or with a button where JavaScript is not avail
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpResponseNotAllowed, QueryDict
 from django.utils import timezone
@@ -50,6 +52,8 @@ class Wanted(NamedTuple):
     #: Whether the request came from the page of the task.
     is_from_job: bool
     reason: str
+    #: When the confirmation was asked for: tasks that match later are left alone.
+    as_of: datetime
 
 
 def act(page: PageAdmin, request: HttpRequest) -> HttpResponse:
@@ -92,7 +96,22 @@ def _parse(request: HttpRequest) -> Wanted:
         raise ValueError(f"{change.label} is not possible for tasks in {state}")
     given = request.POST.getlist("ids")[:BATCH_ROWS] if scope == "selected" else [scope]
     ids = None if scope == "all" else [parse_id(id_) for id_ in dict.fromkeys(given)]
-    return Wanted(change, ids, search, "from_job" in request.POST, request.POST.get("reason", "").strip())
+    return Wanted(
+        change,
+        ids,
+        search,
+        is_from_job="from_job" in request.POST,
+        reason=request.POST.get("reason", "").strip(),
+        as_of=_parse_time(request.POST.get("as_of", "")),
+    )
+
+
+def _parse_time(text: str) -> datetime:
+    try:
+        given = datetime.fromisoformat(text)
+    except ValueError:
+        return timezone.now()
+    return given if timezone.is_aware(given) == settings.USE_TZ else timezone.now()
 
 
 def as_sentence(error: Exception) -> str:
@@ -145,6 +164,7 @@ def _ask(page: PageAdmin, request: HttpRequest, wanted: Wanted, problem: str = "
         reason=wanted.reason,
         reason_length=TEXT_LENGTH,
         problem=problem,
+        as_of=wanted.as_of.isoformat(),
         back_url=_back_url(page, wanted),
         action_url=page.url_of("job_action"),
     )
@@ -186,7 +206,7 @@ def _counted(number: int) -> str:
 
 def _new_state(wanted: Wanted) -> BatchState:
     return BatchState(
-        change=wanted.change.name, query=wanted.search.to_query(), reason=wanted.reason, as_of=timezone.now()
+        change=wanted.change.name, query=wanted.search.to_query(), reason=wanted.reason, as_of=wanted.as_of
     )
 
 

@@ -313,6 +313,19 @@ def test_tasks_that_fail_again_meanwhile_are_not_retried_twice(
     assert "4 tasks were handled" in text_of(result)
 
 
+def test_tasks_that_match_after_the_question_are_left_alone(database: str, superuser: Client) -> None:
+    store = SyncStore(database)
+    failed_jobs(store, 2)
+    asked = text_of(post(superuser, "retry:all", confirmed=None, query="state=failed"))
+    as_of = re.search(r'name="as_of" value="([^"]+)"', asked)
+    assert as_of is not None
+    (late,) = failed_jobs(store, 1)
+    assert "2 tasks were handled" in text_of(post(superuser, "retry:all", query="state=failed", as_of=as_of[1]))
+    assert store.status(late) == ["failed"]
+    for text in ("", "x", "2026-01-01", "0001-01-01T00:00:00+00:00"):
+        assert post(superuser, "discard:all", query="state=cancelled", as_of=text).status_code == 200
+
+
 def test_an_action_cannot_be_continued_with_a_state_of_another_user_or_a_changed_one(
     database: str, superuser: Client, client_with: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:

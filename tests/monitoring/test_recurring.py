@@ -22,6 +22,7 @@ from steady_queue.monitoring.recurring_calendar import read_calendar
 from steady_queue.monitoring.schedule_words import describe_schedule
 from steady_queue.monitoring.states import JobState
 from tests.shop.tasks import add
+from tests.support.processes.scripts import run_script
 
 if TYPE_CHECKING:
     from steady_queue.monitoring.recurring import RecurringRow
@@ -88,6 +89,15 @@ def test_words_do_not_depend_on_the_locale_of_the_process(monkeypatch: pytest.Mo
     monkeypatch.setenv("LANG", "de_DE.UTF-8")
     monkeypatch.setenv("LANGUAGE", "de")
     assert describe_schedule("1 15 * * sat") == "At 15:01, only on Saturday"
+
+
+def test_what_finds_the_words_is_imported_only_for_them() -> None:
+    printed = run_script(
+        "import django; django.setup()\n"
+        "import sys, steady_queue.monitoring.recurring, steady_queue.management\n"
+        "print('cron_descriptor' in sys.modules)"
+    )
+    assert printed == "False\n"
 
 
 # -- times ------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ TEST_COUNTS := .test-counts/lines
 FULL := STEADY_QUEUE_FULL=1 STEADY_QUEUE_TEST_COUNTS=$(TEST_COUNTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-oldest test-newest test-versions test-everywhere test-servers test-recipes dist storm storm-limits storm-control kill-transactional stateful demo example-django example-asgi lint format docs bench bench-runtime bench-running bench-semantics bench-dashboard clean packages
+.PHONY: help check test test-oldest test-newest test-versions test-everywhere test-servers test-recipes dist storm storm-limits storm-control kill-transactional stateful demo example-django example-asgi lint format docs screenshots bench bench-runtime bench-running bench-semantics bench-dashboard clean packages
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -105,6 +105,9 @@ format: .venv/.tests ## Fix and format the code with ruff
 docs: .venv/.docs ## Build the documentation into docs/_build/html; a warning is an error
 	.venv/bin/python -m sphinx -W --keep-going -q -n -b html -d docs/_build/doctrees docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
+
+screenshots: .venv/.tests ## Take the pictures of the dashboard that the README and the documentation show
+	.venv/bin/python -m tests.browser.screenshots
 
 dist: .venv/.dist ## Build the wheel and the sdist into dist, check them, and try the wheel in empty environments
 	rm -rf dist

@@ -96,6 +96,11 @@ def take_pictures(browser: Browser) -> None:
     start = "/admin/steady_queue"
     take(browser, "overview", f"{start}/overview/")
     take(browser, "overview-dark", f"{start}/overview/", "dark")
+    take(browser, "tasks", f"{start}/job/?state=failed")
+    take(browser, "task", str(browser.one("tr[id^=sq-job-] th a").get_attribute("href")).removeprefix(browser.address))
+    take(browser, "queues", f"{start}/queue/")
+    take(browser, "processes", f"{start}/process/")
+    take(browser, "recurring", f"{start}/recurringtask/")
 
 
 def take(browser: Browser, name: str, path: str, scheme: Scheme = "light") -> None:

@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 from steady_queue.models import Job
 from tests.browser.conditions import wait_for
 from tests.browser.project import tasks
-from tests.browser.samples import wait_for_state
+from tests.browser.samples import has_progress, wait_for_state
 
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webelement import WebElement
@@ -131,6 +131,28 @@ def test_a_running_task_is_cancelled(browser: Browser, name: str) -> None:
 
     browser.one(".messagelist")
     wait_for_state(running, "cancelled")
+
+
+def test_the_page_of_a_running_task_shows_its_progress_log_and_stack(browser: Browser, name: str) -> None:
+    running = tasks.runs_long.enqueue(name)
+    wait_for_state(running, "running")
+    wait_for(lambda: has_progress(running), "the progress")
+    browser.open(f"{JOBS}{running.id}/")
+    assert "row 40" in browser.text
+    assert f"{name} begins" in browser.text
+
+    browser.button("Show stack").click()
+    browser.wait_for_text("await asyncio.sleep(LONG_SECONDS)")
+    running.cancel()
+
+
+def test_the_page_of_a_task_does_not_show_secrets(browser: Browser) -> None:
+    paid = tasks.pays.enqueue(12, card_token="4111-1111")
+    wait_for_state(paid, "finished")
+    browser.open(f"{JOBS}{paid.id}/")
+
+    assert "card_token" in browser.text
+    assert "4111" not in browser.driver.page_source
 
 
 def test_an_unknown_task_leads_to_the_list_with_a_message(browser: Browser) -> None:

@@ -6,7 +6,7 @@ with the history of the queue. The values are frozen and know nothing of HTML.
     states.py                JobState: the states in which people look for tasks
     text.py                  safe display of text that the queue only stores
     counts.py                CappedCount: a count that ends at 10,000
-    job_states.py            the states of tasks that are known by their ids
+    job_states.py            the state of a task, from its rows
     recurring.py             recurring tasks: schedules, last and next runs, history
     recurring_calendar.py    the runs of the coming day, by hour
     schedule_words.py        a schedule in words

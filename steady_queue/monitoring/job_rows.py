@@ -8,31 +8,21 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Case, OuterRef, Q, Subquery, Value, When
+from django.db.models import Case, Q, Value, When
 from django.db.models.functions import Left, Length, Right
 from django.utils import timezone
 
 from steady_queue.db.aliases import queue_alias
 from steady_queue.jobs.reports import load_progress
-from steady_queue.models import (
-    BlockedExecution,
-    ClaimedExecution,
-    FailedExecution,
-    Job,
-    Process,
-    ScheduledExecution,
-)
+from steady_queue.models import ClaimedExecution, FailedExecution, Job, Process
 from steady_queue.monitoring.argument_text import short_text
-from steady_queue.monitoring.job_states import LOST_CLASSES
+from steady_queue.monitoring.job_states import STATE_COLUMNS, column_of, find_state
 from steady_queue.monitoring.states import LATE_SECONDS, JobState
-from steady_queue.store.job import FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
-
-    from django.db.models import Model
 
     from steady_queue.jobs.reports import Progress
 
@@ -43,35 +33,14 @@ _COLUMNS = (
     *("id", "task_path", "queue_name", "priority", "lane", "enqueued_at", "scheduled_at", "last_attempted_at"),
     *("finished_at", "attempts", "retries", "worker_ids", "concurrency_key", "progress"),
 )
-
-
-def _of_state(model: type[Model], column: str) -> Subquery:
-    """A column of the row that is the state of a job.
-
-    Not a join: for a page of jobs, PostgreSQL would read the whole table of the state.
-    """
-    rows = model._default_manager.filter(job_id=OuterRef("id"))
-    return Subquery(rows.values(column)[:1])
-
-
 _STATE_COLUMNS: dict[str, Any] = {
-    "failed_kind": _of_state(FailedExecution, "kind"),
-    "failed_at": _of_state(FailedExecution, "failed_at"),
-    "exception_class": _of_state(FailedExecution, "exception_class"),
-    "message": Left(_of_state(FailedExecution, "message"), MESSAGE_CHARACTERS),
-    "claimed_at": _of_state(ClaimedExecution, "claimed_at"),
-    "process_id": _of_state(ClaimedExecution, "process_id"),
-    "due_at": _of_state(ScheduledExecution, "scheduled_at"),
-    "blocked_key": _of_state(BlockedExecution, "concurrency_key"),
+    **STATE_COLUMNS,
+    "failed_at": column_of(FailedExecution, "failed_at"),
+    "message": Left(column_of(FailedExecution, "message"), MESSAGE_CHARACTERS),
+    "process_id": column_of(ClaimedExecution, "process_id"),
 }
 #: Of other jobs, the last error is in the failed row, or does not matter.
 _HAS_NOT_ENDED = Q(errors__isnull=False, finished_at__isnull=True, failed_kind__isnull=True)
-_KINDS: dict[int, JobState] = {
-    FailureKind.FAILED: JobState.FAILED,
-    FailureKind.EXHAUSTED: JobState.EXHAUSTED,
-    FailureKind.CANCELLED: JobState.CANCELLED,
-    FailureKind.EXPIRED: JobState.EXPIRED,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +101,7 @@ def find_process_names(ids: Collection[UUID]) -> dict[UUID, str]:
 def build_row(stored: Mapping[str, Any], names: Mapping[UUID, str]) -> JobRow:
     """Return the row of these columns. `names` are those of processes, by their ids."""
     late_before = timezone.now() - timedelta(seconds=LATE_SECONDS)
-    state = _state(stored)
+    state = find_state(stored)
     process_id = stored["process_id"]
     due_at = _due_at(stored)
     error_class, message = _error(stored)
@@ -159,24 +128,6 @@ def build_row(stored: Mapping[str, Any], names: Mapping[UUID, str]) -> JobRow:
         concurrency_key=stored["concurrency_key"] or "",
         arguments=short_text(stored["some_arguments"], stored["characters"], stored["task_path"]),
     )
-
-
-def _state(stored: Mapping[str, Any]) -> JobState:
-    if stored["finished_at"] is not None:
-        return JobState.FINISHED
-    kind = stored["failed_kind"]
-    if kind is not None:
-        if kind == FailureKind.FAILED and stored["exception_class"] in LOST_CLASSES:
-            return JobState.LOST
-        # A newer version may have stored a kind that this one lacks.
-        return _KINDS.get(kind, JobState.FAILED)
-    if stored["claimed_at"] is not None:
-        return JobState.RUNNING
-    if stored["blocked_key"] is not None:
-        return JobState.BLOCKED
-    if stored["due_at"] is not None:
-        return JobState.RETRYING if stored["retries"] else JobState.SCHEDULED
-    return JobState.READY
 
 
 def _due_at(stored: Mapping[str, Any]) -> datetime | None:

@@ -1,0 +1,85 @@
+"""Arguments as text: readable, without secrets, never long."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import steady_queue
+from steady_queue.monitoring.argument_text import (
+    ARGUMENT_CHARACTERS,
+    PARSED_CHARACTERS,
+    SHORT_CHARACTERS,
+    describe_arguments,
+    is_secret,
+    redact,
+    short_text,
+)
+from tests.support.store.states import with_arguments
+
+PATH = "tests.shop.tasks.greet"
+SECRETS = ["password", "PASSWORD", "user_password", "newPassword1", "api_key", "apiKey", "X-Api-Key", "key"]
+SECRETS += ["access_token", "Authorization", "client.secret", "secretKey", "Cookie", "credentials", "accessKey"]
+
+
+def short(*args: Any, **kwargs: Any) -> str:
+    text = with_arguments(*args, **kwargs)
+    return short_text(text, len(text), PATH)
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_values_with_secret_names_are_redacted_wherever_they_are(name: str) -> None:
+    assert is_secret(name)
+    assert redact({"a": [{name: "hunter2"}], name: {"deep": "hunter2"}}) == {
+        "a": [{name: "[redacted]"}],
+        name: "[redacted]",
+    }
+    assert "hunter2" not in short({name: "hunter2"}, **{name: "hunter2"})
+    described = describe_arguments(with_arguments({name: "hunter2"}, **{name: "hunter2"}), PATH)
+    assert "hunter2" not in repr(described)
+
+
+@pytest.mark.parametrize("name", ["monkey", "keyword", "author", "name", "spinner", "compass", "id"])
+def test_values_with_other_names_are_shown(name: str) -> None:
+    assert not is_secret(name)
+
+
+def test_positional_arguments_have_the_names_of_the_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    described = describe_arguments(with_arguments("Ada"), PATH)
+    (argument,) = described.values
+    assert (argument.text, argument.is_positional) == ('"Ada"', True)
+    monkeypatch.setattr(steady_queue, "redacted_arguments", (argument.name,))
+    assert short("Ada") == '"[redacted]"'
+    text = with_arguments("Ada")
+    assert short_text(text, len(text), "no.such.task") == '"Ada"'
+
+
+def test_values_that_are_not_json_are_shown_as_results_show_them() -> None:
+    text = short(datetime(2026, 1, 31, tzinfo=UTC), timedelta(seconds=90), (1, 2), {3: b"x"})
+    assert text == '"2026-01-31T00:00:00+00:00", "P0DT00H01M30S", [1, 2], {"3": "x"}'
+
+
+def test_long_arguments_are_cut_and_their_secrets_stay_hidden() -> None:
+    assert len(short("x" * 10_000)) == SHORT_CHARACTERS
+    text = with_arguments("first", {"password": "hunter2" * 100_000}, body="x" * 100)
+    for end in (30, 40, 45, 60, 100, 5_000):
+        shown = short_text(text[:end], len(text), PATH)
+        assert "hunter" not in shown
+        assert shown.startswith('"first"')
+    described = describe_arguments(text[:PARSED_CHARACTERS], PATH, len(text))
+    assert described.is_cut
+    assert described.characters == len(text)
+    assert "hunter" not in repr(described)
+    (argument,) = describe_arguments(with_arguments(["y" * 100] * 1_000), PATH).values
+    assert argument.is_cut
+    assert len(argument.text) == ARGUMENT_CHARACTERS
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "[9,[],{}]", "[1,{},[]]", "[" * 100_000, '[1,[{"$":"?"}],{}]', "\x00"])
+def test_what_cannot_be_read_is_not_shown(text: str) -> None:
+    assert short_text(text, len(text), PATH) == "(not readable)"
+    assert describe_arguments(text, PATH).problem
+    assert json.dumps(describe_arguments(text, "\ud800 no task").values) == "[]"

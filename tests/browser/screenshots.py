@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 IMAGES = ROOT / "docs" / "images"
 WIDTH, MAX_HEIGHT = 1280, 1000
 MAX_BYTES = 150_000
+#: Tracebacks have the directory of the checkout, which is different on each machine.
+SHORTEN_PATHS = """
+const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(arguments[0], "/srv");
+"""
 #: Runs in the project: what a process would have counted in the last hour.
 HISTORY = """
 import math, random, uuid
@@ -107,6 +112,7 @@ def take(browser: Browser, name: str, path: str, scheme: Scheme = "light") -> No
     """Open a page and store its picture, as high as its content."""
     browser.show((WIDTH, 600), scheme)
     browser.open(path)
+    browser.run(SHORTEN_PATHS, str(ROOT))
     height = min(int(browser.run("return document.documentElement.scrollHeight")), MAX_HEIGHT)
     browser.show((WIDTH, height), scheme)
     file = browser.screenshot(name)

@@ -7,15 +7,13 @@ sends further requests by itself, or with a button where JavaScript is not avail
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.conf import settings
 from django.contrib import messages
 from django.http import HttpResponseNotAllowed, QueryDict
-from django.utils import timezone
 
 from steady_queue.actions.cancellation import TEXT_LENGTH
 from steady_queue.dashboard import audit, job_changes
@@ -110,8 +108,8 @@ def _parse_time(text: str) -> datetime:
     try:
         given = datetime.fromisoformat(text)
     except ValueError:
-        return timezone.now()
-    return given if timezone.is_aware(given) == settings.USE_TZ else timezone.now()
+        return datetime.now(UTC)
+    return given if given.tzinfo is not None else datetime.now(UTC)
 
 
 def as_sentence(error: Exception) -> str:

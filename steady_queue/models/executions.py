@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 
-from steady_queue.models.fields import KEY_LENGTH, NAME_LENGTH, NameField
+from steady_queue.models.fields import KEY_LENGTH, NAME_LENGTH, MomentField, NameField
 from steady_queue.models.job import LANES, Job, without_partial_index_warning
 from steady_queue.store.job import FailureKind
 
@@ -56,7 +56,7 @@ class ScheduledExecution(models.Model):
     """The job becomes ready, or blocked, at its time."""
 
     job = job_key("scheduled_execution")
-    scheduled_at = models.DateTimeField()
+    scheduled_at = MomentField()
     priority = models.SmallIntegerField()
 
     class Meta:
@@ -85,7 +85,7 @@ class ClaimedExecution(models.Model):
     job = job_key("claimed_execution")
     claim_id = models.UUIDField()
     process_id = models.UUIDField()
-    claimed_at = models.DateTimeField()
+    claimed_at = MomentField()
 
     class Meta:
         verbose_name = "task in progress"
@@ -96,7 +96,7 @@ class FailedExecution(models.Model):
     """The job failed, and is kept until it is retried or discarded."""
 
     job = job_key("failed_execution")
-    failed_at = models.DateTimeField()
+    failed_at = MomentField()
     exception_class = models.TextField()
     message = models.TextField()
     #: Why it will not run again by itself.

@@ -6,7 +6,7 @@ from django.db import models
 
 import steady_queue
 from steady_queue.errors import ConfigurationError
-from steady_queue.models.fields import KEY_LENGTH, NAME_LENGTH, NameField
+from steady_queue.models.fields import KEY_LENGTH, NAME_LENGTH, MomentField, NameField
 from steady_queue.store.job import Lane, OnConflict, Until
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ class Job(models.Model):
     priority = models.SmallIntegerField()
     lane = models.SmallIntegerField(choices=LANES)
     backend = NameField(max_length=NAME_LENGTH)
-    enqueued_at = models.DateTimeField()
-    scheduled_at = models.DateTimeField(null=True)
+    enqueued_at = MomentField()
+    scheduled_at = MomentField(null=True)
     #: The job never runs if its first attempt has not started by then.
-    expires_at = models.DateTimeField(null=True)
+    expires_at = MomentField(null=True)
     #: JSON object: `locale` and `timezone` of the enqueuer, where they differ from the settings, and `timeout` and
     #: `max_attempts` of this call, where they differ from the task's.
     headers = models.TextField(null=True)
@@ -81,9 +81,9 @@ class Job(models.Model):
     #: Reserved for batches: no code uses this column yet.
     batch_id = models.UUIDField(null=True)
 
-    started_at = models.DateTimeField(null=True)
-    last_attempted_at = models.DateTimeField(null=True)
-    finished_at = models.DateTimeField(null=True)
+    started_at = MomentField(null=True)
+    last_attempted_at = MomentField(null=True)
+    finished_at = MomentField(null=True)
     attempts = models.IntegerField(db_default=0)
     #: Automatic retries since the job was enqueued or retried by hand.
     retries = models.IntegerField(db_default=0)
@@ -94,7 +94,7 @@ class Job(models.Model):
     errors = models.TextField(null=True)
     return_value = models.TextField(null=True)
     #: Unused since cancellation has a table of its own. Version 0.2.0 reads it, so a later version removes it.
-    cancel_requested_at = models.DateTimeField(null=True)
+    cancel_requested_at = MomentField(null=True)
     #: JSON object: what the task last reported of its progress.
     progress = models.TextField(null=True)
     #: What the task logged, one JSON object on each line; the oldest lines are cut.

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from steady_queue.models.fields import NAME_LENGTH, NameField
+from steady_queue.models.fields import NAME_LENGTH, MomentField, NameField
 
 
 class Process(models.Model):
@@ -16,10 +16,10 @@ class Process(models.Model):
     supervisor_id = models.UUIDField(null=True)
     #: JSON: its actors, and what identifies the operating system process (boot, PID namespace, start time).
     metadata = models.TextField()
-    started_at = models.DateTimeField()
-    last_heartbeat_at = models.DateTimeField()
+    started_at = MomentField()
+    last_heartbeat_at = MomentField()
     #: When it last polled with success, as of its last heartbeat.
-    polled_at = models.DateTimeField(null=True)
+    polled_at = MomentField(null=True)
     #: JSON object, as of its last heartbeat: the use of its lanes, its memory and the lag of its event loop.
     measurements = models.TextField(null=True)
 
@@ -35,7 +35,7 @@ class Pause(models.Model):
     """A paused queue: nothing is claimed from it."""
 
     queue_name = NameField(max_length=NAME_LENGTH, primary_key=True)
-    created_at = models.DateTimeField()
+    created_at = MomentField()
 
     def __str__(self) -> str:
         return str(self.queue_name)

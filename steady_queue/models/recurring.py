@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from steady_queue.models.fields import NAME_LENGTH, NameField
+from steady_queue.models.fields import NAME_LENGTH, MomentField, NameField
 
 
 class RecurringTask(models.Model):
@@ -22,11 +22,11 @@ class RecurringTask(models.Model):
     static = models.BooleanField(db_default=False)
     enabled = models.BooleanField(db_default=True)
     disabled_reason = models.TextField(null=True)
-    last_run_at = models.DateTimeField(null=True)
-    created_at = models.DateTimeField()
-    updated_at = models.DateTimeField()
+    last_run_at = MomentField(null=True)
+    created_at = MomentField()
+    updated_at = MomentField()
     #: Since when its ticks count, if not since its last change: a change of other columns loses no tick.
-    counts_from = models.DateTimeField(null=True)
+    counts_from = MomentField(null=True)
 
     class Meta:
         permissions = (
@@ -43,8 +43,8 @@ class RecurringExecution(models.Model):
 
     job_id = models.UUIDField(primary_key=True, editable=False)
     task_key = NameField(max_length=NAME_LENGTH)
-    run_at = models.DateTimeField()
-    created_at = models.DateTimeField()
+    run_at = MomentField()
+    created_at = MomentField()
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["task_key", "run_at"], name="sq_recurring_tick"),)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from django.db import models
 
+from steady_queue.models.fields import MomentField
 from steady_queue.store.job import RequestKind
 
 REQUEST_KINDS = [(kind.value, kind.name.lower()) for kind in RequestKind]
@@ -15,11 +16,11 @@ class ProcessRequest(models.Model):
     kind = models.SmallIntegerField(choices=REQUEST_KINDS)
     #: The running job whose stack is wanted.
     job_id = models.UUIDField(null=True)
-    requested_at = models.DateTimeField()
+    requested_at = MomentField()
     requested_by = models.TextField()
     #: JSON object.
     reply = models.TextField(null=True)
-    replied_at = models.DateTimeField(null=True)
+    replied_at = MomentField(null=True)
 
     def __str__(self) -> str:
         return f"{RequestKind(self.kind).name.lower()} {self.process_id}"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from steady_queue.models.fields import KEY_LENGTH, NameField
+from steady_queue.models.fields import KEY_LENGTH, MomentField, NameField
 
 
 class Semaphore(models.Model):
@@ -17,7 +17,7 @@ class Semaphore(models.Model):
     )
     concurrency_key = NameField(max_length=KEY_LENGTH)
     slot = models.IntegerField()
-    acquired_at = models.DateTimeField()
+    acquired_at = MomentField()
 
     class Meta:
         indexes = (models.Index(fields=["concurrency_key", "slot"], name="sq_semaphore_slot"),)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from steady_queue.models.fields import NAME_LENGTH, NameField
+from steady_queue.models.fields import NAME_LENGTH, MomentField, NameField
 
 
 class TaskStatistics(models.Model):
@@ -15,7 +15,7 @@ class TaskStatistics(models.Model):
     id = models.BigAutoField(primary_key=True)
     #: 60 or 3,600.
     seconds = models.SmallIntegerField()
-    starts_at = models.DateTimeField()
+    starts_at = MomentField()
     #: Of a minute, its process; of an hour, the nil UUID.
     process_id = models.UUIDField()
     queue_name = NameField(max_length=NAME_LENGTH)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from steady_queue.models.fields import KEY_LENGTH, NameField
+from steady_queue.models.fields import KEY_LENGTH, MomentField, NameField
 from steady_queue.store.job import Until
 
 UNTIL = [(until.value, until.name.lower()) for until in Until]
@@ -16,7 +16,7 @@ class UniqueKey(models.Model):
     #: Until when the job holds it: until it has started, or until it has ended.
     until = models.SmallIntegerField(choices=UNTIL)
     #: The key is taken at least until then, even if the job has ended.
-    held_until = models.DateTimeField(null=True)
+    held_until = MomentField(null=True)
 
     class Meta:
         indexes = (models.Index(fields=["job_id"], name="sq_unique_by_job"),)

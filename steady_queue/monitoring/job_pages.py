@@ -7,9 +7,8 @@ ends, full or not, and says how many rows it has searched; the next page continu
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
-
-from django.utils import timezone
 
 from steady_queue.monitoring.counts import COUNT_LIMIT, CappedCount, count_capped
 from steady_queue.monitoring.job_rows import JobRow, load_rows
@@ -19,7 +18,6 @@ from steady_queue.monitoring.positions import Position, decode_position, encode_
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
     from uuid import UUID
 
     from steady_queue.monitoring.job_search import JobSearch
@@ -103,7 +101,7 @@ def iterate_ids(search: JobSearch, *, as_of: datetime | None = None, size: int =
 
     The caller may move the tasks of a batch to another state before it continues.
     """
-    as_of = as_of or timezone.now()
+    as_of = as_of or datetime.now(UTC)
     cursor: str | None = None
     while True:
         batch = find_ids(search, after=cursor, as_of=as_of, size=size)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Case, Q, Value, When
 from django.db.models.functions import Left, Length, Right
-from django.utils import timezone
 
 from steady_queue.db.aliases import queue_alias
 from steady_queue.jobs.reports import load_progress
@@ -21,7 +20,6 @@ from steady_queue.monitoring.states import LATE_SECONDS, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from datetime import datetime
     from uuid import UUID
 
     from steady_queue.jobs.reports import Progress
@@ -100,7 +98,7 @@ def find_process_names(ids: Collection[UUID]) -> dict[UUID, str]:
 
 def build_row(stored: Mapping[str, Any], names: Mapping[UUID, str]) -> JobRow:
     """Return the row of these columns. `names` are those of processes, by their ids."""
-    late_before = timezone.now() - timedelta(seconds=LATE_SECONDS)
+    late_before = datetime.now(UTC) - timedelta(seconds=LATE_SECONDS)
     state = find_state(stored)
     process_id = stored["process_id"]
     due_at = _due_at(stored)

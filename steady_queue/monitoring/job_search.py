@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from django.utils import timezone
-
 from steady_queue.actions.filters import parse_before
 from steady_queue.monitoring.states import JobState
 from steady_queue.store.names import KEY_LENGTH, NAME_LENGTH, explain_unstorable
@@ -116,7 +114,7 @@ def _parse(name: str, given: str) -> Any:
 def _parse_time(name: str, given: str) -> datetime:
     try:
         parsed = parse_before(given)
-        return timezone.now().astimezone(UTC) - parsed if isinstance(parsed, timedelta) else parsed
+        return datetime.now(UTC) - parsed if isinstance(parsed, timedelta) else parsed
     except (ValueError, OverflowError):
         message = f"{name} is a date (2026-01-31), a time or a span such as 7d or 12h, unlike {given!r:.50}"
         raise InvalidSearch(message) from None

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django.db.models import Q
-from django.utils import timezone
 
 from steady_queue.db.aliases import queue_alias
 from steady_queue.models import (
@@ -89,7 +88,7 @@ def _sections(search: JobSearch, as_of: datetime | None) -> list[Section]:
     if state in (JobState.SCHEDULED, JobState.RETRYING):
         return [_by_time(_SCHEDULED, search)]
     if state is JobState.LATE:
-        late_before = timezone.now() - timedelta(seconds=LATE_SECONDS)
+        late_before = datetime.now(UTC) - timedelta(seconds=LATE_SECONDS)
         overdue = replace(_SCHEDULED, where=Q(scheduled_at__lt=late_before))
         ready = replace(_ready(search), job_filter=_due_before(late_before))
         return [_by_time(overdue, search), _by_id(ready, search, late_before)]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db.models import OuterRef, Subquery
-from django.utils import timezone
 
 from steady_queue.db.aliases import queue_alias
 from steady_queue.models import RecurringExecution, RecurringTask
@@ -20,7 +20,6 @@ from steady_queue.store.names import NAME_LENGTH, explain_unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
     from uuid import UUID
 
     from django.db.models import QuerySet
@@ -140,7 +139,7 @@ def preview(schedule: str, time_zone: str | None, now: datetime | None = None) -
     """Return what a schedule means, or raise ConfigurationError."""
     zone = zone_of(time_zone)
     parsed = schedules.parse(schedule, zone)
-    return Preview(describe_schedule(schedule), _next_runs(parsed, zone, timezone.now() if now is None else now))
+    return Preview(describe_schedule(schedule), _next_runs(parsed, zone, datetime.now(UTC) if now is None else now))
 
 
 def _select() -> QuerySet[Any]:
@@ -157,7 +156,7 @@ def _select() -> QuerySet[Any]:
 
 
 def _build_rows(stored: Iterable[Any]) -> Iterable[RecurringRow]:
-    now = timezone.now()
+    now = datetime.now(UTC)
     rows: Sequence[RecurringRow] = [_build_row(task, now) for task in stored]
     states = read_states(row.last_run.job_id for row in rows if row.last_run is not None)
     for row in rows:

@@ -50,7 +50,7 @@ class Calendar:
 
 def read_calendar(now: datetime | None = None) -> Calendar:
     """Return the runs of all enabled recurring tasks in the coming 24 hours, in one query."""
-    now = timezone.now() if now is None else now
+    now = datetime.now(UTC) if now is None else now
     stored = RecurringTask.objects.using(queue_alias()).filter(enabled=True).order_by("key")
     found = list(stored.values_list("key", "schedule", "time_zone")[: MAX_TASKS + 1])
     # Local hours may begin at half past an hour of UTC.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
-
-from django.utils import timezone
 
 from steady_queue.db.transactions import run_one
 from steady_queue.monitoring.counts import COUNT_LIMIT, CappedCount
@@ -16,7 +14,6 @@ from steady_queue.store.operations.capped_counts import count_states
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
 #: Tasks that are looked up where the table of a state does not say enough: which failed ones are lost, which scheduled
 #: ones are retried, and which ready ones are late. With more, a page would take too long (measured).
@@ -44,7 +41,7 @@ def read_states(
             looked_up=looked_up,
             lost_classes=LOST_CLASSES,
             late_seconds=LATE_SECONDS,
-            late_id=last_id_of(timezone.now() - timedelta(seconds=LATE_SECONDS)),
+            late_id=last_id_of(datetime.now(UTC) - timedelta(seconds=LATE_SECONDS)),
             failed_after=failed_after,
         )
     )

@@ -61,7 +61,7 @@ class Attempt:
     @property
     def duration_seconds(self) -> float | None:
         """How long it took; of a running attempt, how long it has been running."""
-        ended_at = timezone.now() if self.ending == "running" else self.ended_at
+        ended_at = datetime.now(UTC) if self.ending == "running" else self.ended_at
         if self.started_at is None or ended_at is None:
             return None
         return max(0.0, (ended_at - self.started_at).total_seconds())

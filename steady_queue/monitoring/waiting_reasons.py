@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from django.utils import timezone
@@ -20,7 +20,6 @@ from steady_queue.store.operations.actors import parse_actors, serves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from datetime import datetime
     from typing import Any
 
     from steady_queue.monitoring.job_rows import JobRow
@@ -49,7 +48,7 @@ def find_reasons(row: JobRow, lane: int) -> tuple[WaitingReason, ...]:
 
 
 def _of_scheduled(row: JobRow, lane: int) -> Iterator[WaitingReason]:
-    now = timezone.now()
+    now = datetime.now(UTC)
     due_at = row.due_at or now
     moment = _moment(due_at)
     if due_at > now:
@@ -130,7 +129,7 @@ def _behind(ahead: CappedCount, where: str, target: Target) -> WaitingReason:
 
 def _live_actors() -> list[Mapping[str, Any]]:
     """Return what the processes run that have sent a heartbeat recently."""
-    since = timezone.now() - alive_threshold()
+    since = datetime.now(UTC) - alive_threshold()
     live = Process.objects.using(queue_alias()).filter(last_heartbeat_at__gt=since)
     return [actor for text in live.values_list("metadata", flat=True) for actor in parse_actors(text)]
 

@@ -179,3 +179,14 @@ def test_pages_work_in_an_admin_site_of_the_project(database: str, superuser: Cl
         assert 'href="/admin/' not in page
         assert "/operations/steady_queue/process/" not in page
         assert read(superuser, "/operations/steady_queue/queue/mail/")
+
+
+def test_pages_work_in_a_project_without_time_zones(database: str, superuser: Client) -> None:
+    sample = fill(database)
+    details = [f"/admin/steady_queue/process/{sample.worker}/", "/admin/steady_queue/queue/mail/"]
+    tasks = [f"/admin/steady_queue/job/?state={state}" for state in JobState]
+    tasks += [f"/admin/steady_queue/job/{new.id}/" for new in sample.states.values()]
+
+    with override_settings(USE_TZ=False, TIME_ZONE="Asia/Tokyo"):
+        for url in [*PAGES, *details, *tasks, "/admin/steady_queue/recurringtask/"]:
+            assert read(superuser, url)

@@ -11,7 +11,7 @@ from steady_queue.dashboard import audit, queue_names
 from steady_queue.dashboard.page import PageAdmin
 from steady_queue.models.pages import Queue
 from steady_queue.monitoring.json_values import queues_as_json
-from steady_queue.monitoring.queue_list import read_queues
+from steady_queue.monitoring.queue_list import read_queue, read_queues
 from steady_queue.monitoring.states import JobState
 from steady_queue.monitoring.statistics import read_now
 from steady_queue.monitoring.text import show_line
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from django.http import HttpRequest, HttpResponse
-
-    from steady_queue.monitoring.queue_list import QueueRow
 
 #: The states whose lists the page of a queue links to.
 _LINKED_STATES = (JobState.READY, JobState.RUNNING, JobState.FAILED, JobState.SCHEDULED, JobState.BLOCKED)
@@ -52,7 +50,7 @@ class QueuePage(PageAdmin):
 
     def show_queue(self, request: HttpRequest, part: str) -> HttpResponse:
         name = queue_names.decode(part)
-        queue = _find(name)
+        queue = read_queue(name)
         if queue is None:
             return self._redirect_unknown(request, name)
         return self.render(
@@ -82,7 +80,7 @@ class QueuePage(PageAdmin):
         name = queue_names.decode(part)
         if request.method == "POST":
             return self._clear(request, name)
-        queue = _find(name)
+        queue = read_queue(name)
         if queue is None:
             return self._redirect_unknown(request, name)
         return self.render(
@@ -134,7 +132,3 @@ class QueuePage(PageAdmin):
 def _read_json() -> dict[str, Any]:
     now = read_now()
     return queues_as_json(now, read_queues(now))
-
-
-def _find(name: str) -> QueueRow | None:
-    return next((row for row in read_queues() if row.name == name), None)

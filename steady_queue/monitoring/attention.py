@@ -71,7 +71,7 @@ def _from_failures(summary: StateSummary, since: datetime | None) -> Iterator[At
     for state, count in summary.failed_since.items():
         if count.number:
             tasks = "1 task has" if count == (1, False) else f"{count} tasks have"
-            how = "failed in all their attempts" if state is JobState.EXHAUSTED else "failed"
+            how = "failed in each attempt" if state is JobState.EXHAUSTED else "failed"
             query = {"state": str(state), **({} if since is None else {"since": since.isoformat()})}
             yield Attention("failures", "error", f"{tasks} {how} since you last looked.", Target("job", query))
 
@@ -136,9 +136,11 @@ def _describe_backlog(row: QueueRow) -> str:
     latency = row.latency_seconds or 0.0
     if row.is_paused or row.unserved_lanes or latency < GROWING_BACKLOG_SECONDS:
         return ""
-    if latency < BACKLOG_SECONDS and not _have_waits_doubled(row.hour):
+    is_growing = _have_waits_doubled(row.hour)
+    if latency < BACKLOG_SECONDS and not is_growing:
         return ""
-    return f"The backlog of queue {row.name} grows: {_waiting(row)}, {row.rate_per_minute:,.0f} end per minute."
+    what = f"The backlog of queue {row.name} grows" if is_growing else f"Tasks of queue {row.name} wait long"
+    return f"{what}: {_waiting(row)}, {row.rate_per_minute:,.0f} end per minute."
 
 
 def _waiting(row: QueueRow) -> str:

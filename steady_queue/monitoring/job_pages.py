@@ -1,7 +1,7 @@
 """JobPage: one page of a list of tasks, found by its position in an index: a later page costs no more than the first.
 
-A filter that no index has is checked for windows of rows, in the order of the list. After `WINDOW_ROWS` rows the page
-ends, full or not, and says how many rows it has searched; the next page continues there.
+A filter that no index has is checked for windows of rows, in the order of the list. After so many rows the page ends,
+full or not, and says how many rows it has searched; the next page continues there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from steady_queue.monitoring.counts import COUNT_LIMIT, CappedCount, count_capped
 from steady_queue.monitoring.job_rows import JobRow, load_rows
 from steady_queue.monitoring.listings import build_listing
-from steady_queue.monitoring.matching import find_matching
+from steady_queue.monitoring.matching import condition_of, find_matching
 from steady_queue.monitoring.positions import Position, decode_position, encode_position
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from steady_queue.monitoring.sections import Key
 
 PAGE_ROWS, BATCH_ROWS = 50, 500
-#: How many rows are searched for one page at most, and how many at first.
-WINDOW_ROWS, FIRST_ROWS = 10_000, 400
+#: How many rows are searched at first, for one page at most, and for a count or a batch of ids at most.
+FIRST_ROWS, PAGE_WINDOW_ROWS, WINDOW_ROWS = 400, 2_000, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def find_page(
     listing = build_listing(search)
     start = decode_position(before or after, listing)
     backwards = bool(before) and start is not None
-    scan = _scan(search, listing, start, size + 1, backwards=backwards)
+    scan = _scan(search, listing, start, size + 1, PAGE_WINDOW_ROWS, backwards=backwards)
     is_full = len(scan.found) > size
     found, ids = scan.found[:size], scan.ids[:size]
     #: Where the search continues in its direction.
@@ -92,7 +92,7 @@ def find_ids(
 ) -> IdBatch:
     """Return the ids of the next tasks that match. `as_of`: without those that have entered the list since then."""
     listing = build_listing(search, as_of)
-    scan = _scan(search, listing, decode_position(after, listing), size)
+    scan = _scan(search, listing, decode_position(after, listing), size, WINDOW_ROWS)
     return IdBatch(tuple(scan.ids), None if scan.is_at_end else encode_position(scan.last), scan.searched)
 
 
@@ -116,7 +116,7 @@ def count_matches(search: JobSearch, limit: int = COUNT_LIMIT) -> CappedCount:
     """Return how many tasks match, as far as `limit` matches and one window of rows go."""
     listing = build_listing(search)
     if listing.is_filtered:
-        scan = _scan(search, listing, None, limit + 1)
+        scan = _scan(search, listing, None, limit + 1, WINDOW_ROWS)
         return CappedCount(min(len(scan.ids), limit), not scan.is_at_end)
     counts = [count_capped(section.rows(), limit) for section in listing.sections]
     number = sum(count.number for count in counts)
@@ -124,7 +124,7 @@ def count_matches(search: JobSearch, limit: int = COUNT_LIMIT) -> CappedCount:
 
 
 def _scan(
-    search: JobSearch, listing: Listing, start: Position | None, wanted: int, *, backwards: bool = False
+    search: JobSearch, listing: Listing, start: Position | None, wanted: int, window: int, *, backwards: bool = False
 ) -> _Scan:
     """Read the list from a position on, until there are enough matches or a window has been searched."""
     found: list[Position] = []
@@ -139,14 +139,14 @@ def _scan(
         after: Key | None = start.key if start is not None and start.section == number else None
         is_read = False
         while not is_read:
-            limit = min(FIRST_ROWS if not searched else WINDOW_ROWS, WINDOW_ROWS - searched)
+            limit = min(FIRST_ROWS if not searched else window, window - searched)
             limit = limit if listing.is_filtered else wanted - len(ids)
             if limit <= 0:
                 return _Scan(found, ids, searched, last, False)
-            keys = section.read(after, limit, backwards=backwards)
-            is_read = len(keys) < limit
-            matching = find_matching(search, listing, section, keys)
-            for key in keys:
+            rows = section.read(after, limit, backwards=backwards, condition=condition_of(listing, section))
+            is_read = len(rows) < limit
+            matching = find_matching(search, listing, section, rows)
+            for key, _ in rows:
                 searched += 1
                 after = key[: len(section.columns)]
                 last = Position(number, after)

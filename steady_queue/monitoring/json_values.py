@@ -60,6 +60,7 @@ def queue_as_json(row: QueueRow) -> dict[str, Any]:
         "oldest_at": None if row.oldest_at is None else row.oldest_at.isoformat(),
         "is_paused": row.is_paused,
         "running": row.running,
+        "is_running_estimated": row.is_running_estimated,
         "rate_per_minute": row.rate_per_minute,
         "failures_per_minute": row.failures_per_minute,
         "utilisation": row.utilisation,

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
+    from django.db.models import Q
+
     from steady_queue.monitoring.job_search import JobSearch
     from steady_queue.monitoring.listings import Listing
     from steady_queue.monitoring.sections import Key, Section
@@ -23,21 +25,27 @@ if TYPE_CHECKING:
 SEARCHED_CHARACTERS = 20_000
 
 
-def find_matching(search: JobSearch, listing: Listing, section: Section, keys: Sequence[Key]) -> set[UUID] | None:
-    """Return the ids of the rows that match; None if all do."""
-    conditions = [condition for condition in (listing.job_filter, section.job_filter) if condition is not None]
-    if section.is_match is None and not conditions:
+def find_matching(
+    search: JobSearch, listing: Listing, section: Section, rows: Sequence[tuple[Key, bool]]
+) -> set[UUID] | None:
+    """Return the ids of the rows that match; None if all do. Each key has with it whether its job meets the filters."""
+    if section.is_match is None and condition_of(listing, section) is None:
         return None
     matches = section.is_match or (lambda _: True)
-    ids = [section.id_of(key) for key in keys if matches(key)]
-    if not conditions or not ids:
+    ids = [section.id_of(key) for key, meets in rows if meets and matches(key)]
+    if not search.text or not ids:
         return set(ids)
-    jobs = Job.objects.using(queue_alias()).filter(*conditions, id__in=ids)
-    if not search.text:
-        return set(jobs.values_list("id", flat=True))
     some_arguments = Left("arguments", SEARCHED_CHARACTERS)
+    jobs = Job.objects.using(queue_alias()).filter(id__in=ids)
     found = jobs.values_list("id", "task_path", some_arguments, Length("arguments"))
     return {id_ for id_, path, text, length in found if _contains(search.text, text, length, path)}
+
+
+def condition_of(listing: Listing, section: Section) -> Q | None:
+    """The condition for the jobs of a section; None if there is none."""
+    if listing.job_filter is None or section.job_filter is None:
+        return listing.job_filter or section.job_filter
+    return listing.job_filter & section.job_filter
 
 
 def _contains(wanted: str, stored: str, length: int, task_path: str) -> bool:

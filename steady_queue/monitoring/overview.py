@@ -9,7 +9,7 @@ from steady_queue.monitoring.attention import read_attention
 from steady_queue.monitoring.process_list import read_processes
 from steady_queue.monitoring.queue_list import read_queues
 from steady_queue.monitoring.state_counts import read_states
-from steady_queue.monitoring.statistics import read_hour
+from steady_queue.monitoring.statistics import MAX_NAMES, add_hours, rates_by_queue, read_hour
 from steady_queue.monitoring.usage import read_usage
 
 if TYPE_CHECKING:
@@ -49,6 +49,9 @@ def read_overview(since_looked: datetime | None = None) -> Overview:
     summary = read_states(since_looked)
     usage = read_usage()
     processes = read_processes(summary.now, usage)
-    queues = read_queues(summary.now, usage, processes)
+    hours = rates_by_queue(summary.now)
+    queues = read_queues(summary.now, usage, processes, hours)
+    # Of more queues, not all are read one by one.
+    hour = add_hours(hours.values(), summary.now) if len(hours) < MAX_NAMES else read_hour(summary.now)
     attention = read_attention(summary, queues, processes, since_looked)
-    return Overview(summary.now, summary.states, read_hour(summary.now), queues, processes, attention)
+    return Overview(summary.now, summary.states, hour, queues, processes, attention)

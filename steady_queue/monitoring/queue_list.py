@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steady_queue.backend import SteadyQueueBackend
 from steady_queue.db.transactions import run_one
@@ -19,7 +19,7 @@ from steady_queue.store.operations.queue_heads import MAX_HEADS, find_queue_head
 from steady_queue.store.operations.queues import find_paused_queues
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from steady_queue.monitoring.process_list import ProcessRow
@@ -44,6 +44,8 @@ class QueueRow:
     latency_seconds: float | None
     oldest_at: datetime | None
     running: int
+    #: Whether `running` was estimated, because very many tasks run.
+    is_running_estimated: bool
     #: Attempts that ended, and those that failed, per minute over the last five complete minutes.
     rate_per_minute: float
     failures_per_minute: float
@@ -61,36 +63,73 @@ class QueueRow:
 
 
 def read_queues(
-    now: datetime | None = None, usage: Usage | None = None, processes: Sequence[ProcessRow] | None = None
+    now: datetime | None = None,
+    usage: Usage | None = None,
+    processes: Sequence[ProcessRow] | None = None,
+    hours: Mapping[str, list[Point]] | None = None,
 ) -> list[QueueRow]:
-    """The queues by name, at most 200."""
+    """The queues by name, at most 200. What was read before can be passed."""
+    facts = _read_facts(now, usage, processes, hours)
+    known = [*facts.heads, *facts.paused, *sorted(facts.usage.by_queue), *facts.hours, *sorted(queues_of_settings())]
+    return facts.build_rows(sorted(list(dict.fromkeys(known))[:MAX_QUEUES]))
+
+
+def read_queue(name: str) -> QueueRow | None:
+    """One queue; None if it has no ready tasks, is not paused, ran none in the last hour and is not in the settings."""
+    now = read_now()
+    facts = _read_facts(now, None, None, rates_by_queue(now, [name]), name)
+    (row,) = facts.build_rows([name])
+    is_known = name in facts.hours or name in facts.usage.by_queue or name in queues_of_settings()
+    return row if is_known or row.size.number or row.is_paused else None
+
+
+class _Facts(NamedTuple):
+    """What the rows of queues are built from."""
+
+    now: datetime
+    usage: Usage
+    live: list[ProcessRow]
+    heads: dict[str, list[QueueHead]]
+    paused: list[str]
+    hours: Mapping[str, list[Point]]
+
+    def build_rows(self, names: Sequence[str]) -> list[QueueRow]:
+        # Without a head a queue is empty, unless there are too many heads.
+        is_cut = sum(map(len, self.heads.values())) >= MAX_HEADS
+        waiting = names if is_cut else [name for name in names if name in self.heads]
+        limit = min(COUNT_LIMIT, _COUNTED_ROWS // max(1, len(waiting)))
+        counts = run_one(lambda sql: count_ready(sql, waiting, limit))
+        sizes = dict(zip(waiting, counts, strict=True))
+        idle = fill(hour_starts(self.now), {})
+        return [
+            _build_row(
+                name,
+                CappedCount.of(sizes.get(name, 0), limit),
+                self.heads.get(name, []),
+                [row for row in self.live if row.serves(name)],
+                self.hours.get(name, idle),
+                self.now,
+                is_paused=name in self.paused,
+                usage=self.usage,
+            )
+            for name in names
+        ]
+
+
+def _read_facts(
+    now: datetime | None,
+    usage: Usage | None,
+    processes: Sequence[ProcessRow] | None,
+    hours: Mapping[str, list[Point]] | None,
+    first_queue: str = "",
+) -> _Facts:
     now, usage = now or read_now(), usage or read_usage()
     live = [row for row in each_process(read_processes(now, usage) if processes is None else processes) if row.is_alive]
     heads: dict[str, list[QueueHead]] = {}
-    for head in run_one(find_queue_heads):
+    for head in run_one(lambda sql: find_queue_heads(sql, first_queue)):
         heads.setdefault(head.queue_name, []).append(head)
     paused = run_one(lambda sql: find_paused_queues(sql))
-    hours, idle = rates_by_queue(now), fill(hour_starts(now), {})
-    first = dict.fromkeys([*heads, *paused, *sorted(usage.by_queue), *hours, *sorted(queues_of_settings())])
-    names = sorted(list(first)[:MAX_QUEUES])
-    # Without a head a queue is empty, unless there are too many heads.
-    waiting = names if sum(map(len, heads.values())) >= MAX_HEADS else [name for name in names if name in heads]
-    limit = min(COUNT_LIMIT, _COUNTED_ROWS // max(1, len(waiting)))
-    counts = run_one(lambda sql: count_ready(sql, waiting, limit))
-    sizes = dict(zip(waiting, counts, strict=True))
-    return [
-        _build_row(
-            name,
-            CappedCount.of(sizes.get(name, 0), limit),
-            heads.get(name, []),
-            [row for row in live if row.serves(name)],
-            hours.get(name, idle),
-            now,
-            is_paused=name in paused,
-            running=usage.by_queue[name],
-        )
-        for name in names
-    ]
+    return _Facts(now, usage, live, heads, paused, rates_by_queue(now) if hours is None else hours)
 
 
 def queues_of_settings() -> set[str]:
@@ -115,7 +154,7 @@ def _build_row(
     now: datetime,
     *,
     is_paused: bool,
-    running: int,
+    usage: Usage,
 ) -> QueueRow:
     oldest = min((head.due_at for head in heads), default=None)
     rate = rate_of(hour)
@@ -126,7 +165,8 @@ def _build_row(
         # The clocks of the enqueuer and the database differ: no wait is shorter than zero.
         latency_seconds=None if oldest is None else max(0.0, (now - oldest).total_seconds()),
         oldest_at=oldest,
-        running=running,
+        running=usage.by_queue[name],
+        is_running_estimated=usage.is_estimated,
         rate_per_minute=rate.per_minute,
         failures_per_minute=rate.failures_per_minute,
         sparkline=[point.ended for point in hour],

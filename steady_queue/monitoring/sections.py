@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from django.db import connections
-from django.db.models import Q, TextField, Value
+from django.db.models import BooleanField, Case, OuterRef, Q, Subquery, TextField, Value, When
 from django.db.models.functions import Cast
 
 from steady_queue.db.aliases import queue_alias
+from steady_queue.models import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,20 +47,37 @@ class Section:
     more: tuple[str, ...] = ()
     is_match: Callable[[Key], bool] | None = None
 
-    def read(self, after: Key | None, limit: int, *, backwards: bool = False) -> list[Key]:
+    def read(
+        self, after: Key | None, limit: int, *, backwards: bool = False, condition: Q | None = None
+    ) -> list[tuple[Key, bool]]:
         """Return the keys of the next rows after a position, which need not exist any more.
+
+        With each key: whether the job of the row meets a condition.
 
         For each column there is a query of its own, whose condition is a range of the index: one query with `OR` would
         read the rows before the position again.
         """
-        rows: list[Key] = []
+        rows: list[Any] = []
+        meets = Value(True) if condition is None else self._meets(condition)
         order = [f"{'-' if one.is_descending != backwards else ''}{one.name}" for one in self.columns]
-        for condition in self._ranges(after, backwards):
-            found = self.rows().filter(condition).order_by(*order)
-            rows += found.values_list(*map(_stored, self.columns), *self.more)[: limit - len(rows)]
+        for range_ in self._ranges(after, backwards):
+            found = self.rows().filter(range_).order_by(*order)
+            rows += found.values_list(*map(_stored, self.columns), *self.more, meets)[: limit - len(rows)]
             if len(rows) == limit:
                 break
-        return rows
+        return [(row[:-1], bool(row[-1])) for row in rows]
+
+    def _meets(self, condition: Q) -> Any:
+        """Whether the job of a row meets a condition, as an expression.
+
+        Not a condition of the query: the database might read very many rows to find enough that match. Not a join and
+        not EXISTS either: PostgreSQL might read the whole table of jobs.
+        """
+        meets = Case(When(condition, then=Value(True)), default=Value(False), output_field=BooleanField())
+        if self.model is Job:
+            return meets
+        jobs = Job._default_manager.filter(id=OuterRef("job_id"))
+        return Subquery(jobs.annotate(meets=meets).values("meets")[:1])
 
     def rows(self) -> QuerySet[Any]:
         return self.model._default_manager.using(queue_alias()).filter(self.where)

@@ -64,7 +64,17 @@ class Rate(NamedTuple):
 def read_hour(now: datetime | None = None) -> list[Point]:
     """The last 60 minutes, the current one included, in order."""
     starts = hour_starts(now)
-    return fill(starts, {row["starts_at"]: row for row in _sums(_minutes(starts[0]), "starts_at")})
+    return fill(starts, {at: _point(at, sums) for at, *sums in _sums(_minutes(starts[0]), "starts_at")})
+
+
+def add_hours(hours: Iterable[Sequence[Point]], now: datetime) -> list[Point]:
+    """The last 60 minutes of several queues together."""
+    points: dict[datetime, list[Point]] = {}
+    for hour in hours:
+        for point in hour:
+            if point.started or point.ended:
+                points.setdefault(point.at, []).append(point)
+    return fill(hour_starts(now), {at: _add(at, parts) for at, parts in points.items()})
 
 
 def read_day(now: datetime | None = None) -> list[Point]:
@@ -74,7 +84,7 @@ def read_day(now: datetime | None = None) -> list[Point]:
     # Minutes are deleted when they are added to their hour: what happened is in exactly one row.
     rows = _rows().filter(seconds__in=(MINUTE.seconds, HOUR.seconds), starts_at__gte=starts[0])
     by_hour = rows.annotate(hour=TruncHour("starts_at", tzinfo=UTC))
-    return fill(starts, {row["hour"]: row for row in _sums(by_hour, "hour")})
+    return fill(starts, {at: _point(at, sums) for at, *sums in _sums(by_hour, "hour")})
 
 
 def rates_by_queue(now: datetime | None = None, queues: Sequence[str] | None = None) -> dict[str, list[Point]]:
@@ -124,9 +134,9 @@ def hour_starts(now: datetime | None = None) -> list[datetime]:
     return [current - MINUTE * ago for ago in reversed(range(MINUTES_PER_HOUR))]
 
 
-def fill(starts: Iterable[datetime], found: Mapping[datetime, Mapping[str, Any]]) -> list[Point]:
+def fill(starts: Iterable[datetime], found: Mapping[datetime, Point]) -> list[Point]:
     """A point for each of these times; without what ran elsewhere."""
-    return [_point(at, found[at]) if at in found else Point(at) for at in starts]
+    return [found[at] if at in found else Point(at) for at in starts]
 
 
 def read_now() -> datetime:
@@ -142,9 +152,9 @@ def _mean(points: Sequence[Point]) -> tuple[float, float]:
 
 
 def _by_name(name: str, starts: Sequence[datetime], rows: QuerySet[TaskStatistics]) -> dict[str, list[Point]]:
-    found: dict[str, dict[datetime, Mapping[str, Any]]] = {}
-    for row in _sums(rows, name, "starts_at")[: MAX_NAMES * MINUTES_PER_HOUR]:
-        found.setdefault(row[name], {})[row["starts_at"]] = row
+    found: dict[str, dict[datetime, Point]] = {}
+    for its, at, *sums in _sums(rows, name, "starts_at")[: MAX_NAMES * MINUTES_PER_HOUR]:
+        found.setdefault(its, {})[at] = _point(at, sums)
     return {its: fill(starts, points) for its, points in sorted(found.items())}
 
 
@@ -156,21 +166,34 @@ def _minutes(since: datetime) -> QuerySet[TaskStatistics]:
     return _rows().filter(seconds=MINUTE.seconds, starts_at__gte=since)
 
 
-def _sums(rows: QuerySet[TaskStatistics], *names: str) -> QuerySet[TaskStatistics, dict[str, Any]]:
+def _sums(rows: QuerySet[TaskStatistics], *names: str) -> QuerySet[TaskStatistics, tuple[Any, ...]]:
+    """These columns, and for each of their combinations the sums and the longest times."""
     sums = {f"sum_{name}": Sum(F(name)) for name in _COUNTS}
     longest = {f"max_{name}": Max(F(name)) for name in _LONGEST}
-    found: QuerySet[TaskStatistics, dict[str, Any]] = rows.values(*names).annotate(**sums, **longest)
+    found: QuerySet[TaskStatistics, tuple[Any, ...]]
+    found = rows.values(*names).annotate(**sums, **longest).values_list(*names, *sums, *longest)
     return found
 
 
-def _point(at: datetime, row: Mapping[str, Any]) -> Point:
-    finished, failed, retried = (int(row[f"sum_{name}"]) for name in ("finished", "failed", "retried"))
-    point = Point(at, int(row["sum_started"]), finished, failed, retried)
-    if not point.ended:
-        return point
-    return point._replace(
-        mean_run_seconds=int(row["sum_run_milliseconds"]) / point.ended / 1000,
-        longest_run_seconds=int(row["max_longest_run_milliseconds"]) / 1000,
-        mean_wait_seconds=int(row["sum_wait_milliseconds"]) / point.ended / 1000,
-        longest_wait_seconds=int(row["max_longest_wait_milliseconds"]) / 1000,
+def _point(at: datetime, sums: Sequence[Any]) -> Point:
+    """The point of a time, of what `_sums` found: decimal numbers on some servers."""
+    started, finished, failed, retried, run, wait, longest_run, longest_wait = map(int, sums)
+    ended = finished + failed + retried
+    if not ended:
+        return Point(at, started)
+    means = run / ended / 1000, longest_run / 1000, wait / ended / 1000, longest_wait / 1000
+    return Point(at, started, finished, failed, retried, *means)
+
+
+def _add(at: datetime, points: Sequence[Point]) -> Point:
+    started, finished, failed, retried = (sum(counts) for counts in zip(*(one[1:5] for one in points), strict=True))
+    ended = finished + failed + retried
+    if not ended:
+        return Point(at, started)
+    return Point(
+        *(at, started, finished, failed, retried),
+        mean_run_seconds=sum((one.mean_run_seconds or 0.0) * one.ended for one in points) / ended,
+        longest_run_seconds=max(one.longest_run_seconds or 0.0 for one in points),
+        mean_wait_seconds=sum((one.mean_wait_seconds or 0.0) * one.ended for one in points) / ended,
+        longest_wait_seconds=max(one.longest_wait_seconds or 0.0 for one in points),
     )

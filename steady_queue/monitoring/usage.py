@@ -13,6 +13,9 @@ from steady_queue.store.operations.capped_counts import count_running
 if TYPE_CHECKING:
     from uuid import UUID
 
+#: Running tasks whose queues are looked up. With more, the numbers of the queues are estimated from these.
+LOOKED_UP = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -20,12 +23,15 @@ class Usage:
 
     by_process: Counter[UUID] = field(default_factory=Counter)
     by_queue: Counter[str] = field(default_factory=Counter)
+    #: Whether only some of the tasks were looked up for `by_queue`.
+    is_estimated: bool = False
 
 
-def read_usage() -> Usage:
-    """Count the running tasks, at most 10,000, in one query."""
-    usage = Usage()
-    for count in run_one(lambda sql: count_running(sql, COUNT_LIMIT)):
-        usage.by_process[count.process_id] += count.running
-        usage.by_queue[count.queue_name] += count.running
-    return usage
+def read_usage(limit: int = COUNT_LIMIT, looked_up: int = LOOKED_UP) -> Usage:
+    """Count the running tasks, at most 10,000."""
+    counts = run_one(lambda sql: count_running(sql, limit, looked_up))
+    running, found = sum(counts.by_process.values()), sum(counts.by_queue.values())
+    is_estimated = running > looked_up
+    share = running / found if is_estimated and found else 1.0
+    by_queue = {name: round(number * share) for name, number in counts.by_queue.items()}
+    return Usage(Counter(counts.by_process), Counter(by_queue), is_estimated)

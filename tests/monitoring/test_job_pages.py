@@ -214,6 +214,7 @@ def test_a_filter_without_an_index_searches_windows_and_continues(
     store: SyncStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_pages, "WINDOW_ROWS", 10)
+    monkeypatch.setattr(job_pages, "PAGE_WINDOW_ROWS", 10)
     monkeypatch.setattr(job_pages, "FIRST_ROWS", 4)
     jobs = [job(task_path="shop.tasks.rare" if number in (3, 17, 24) else PATH) for number in range(25)]
     store.enqueue(*jobs)

@@ -52,12 +52,11 @@ class StateCounts(NamedTuple):
     exhausted_since: int
 
 
-class RunningCount(NamedTuple):
-    """How many jobs of a queue run in a process."""
+class RunningCounts(NamedTuple):
+    """How many jobs run in each process, and of each queue; of the queues, only those that were looked up."""
 
-    process_id: UUID
-    queue_name: str
-    running: int
+    by_process: dict[UUID, int]
+    by_queue: dict[str, int]
 
 
 @operation(transaction=False)
@@ -154,13 +153,26 @@ def count_ready(sql: Dialect, queues: Sequence[str], limit: int) -> Flow[list[in
 
 
 @operation(transaction=False)
-def count_running(sql: Dialect, limit: int) -> Flow[list[RunningCount]]:
-    """How many jobs of each queue run in each process, of at most `limit` running jobs."""
+def count_running(sql: Dialect, limit: int, looked_up: int) -> Flow[RunningCounts]:
+    """Count at most `limit` running jobs by process, and by queue, for which at most so many jobs are looked up.
+
+    With more running jobs, every second, fourth, eighth ... one is looked up: to look up 5,000 jobs among a million
+    takes longer than everything else on a page (measured).
+    """
+    claimed = f"(SELECT job_id, process_id FROM steady_queue_claimedexecution LIMIT {limit:d}) c"
+    rows = yield sql.statement(f"SELECT c.process_id, count(*) FROM {claimed} GROUP BY c.process_id", returns="u.")
+    by_process = {row[0]: int(row[1]) for row in rows}
+    running = sum(by_process.values())
+    if not running:
+        return RunningCounts({}, {})
+    # A power of two: of the operators for remainders, not every server and driver has the same.
+    step = 1 << ((running - 1) // looked_up).bit_length()
     rows = yield sql.statement(
-        "SELECT r.process_id, r.queue_name, count(*) FROM (SELECT c.process_id,"
-        " (SELECT j.queue_name FROM steady_queue_job j WHERE j.id = c.job_id) AS queue_name"
-        f" FROM (SELECT job_id, process_id FROM steady_queue_claimedexecution LIMIT {limit:d}) c) r"
-        " GROUP BY r.process_id, r.queue_name",
-        returns="u..",
+        "SELECT r.queue_name, count(*) FROM ("
+        "SELECT (SELECT j.queue_name FROM steady_queue_job j WHERE j.id = n.job_id) AS queue_name"
+        f" FROM (SELECT c.job_id, row_number() OVER () AS place FROM {claimed}) n WHERE (n.place & {step - 1:d}) = 0) r"
+        " GROUP BY r.queue_name",
+        returns="..",
     )
-    return [RunningCount(row[0], str(row[1]), int(row[2])) for row in rows if row[1] is not None]
+    # A job may have been deleted meanwhile.
+    return RunningCounts(by_process, {str(name): int(number) for name, number in rows if name is not None})

@@ -28,8 +28,8 @@ class QueueHead(NamedTuple):
 
 
 @operation(transaction=False)
-def find_queue_heads(sql: Dialect) -> Flow[list[QueueHead]]:
-    """The first ready job of each queue, lane and priority, at most 500, in the order of the queues.
+def find_queue_heads(sql: Dialect, first_queue: str = "") -> Flow[list[QueueHead]]:
+    """The first ready job of each queue, lane and priority, at most 500, in the order of the queues, from a queue on.
 
     Each step of the recursion looks up the first job behind those of the same queue, lane and priority: the servers do
     not skip through an index by themselves. Only scalar subqueries may refer to the step before on every server, so a
@@ -54,7 +54,7 @@ def find_queue_heads(sql: Dialect) -> Flow[list[QueueHead]]:
         " SELECT e.queue_name, e.lane, e.priority, e.job_id, COALESCE(j.scheduled_at, j.enqueued_at) FROM heads h"
         " JOIN steady_queue_readyexecution e ON e.job_id = h.job_id JOIN steady_queue_job j ON j.id = h.job_id"
         " ORDER BY h.place",
-        "",
+        first_queue,
         MAX_HEADS,
         returns="...ut",
     )

@@ -10,8 +10,8 @@ from typing import Any
 MAX_DEPTH = 200
 _TOKEN = re.compile(r'\s*("(?:[^"\\]++|\\.)*+"|[\[\]{},:]|[^\s\[\]{},:"]+)')
 _OPEN_STRING = re.compile(r'\s*"(?:[^"\\]++|\\(?:[^u]|u[0-9a-fA-F]{4}))*+')
-#: The first half of a character that JSON writes as two.
-_HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
+#: The first half of a character that JSON writes as two; the backslashes before it are pairs, which are characters.
+_HALF = re.compile(r"(?<!\\)((?:\\\\)*)\\u[dD][89abAB][0-9a-fA-F]{2}$")
 _CLOSING = {"[": "]", "{": "}"}
 
 
@@ -40,5 +40,5 @@ def load_beginning(text: str) -> Any:
             complete = token.start()
     beginning = text[:complete]
     if not in_key and (string := _OPEN_STRING.match(text, position)):
-        beginning = f'{_HALF.sub("", text[: string.end()])}…"'
+        beginning = _HALF.sub(r"\1", text[: string.end()]) + '…"'
     return json.loads(beginning + "".join(_CLOSING[one] for one in reversed(open_)))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Tasks that are looked up where the table of a state does not say enough: which failed ones are lost, which scheduled
 #: ones are retried, and which ready ones are late. With more, a page would take too long (measured).
-LOOKED_UP = 1_000
+LOOKED_UP = 500
 
 
 class StateSummary(NamedTuple):

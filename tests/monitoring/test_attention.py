@@ -64,6 +64,7 @@ def test_everything_that_needs_attention_is_found_in_few_queries(database: str, 
     assert found["dead_process"].text.startswith("Process dead has sent no heartbeat for 1 h 0 min")
     assert found["blocked_process"].text == "Process silent has not polled for 1 h 0 min."
     assert "async tasks of queue nowhere: 1 task waits, the oldest for 1 h" in found["unserved_queue"].text
+    assert found["backlog"].text.startswith("Tasks of queue mail wait long: 1 task waits, the oldest for 1 h")
     assert found["backlog"].target == ("queue", {"name": "mail"})
     assert found["paused_queue"].text.startswith("Queue paused is paused: 1 task waits")
     assert found["late_schedule"].target == ("recurringtask", {"key": "hourly"})

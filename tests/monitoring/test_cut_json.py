@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steady_queue.monitoring.cut_json import load_beginning
@@ -29,13 +29,21 @@ def is_beginning(part: Any, whole: Any) -> bool:
     return bool(part == whole)
 
 
-@settings(max_examples=60, deadline=None)
+# The same examples in every run, however slow the machine is.
+@settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_values), st.data())
 def test_a_beginning_of_a_list_is_read_as_the_beginning_of_its_values(value: list[Any], data: st.DataObject) -> None:
     text = json.dumps(value)
     end = data.draw(st.integers(1, len(text)))
     assert is_beginning(load_beginning(text[:end]), value)
     assert load_beginning(text) == value
+
+
+@pytest.mark.parametrize("value", ["😀", "\\ud83d", "\\\\ud83d", "\\😀", '"\\'])
+def test_a_string_can_be_cut_at_every_character(value: str) -> None:
+    text = json.dumps([value])
+    for end in range(1, len(text) + 1):
+        assert is_beginning(load_beginning(text[:end]), [value]), text[:end]
 
 
 @pytest.mark.parametrize("text", ["", "}", ",", "{{", "nothing", "[" * 100_000, '{"a" 1}'])

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 
+from steady_queue.monitoring import queue_list
 from steady_queue.monitoring.job_detail import find_detail
-from steady_queue.monitoring.job_pages import find_page
+from steady_queue.monitoring.job_pages import PAGE_WINDOW_ROWS, find_page
 from steady_queue.monitoring.job_search import JobSearch
+from steady_queue.monitoring.queue_list import read_queue, read_queues
+from steady_queue.monitoring.state_counts import read_states
 from steady_queue.monitoring.states import JobState
+from steady_queue.monitoring.statistics import read_hour
+from steady_queue.monitoring.usage import read_usage
 from tests.support.databases.tables import query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROWS = 10_000
 #: Rows that a page may read of one table: a first window, and the rows of the page.
@@ -80,7 +86,7 @@ def rows_read(alias: str, statements: list[str]) -> dict[str, int]:
     """How many rows the statements read of each table, and sort ("sorted")."""
     found: dict[str, int] = {}
     for statement in statements:
-        if not statement.startswith("SELECT"):
+        if not statement.startswith(("SELECT", "WITH")):
             continue
         with connections[alias].cursor() as cursor:
             cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", None)
@@ -98,6 +104,7 @@ def rows_read(alias: str, statements: list[str]) -> dict[str, int]:
 def test_every_list_and_page_reads_few_rows_of_large_tables(database: str) -> None:
     searches = [JobSearch(state=state) for state in (None, *JobState)]
     searches += [JobSearch(state=JobState.READY, queue="queue 3"), JobSearch(state=JobState.BLOCKED, key="key 7")]
+    unindexed: list[dict[str, Any]] = [{"queue": "queue 3"}, {"task": "shop.tasks.no_such_task"}, {"text": "none"}]
     with transaction.atomic(using=database):
         fill(database)
         for search in searches:
@@ -119,4 +126,34 @@ def test_every_list_and_page_reads_few_rows_of_large_tables(database: str) -> No
                 # How many tasks are before it is counted up to 10,000.
                 read = {name: rows for name, rows in read.items() if name not in ("readyexecution", "blockedexecution")}
                 assert {name: rows for name, rows in read.items() if rows > MOST_ROWS} == {}, search
+        for state in (None, JobState.FINISHED, JobState.FAILED, JobState.SCHEDULED, JobState.BLOCKED):
+            for filters in unindexed:
+                search = JobSearch(state=state, **filters)
+                with CaptureQueriesContext(connections[database]) as queries:
+                    find_page(search)
+                read = rows_read(database, [one["sql"] for one in queries])
+                most = PAGE_WINDOW_ROWS + MOST_ROWS
+                assert {name: rows for name, rows in read.items() if rows > most} == {}, search
+        transaction.set_rollback(True, using=database)
+
+
+@pytest.mark.only_on("postgres")
+def test_the_overview_reads_no_more_rows_than_it_counts(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_list, "_COUNTED_ROWS", 500)
+    with transaction.atomic(using=database):
+        fill(database)
+        since = datetime.now(UTC) - timedelta(days=1)
+        parts: list[Callable[[], object]] = [
+            lambda: read_states(since, limit=200, looked_up=50),
+            lambda: read_usage(limit=200, looked_up=50),
+            read_queues,
+            lambda: read_queue("queue 3"),
+            read_hour,
+        ]
+        for part in parts:
+            with CaptureQueriesContext(connections[database]) as queries:
+                part()
+            read = rows_read(database, [one["sql"] for one in queries])
+            most = dict.fromkeys(read, MOST_ROWS) | {"failedexecution": 2 * MOST_ROWS}
+            assert {name: rows for name, rows in read.items() if rows > most[name]} == {}, part
         transaction.set_rollback(True, using=database)

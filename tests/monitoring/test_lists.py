@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -13,12 +14,15 @@ from django.test.utils import CaptureQueriesContext
 
 from steady_queue import actions
 from steady_queue.models import Process
+from steady_queue.monitoring import queue_list
 from steady_queue.monitoring.counts import CappedCount
 from steady_queue.monitoring.json_values import queues_as_json
 from steady_queue.monitoring.limit_list import read_limit, read_limits
 from steady_queue.monitoring.process_list import LaneUse, each_process, read_processes
-from steady_queue.monitoring.queue_list import read_queues
+from steady_queue.monitoring.queue_list import read_queue, read_queues
+from steady_queue.monitoring.usage import Usage, read_usage
 from steady_queue.store.job import Lane
+from steady_queue.store.operations import queue_heads
 from steady_queue.store.operations.queue_heads import find_queue_heads
 from tests.support.store.jobs import job, limited
 from tests.support.store.states import old_job
@@ -102,6 +106,34 @@ def test_running_tasks_are_counted_by_queue_and_process(database: str, store: Sy
     rows = {row.name: row.running for row in read_queues()}
     assert busy.running == 2
     assert (rows["mail"], rows["reports"], rows["default"]) == (1, 1, 0)
+    assert not any(row.is_running_estimated for row in read_queues())
+
+
+def test_of_many_running_tasks_some_are_looked_up_to_estimate_those_of_each_queue(
+    database: str, store: SyncStore
+) -> None:
+    process_id = add_process(database, "busy")
+    store.claimed(*(job(queue_name="mail") for _ in range(9)), process_id=process_id)
+    assert read_usage(looked_up=4) == Usage(Counter({process_id: 9}), Counter({"mail": 9}), is_estimated=True)
+    assert read_usage(looked_up=9) == Usage(Counter({process_id: 9}), Counter({"mail": 9}))
+    assert read_usage(limit=5).by_process == {process_id: 5}
+
+
+def test_one_queue_is_read_however_many_there_are(store: SyncStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.enqueue(job(queue_name="a"), job(queue_name="b"), old_job(timedelta(hours=1), queue_name="z"))
+    actions.pause("paused")
+    monkeypatch.setattr(queue_list, "MAX_QUEUES", 1)
+    monkeypatch.setattr(queue_heads, "MAX_HEADS", 1)
+    monkeypatch.setattr(queue_list, "MAX_HEADS", 1)
+    assert [row.name for row in read_queues()] == ["a"]
+    last, paused = read_queue("z"), read_queue("paused")
+    assert last is not None
+    assert paused is not None
+    assert (last.name, last.size, last.is_paused) == ("z", CappedCount(1), False)
+    assert last.latency_seconds == pytest.approx(3600, abs=60)
+    assert (paused.size, paused.is_paused, paused.latency_seconds) == (CappedCount(0), True, None)
+    assert read_queue("low_importance") is not None
+    assert read_queue("no such queue") is None
 
 
 @pytest.mark.usually_on("sqlite")

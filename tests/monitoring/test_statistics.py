@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from steady_queue.models import TaskStatistics
-from steady_queue.monitoring.statistics import rate_of, rates_by_queue, rates_by_task, read_day, read_hour
+from steady_queue.monitoring.statistics import add_hours, rate_of, rates_by_queue, rates_by_task, read_day, read_hour
 
 NOW = datetime(2026, 5, 4, 12, 30, 20, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -75,3 +75,12 @@ def test_rates_are_means_of_complete_minutes(database: str) -> None:
     assert (reports.per_minute, reports.hourly_per_minute) == pytest.approx((0.0, 10 / 59))
     assert rates_by_task(NOW) == {"shop.tasks.report": reports, "shop.tasks.send": mail}
     assert rate_of([]).per_minute == 0.0
+
+
+@pytest.mark.usually_on("postgres")
+def test_the_hours_of_all_queues_together_are_the_hour(database: str) -> None:
+    current = NOW.replace(second=0)
+    add(database, current - MINUTE)
+    add(database, current - MINUTE, queue_name="reports", run_milliseconds=90_000, longest_run_milliseconds=60_000)
+    add(database, current - 3 * MINUTE, queue_name="reports", finished=0, failed=0, retried=0)
+    assert add_hours(rates_by_queue(NOW).values(), NOW) == read_hour(NOW)

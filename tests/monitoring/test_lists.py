@@ -156,10 +156,10 @@ def test_processes_are_a_tree(database: str) -> None:
 @pytest.mark.parametrize(
     ("options", "is_alive", "is_blocked"),
     [
-        ({"last_heartbeat_at": datetime.now(UTC) - timedelta(hours=1)}, False, False),
-        ({"polled_at": datetime.now(UTC) - timedelta(hours=1)}, True, True),
+        ({"last_heartbeat_at": timedelta(hours=1)}, False, False),
+        ({"polled_at": timedelta(hours=1)}, True, True),
         ({"polled_at": None}, True, True),
-        ({"polled_at": None, "started_at": datetime.now(UTC)}, True, False),
+        ({"polled_at": None, "started_at": timedelta()}, True, False),
         ({"measurements": json.dumps({**MEASURED, "lag_seconds": 3.0})}, True, True),
         ({"measurements": json.dumps({**MEASURED, "stuck_threads": 1})}, True, True),
     ],
@@ -168,7 +168,9 @@ def test_processes_are_a_tree(database: str) -> None:
 def test_a_process_that_does_no_work_is_dead_or_blocked(
     database: str, options: dict[str, Any], is_alive: bool, is_blocked: bool
 ) -> None:
-    add_process(database, "worker", **options)
+    now = datetime.now(UTC)
+    values = {name: now - value if isinstance(value, timedelta) else value for name, value in options.items()}
+    add_process(database, "worker", **values)
     (row,) = read_processes()
     assert (row.is_alive, row.is_blocked) == (is_alive, is_blocked)
 

@@ -16,7 +16,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
-from anyio import CancelScope, current_time
+from anyio import CancelScope
 
 import steady_queue
 
@@ -148,7 +148,8 @@ class Deadlines:
             scope.deadline = self._on_loop_clock(deadline())
 
     def _on_loop_clock(self, deadline: float) -> float:
-        return current_time() + deadline - self._clock.monotonic()
+        # Not `anyio.current_time`: if sniffio is installed, it fails in the callback of a signal, which has no task.
+        return asyncio.get_running_loop().time() + deadline - self._clock.monotonic()
 
 
 def shutdown_seconds() -> float:

@@ -7,7 +7,7 @@ from collections import Counter
 from math import inf
 from typing import TYPE_CHECKING
 
-from anyio import CancelScope, current_time
+from anyio import CancelScope
 
 from steady_queue import events
 from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
@@ -172,7 +172,7 @@ class Worker:
 
     def limit_last_claim(self) -> None:
         """The process stops: cancel a claim that takes longer than LAST_CLAIM_SECONDS from now."""
-        self._claim_deadline = self._claim_scope.deadline = current_time() + LAST_CLAIM_SECONDS
+        self._claim_deadline = self._claim_scope.deadline = asyncio.get_running_loop().time() + LAST_CLAIM_SECONDS
 
     async def _has_news(self, must_claim: bool) -> bool:
         """Return whether a claim could find jobs. Asks the database only where that is cheaper than a claim."""

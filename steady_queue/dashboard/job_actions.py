@@ -21,6 +21,7 @@ from steady_queue.dashboard.job_batches import BatchState
 from steady_queue.dashboard.job_changes import BATCH_ROWS, CHANGES, OutcomeKind
 from steady_queue.dashboard.job_filters import describe_search
 from steady_queue.models.job import Job
+from steady_queue.monitoring import job_pages
 from steady_queue.monitoring.counts import CappedCount
 from steady_queue.monitoring.job_pages import count_matches, find_ids, find_page
 from steady_queue.monitoring.job_rows import load_rows
@@ -152,6 +153,7 @@ def _ask(page: PageAdmin, request: HttpRequest, wanted: Wanted, problem: str = "
         f"{wanted.change.label}: are you sure?",
         rows=rows,
         count=count,
+        searched=f"{job_pages.WINDOW_ROWS:,}",
         is_sample=len(rows) < count.number,
         ids=wanted.ids or (),
         scope="all" if wanted.ids is None else "selected",

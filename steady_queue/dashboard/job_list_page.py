@@ -89,6 +89,7 @@ class JobListPage(PageAdmin):
             **self.describe(request, search),
             query=urlencode(query),
             found=found,
+            searched=f"{found.searched:,}",
             lines=[self.line(request, row) for row in found.rows],
             time_title=TIMES.get(search.state, "Failed"),
             is_first=found.previous_cursor is None,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.contrib import messages
 from django.contrib.admin import ModelAdmin
 from django.core.exceptions import PermissionDenied
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, InterfaceError, connections
+from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpResponseRedirect, JsonResponse
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, path, reverse
@@ -18,6 +19,7 @@ from django.views.decorators.http import require_POST
 
 from steady_queue.db.aliases import queue_alias
 from steady_queue.errors import StoreConflict, StoreNotMigrated, StoreUnavailable
+from steady_queue.store.names import database_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +105,13 @@ class PageAdmin(_ModelAdmin):
         return update_wrapper(guarded, view)
 
     def show_unavailable(self, request: HttpRequest, error: Exception) -> HttpResponse:
-        context = {"error": str(error), "alias": queue_alias()}
+        alias = queue_alias()
+        context = {
+            "error": str(error),
+            "alias": alias,
+            "is_unmigrated": _is_unmigrated(alias),
+            "migrate_command": f"python manage.py migrate{database_option(alias)}",
+        }
         return self.render(request, "unavailable.html", "The database cannot be read", status=503, **context)
 
     def render_json(self, read: Callable[[], dict[str, Any]]) -> JsonResponse:
@@ -147,3 +155,12 @@ class PageAdmin(_ModelAdmin):
         """Redirect to a page that shows a message."""
         messages.add_message(request, level, message)
         return HttpResponseRedirect(url)
+
+
+def _is_unmigrated(alias: str) -> bool:
+    """Whether the database can be read, but migrations of the queue are not applied to it."""
+    try:
+        executor = MigrationExecutor(connections[alias])
+    except (DatabaseError, InterfaceError):
+        return False
+    return bool(executor.migration_plan(executor.loader.graph.leaf_nodes("steady_queue")))

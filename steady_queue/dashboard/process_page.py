@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.contrib import messages
 
+import steady_queue
 from steady_queue import actions
 from steady_queue.dashboard import audit
 from steady_queue.dashboard.page import PageAdmin
@@ -13,7 +14,7 @@ from steady_queue.errors import UnknownProcess
 from steady_queue.models import Process
 from steady_queue.monitoring.process_jobs import read_running
 from steady_queue.monitoring.process_list import each_process, read_processes
-from steady_queue.monitoring.text import show_line
+from steady_queue.monitoring.text import show_line, show_seconds
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -57,6 +58,7 @@ class ProcessPage(PageAdmin):
             "process_stop.html",
             f"Stop process {show_line(process.name)}?",
             process=process,
+            timeout_seconds=_timeout_seconds(),
             process_url=self.url_of("process_change", process.id),
             list_url=self.url_of("process_changelist"),
         )
@@ -67,7 +69,11 @@ class ProcessPage(PageAdmin):
         except UnknownProcess:
             return self._redirect_unknown(request, str(process.id))
         audit.record(request, Process, process.id, process.name, f"Asked to stop.{audit.reason_in(request)}")
-        text = f"The process {show_line(process.name)} is asked to stop. It ends when its running tasks have ended."
+        timeout = show_seconds(_timeout_seconds())
+        text = (
+            f"The process {show_line(process.name)} is asked to stop."
+            f" Its running tasks have {timeout} to finish, then they are interrupted."
+        )
         return self.redirect_with(request, text, self.url_of("process_change", process.id), messages.SUCCESS)
 
     def _redirect_unknown(self, request: HttpRequest, process_id: str) -> HttpResponse:
@@ -77,3 +83,7 @@ class ProcessPage(PageAdmin):
 
 def _read_by_id() -> dict[str, ProcessRow]:
     return {str(row.id): row for row in each_process(read_processes())}
+
+
+def _timeout_seconds() -> float:
+    return steady_queue.shutdown_timeout.total_seconds()

@@ -11,6 +11,7 @@ import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
+from steady_queue.monitoring import job_pages
 from steady_queue.monitoring.states import JobState
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import counts
@@ -150,6 +151,25 @@ def test_item_165_pages_follow_each_other_in_both_directions(database: str, supe
 def test_lists_without_tasks_say_so(database: str, superuser: Client) -> None:
     assert "There are no tasks." in read(superuser)
     assert "No task matches." in read(superuser, f"{LIST}?state=failed")
+
+
+@pytest.mark.usually_on("sqlite")
+def test_a_search_that_is_not_finished_says_how_many_tasks_it_searched(
+    database: str, superuser: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FIRST_ROWS", "PAGE_WINDOW_ROWS", "WINDOW_ROWS"):
+        monkeypatch.setattr(job_pages, name, 2)
+    SyncStore(database).enqueue(*(job() for _ in range(5)))
+    query = "state=ready&task=unknown"
+
+    page = read(superuser, f"{LIST}?{query}")
+    assert "None of the first 2 tasks of this list matches. Search further continues." in page
+    further = re.search(r'href="\?([^"]+)" rel="next">Search further<', page)
+    assert further is not None
+    assert "None of the next 2 tasks of this list matches." in read(superuser, f"{LIST}?{unescape(further[1])}")
+    asked = superuser.post(f"{LIST}action/", {"do": "cancel:all", "query": query}).content.decode()
+    assert "Cancel all tasks that match?" in asked
+    assert "None of the first 2 does; the others are searched while the action runs." in asked
 
 
 @pytest.mark.usually_on("sqlite")

@@ -156,6 +156,7 @@ def test_pages_and_json_say_that_the_database_cannot_be_read(unmigrated: str, su
             response = superuser.get(url)
             assert response.status_code == 503
             assert "cannot be read" in response.content.decode()
+            assert f">python manage.py migrate --database={unmigrated}</pre>" in response.content.decode()
         for url in PAGES[:2]:
             response = superuser.get(f"{url}json/")
             assert response.status_code == 503

@@ -77,12 +77,17 @@ def test_a_process_is_asked_to_stop_after_a_confirmation(database: str, superuse
     path = f"{PROCESSES}{sample.worker}/stop/"
     assert f'href="{path}"' in get(superuser, f"{PROCESSES}{sample.worker}/")
     assert "Its supervisor starts another process in its place." in get(superuser, path)
-    assert "Its 1 child process stop" in get(superuser, f"{PROCESSES}{sample.supervisor}/stop/")
+    assert "5.0 s (<code>shutdown_timeout</code>) to finish" in get(superuser, path)
+    assert "Its 1 child process stops with it." in get(superuser, f"{PROCESSES}{sample.supervisor}/stop/")
+    alone = SyncStore(database).worker("alone")
+    assert "the web server continues and runs no tasks until it is restarted" in get(
+        superuser, f"{PROCESSES}{alone}/stop/"
+    )
     assert not requests.exists()
 
     response = superuser.post(path, {"reason": "it uses too much memory"}, follow=True)
 
-    assert "is asked to stop" in response.content.decode()
+    assert "is asked to stop. Its running tasks have 5.0 s to finish" in response.content.decode()
     (request,) = requests.all()
     assert (request.process_id, request.kind, request.requested_by) == (sample.worker, RequestKind.STOP, "Ada")
     (entry,) = LogEntry.objects.all()

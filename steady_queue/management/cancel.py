@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import CommandError
@@ -12,6 +10,7 @@ from django.core.management.base import CommandError
 from steady_queue import actions
 from steady_queue.actions.cancellation import CANCELLABLE
 from steady_queue.jobs.compat import TaskResultDoesNotExist
+from steady_queue.management.confirmation import confirm, find_user
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +28,7 @@ def cancel(out: OutputWrapper, err: OutputWrapper, options: Mapping[str, Any]) -
     filters = {name: options[name] for name in FILTERS if options[name]}
     if bool(ids) == bool(filters):
         raise CommandError("cancel takes either ids, or --queue, --task and --status")
-    why = {"by": _user() if options["by"] is None else options["by"], "reason": options["reason"] or ""}
+    why = {"by": find_user(options), "reason": options["reason"] or ""}
     try:
         if ids:
             return _cancel_ids(out, err, ids, why, as_json=options["json"])
@@ -58,26 +57,10 @@ def _cancel_matching(
 ) -> int:
     given = [name.strip() for name in filters.get("status", "").split(",") if name.strip()]
     statuses = given or list(CANCELLABLE)
-    if not options["no_input"]:
-        _ask(filters, statuses)
+    which = "".join(f", {name} {filters[name]!r}" for name in ("queue", "task") if name in filters)
+    confirm(f"Cancel all tasks that are {', '.join(statuses)}{which}?", options, "nothing was cancelled")
     count = actions.cancel_where(*statuses, queue=filters.get("queue"), task=filters.get("task"), **why)
     out.write(
         json.dumps({"count": count}) if options["json"] else f"{count:,} task{'' if count == 1 else 's'} cancelled"
     )
     return 0
-
-
-def _ask(filters: dict[str, str], statuses: list[str]) -> None:
-    """Ask whether to go on; raises CommandError if the answer is not yes."""
-    which = "".join(f", {name} {filters[name]!r}" for name in ("queue", "task") if name in filters)
-    if not sys.stdin.isatty():
-        raise CommandError("there is no terminal to ask: use --no-input")
-    if input(f"Cancel all tasks that are {', '.join(statuses)}{which}? [y/N] ").strip().lower() not in ("y", "yes"):
-        raise CommandError("nothing was cancelled")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container may have no such user
-        return ""

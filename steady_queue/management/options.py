@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from steady_queue.configuration import Options, Worker
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
     from collections.abc import Mapping, Sequence
 
 PREFIX = "STEADY_QUEUE_"
@@ -24,8 +23,16 @@ OPTIONS_OF_ACTIONS: dict[str, tuple[str, ...]] = {
     "reload": ("run",),
     "stored": ("check",),
     "failed": ("check --stored",),
-    "json": ("check --stored", "cancel"),
-    **dict.fromkeys(("queue", "task", "status", "reason", "by", "no_input"), ("cancel",)),
+    "json": ("check --stored", "cancel", "status", "jobs", "queues", "processes"),
+    "status": ("cancel",),
+    **dict.fromkeys(("queue", "task", "reason"), ("cancel", "jobs")),
+    "by": ("cancel", "jobs", "processes"),
+    "no_input": ("cancel", "jobs", "queues", "processes"),
+    "watch": ("status",),
+    **dict.fromkeys(("state", "error", "key", "worker", "since", "before", "text", "limit", "after"), ("jobs",)),
+    **dict.fromkeys(("retry", "discard", "run_now", "cancel"), ("jobs",)),
+    **dict.fromkeys(("pause", "resume", "clear"), ("queues",)),
+    "stop": ("processes",),
     **dict.fromkeys(("rollback", "pdb", "force"), ("run ID",)),
     "max_age": ("health",),
 }
@@ -41,19 +48,6 @@ class ResolvedOptions:
     #: The queues of the command line or the environment, served or excluded.
     named_queues: Sequence[str] = ()
     problems: Sequence[str] = ()
-
-
-def add_cancel_options(parser: ArgumentParser) -> None:
-    """Add the options of the action `cancel`, which cannot be set in the environment."""
-    group = parser.add_argument_group("cancel")
-    group.add_argument("--queue", metavar="NAME", help="cancel the tasks of this queue")
-    group.add_argument("--task", metavar="PATH", help="cancel the calls of this task, for example shop.tasks.send_mail")
-    group.add_argument(
-        "--status", metavar="A,B", help="cancel the tasks that are scheduled, blocked, ready or running (default: all)"
-    )
-    group.add_argument("--reason", metavar="TEXT", help="why; stored with the error of each task")
-    group.add_argument("--by", metavar="NAME", help="who; stored as well (default: the user of the operating system)")
-    group.add_argument("--no-input", "--noinput", action="store_true", help="do not ask before a filter is applied")
 
 
 def find_misplaced(given: Mapping[str, Any], action: str) -> str | None:

@@ -33,4 +33,5 @@ with the history of the queue. The values are frozen and know nothing of HTML.
     attention.py             what needs attention, in sentences
     overview.py              everything at a glance
     json_values.py           the same as values of JSON
+    job_json.py              tasks as values of JSON
 """

@@ -42,10 +42,13 @@ _TEXTS = {
     "saved": TEXT_CHARACTERS,
 }
 _MORE = ("backend", "expires_at", "started_at", "concurrency_limit", "unique_key")
-_ACTIONS: dict[JobState, tuple[str, ...]] = {
+#: What can be done with a task in each state.
+ACTIONS: dict[JobState, tuple[str, ...]] = {
     **dict.fromkeys((JobState.FAILED, JobState.EXHAUSTED, JobState.LOST), ("retry", "edit", "discard")),
     **dict.fromkeys((JobState.CANCELLED, JobState.EXPIRED), ("retry", "edit", "discard")),
-    **dict.fromkeys((JobState.SCHEDULED, JobState.RETRYING, JobState.BLOCKED), ("run_now", "cancel", "discard")),
+    **dict.fromkeys(
+        (JobState.SCHEDULED, JobState.RETRYING, JobState.BLOCKED, JobState.LATE), ("run_now", "cancel", "discard")
+    ),
     JobState.READY: ("cancel", "discard"),
     JobState.RUNNING: ("cancel", "stack"),
 }
@@ -112,7 +115,7 @@ def _build(found: Mapping[str, Any]) -> JobDetail:
     tick = RecurringExecution.objects.using(queue_alias()).filter(job_id=id_).first()
     return JobDetail(
         row=row,
-        actions=_ACTIONS.get(row.state, ()),
+        actions=ACTIONS.get(row.state, ()),
         lane=_lane_name(stored["lane"]),
         backend=stored["backend"],
         concurrency_limit=stored["concurrency_limit"],

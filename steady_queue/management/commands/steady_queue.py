@@ -1,15 +1,16 @@
-"""`manage.py steady_queue`: runs background tasks, checks the project, or reports the health of the processes."""
+"""`manage.py steady_queue`: runs background tasks, checks the project, or shows and changes the queue."""
 
 from __future__ import annotations
 
 import os
 import sys
-from argparse import BooleanOptionalAction, RawDescriptionHelpFormatter
+from argparse import RawDescriptionHelpFormatter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.core.management.color import no_style
+from django.db import DatabaseError, InterfaceError
 
 import steady_queue
 from steady_queue import events
@@ -17,8 +18,8 @@ from steady_queue.aio.command.terminal import style_of
 from steady_queue.aio.supervisor.child import read_orders
 from steady_queue.configuration import read_options
 from steady_queue.errors import ConfigurationError, SteadyQueueError
-from steady_queue.management import log_output
-from steady_queue.management.options import add_cancel_options, find_misplaced, resolve
+from steady_queue.management import arguments, log_output
+from steady_queue.management.options import find_misplaced, resolve
 
 # Other modules are imported where they are used: a child, a probe and a supervisor each need few, and start quickly.
 
@@ -29,33 +30,9 @@ if TYPE_CHECKING:
     from steady_queue.aio.command.terminal import Terminal
     from steady_queue.management.options import ResolvedOptions
 
-DESCRIPTION = """\
-Runs background tasks with the workers and dispatchers of settings.STEADY_QUEUE.
-
-  manage.py steady_queue                   run each of them in a child process; this process supervises them
-  manage.py steady_queue --async           run all of them in one event loop in this process
-  manage.py steady_queue check             report all problems of settings, database and schema; start nothing
-  manage.py steady_queue check --stored    report which stored tasks this code could not run
-  manage.py steady_queue health            exit with 0 if the processes of this machine poll for tasks, else with 1
-  manage.py steady_queue run ID            run one stored task in this process, and change nothing in the queue
-  manage.py steady_queue cancel ID ...     cancel tasks; with --queue, --task or --status all that match
-"""
-EPILOG = """\
-All options but --reload and --max-age can also be set in the environment, for example STEADY_QUEUE_THREADS=5 or
-STEADY_QUEUE_ASYNC=1. All of these but --async and --drain can also be set in settings.py:
-STEADY_QUEUE = Configuration.Options(...). The command line overrides the environment, which overrides the settings.
-
-Stopping: TERM, or Ctrl-C, gives running tasks steady_queue.shutdown_timeout to finish. Async tasks that take longer
-are cancelled and run again later. Sync tasks that still run are released by the supervisor after their process has
-exited; with --async they fail with ProcessExitError. QUIT, or Ctrl-C twice, is immediate.
-
-Output: -v 0 shows only warnings and errors, -v 2 also the start and the end of each task. A terminal has colours (not
-with NO_COLOR=1) and a status line (not with -v 0, TERM=dumb or --log-format json).
-"""
-
 
 class Command(BaseCommand):
-    help = DESCRIPTION
+    help = arguments.DESCRIPTION
     # The command runs these checks itself, to report all problems at once.
     requires_system_checks = ()
 
@@ -68,80 +45,14 @@ class Command(BaseCommand):
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
         parser: Any = super().create_parser(
-            prog_name, subcommand, epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter, **kwargs
+            prog_name, subcommand, epilog=arguments.EPILOG, formatter_class=RawDescriptionHelpFormatter, **kwargs
         )
         # So that options may be between the action and the ids: `run --rollback ID`.
         parser.parse_args = parser.parse_intermixed_args
         return parser
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "action", nargs="?", default="run", choices=["run", "check", "health", "cancel"], help="default: run"
-        )
-        parser.add_argument(
-            "ids", nargs="*", metavar="ID", help="the id of a stored task, for run; one or more for cancel"
-        )
-        what = parser.add_argument_group("what runs")
-        what.add_argument(
-            "--async",
-            action=BooleanOptionalAction,
-            help="run everything in one event loop; a worker with processes=N gets N-1 child processes",
-        )
-        what.add_argument(
-            "--queues",
-            metavar="A,B*",
-            help="run one worker for these queues, in this order, instead of the configured workers",
-        )
-        what.add_argument(
-            "--exclude-queues",
-            metavar="A,B*",
-            help="queues that no worker of this command serves, for example slow*; replaces exclude_queues of the "
-            "settings",
-        )
-        what.add_argument(
-            "--coroutines", metavar="N", help="number of async tasks that each worker runs at the same time"
-        )
-        what.add_argument("--threads", metavar="N", help="number of sync tasks that each worker runs at the same time")
-        what.add_argument("--processes", metavar="N", help="number of processes of each worker")
-        what.add_argument(
-            "--only-work",
-            action=BooleanOptionalAction,
-            help="run no dispatchers and no recurring tasks; scheduled tasks need a dispatcher elsewhere",
-        )
-        what.add_argument("--skip-recurring", action=BooleanOptionalAction, help="do not enqueue recurring tasks")
-        stops = parser.add_argument_group("when it stops")
-        stops.add_argument(
-            "--drain",
-            action=BooleanOptionalAction,
-            help="stop when its queues have no ready, blocked or running task, and none that is due within 5 s",
-        )
-        stops.add_argument("--max-tasks", metavar="N", help="replace a process after N tasks")
-        stops.add_argument("--max-rss", metavar="MIB", help="replace a process when it uses MIB of memory")
-        stops.add_argument(
-            "--max-stuck-threads",
-            metavar="N",
-            help="replace a process when N of its threads run tasks that have timed out; by default all of a worker",
-        )
-        stops.add_argument("--reload", action="store_true", help="restart when the code changes; for development")
-        output = parser.add_argument_group("output")
-        output.add_argument(
-            "--log-format",
-            metavar="text|json",
-            help="format of all output: text or json; unless LOGGING configures 'steady_queue'",
-        )
-        check = parser.add_argument_group("check")
-        check.add_argument(
-            "--stored", action="store_true", help="bind the arguments of each stored task to this code; start nothing"
-        )
-        check.add_argument("--failed", action="store_true", help="with --stored: look at failed tasks as well")
-        check.add_argument("--json", action="store_true", help="with --stored, and for cancel: print one JSON object")
-        replay = parser.add_argument_group("run ID")
-        replay.add_argument("--rollback", action="store_true", help="roll back what the task writes to the databases")
-        replay.add_argument("--pdb", action="store_true", help="start the debugger where the task raised its exception")
-        replay.add_argument("--force", action="store_true", help="run the task although it runs now")
-        add_cancel_options(parser)
-        health = parser.add_argument_group("health")
-        health.add_argument("--max-age", metavar="S", help="maximum age of the last successful poll, in seconds")
+        arguments.add_all(parser)
 
     @property
     def is_main(self) -> bool:
@@ -175,7 +86,7 @@ class Command(BaseCommand):
     def _find_action(self, options: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
         """What the command line asks for; raises CommandError if its parts do not belong together."""
         action, ids = options["action"], options["ids"]
-        if len(ids) > (action == "run") and action != "cancel":
+        if len(ids) > arguments.MAX_IDS.get(action, len(ids)):
             raise CommandError("run takes one id" if action == "run" else f"{action} takes no ids")
         name = (
             "run ID"
@@ -193,6 +104,10 @@ class Command(BaseCommand):
             "check --stored": self.check_stored,
             "health": self.health,
             "cancel": self.cancel,
+            "status": self.status,
+            "jobs": self.jobs,
+            "queues": self.queues,
+            "processes": self.processes,
         }[name]
 
     def replay(self, options: dict[str, Any]) -> None:
@@ -209,6 +124,30 @@ class Command(BaseCommand):
 
         self._exit_with(cancel, options)
 
+    def status(self, options: dict[str, Any]) -> None:
+        """Show the queue at a glance."""
+        from steady_queue.management.status import show_status
+
+        self._exit_with(show_status, options)
+
+    def jobs(self, options: dict[str, Any]) -> None:
+        """List tasks, show one, or change them."""
+        from steady_queue.management.job_commands import handle_jobs
+
+        self._exit_with(handle_jobs, options)
+
+    def queues(self, options: dict[str, Any]) -> None:
+        """List queues, or change them."""
+        from steady_queue.management.queue_commands import handle_queues
+
+        self._exit_with(handle_queues, options)
+
+    def processes(self, options: dict[str, Any]) -> None:
+        """List processes, or stop them."""
+        from steady_queue.management.process_commands import handle_processes
+
+        self._exit_with(handle_processes, options)
+
     def check_stored(self, options: dict[str, Any]) -> None:
         """Report which stored tasks the code at hand could not run."""
         from steady_queue.management.stored_check import check_stored
@@ -220,6 +159,8 @@ class Command(BaseCommand):
             status = action(self.stdout, self.stderr, options)
         except SteadyQueueError as error:
             raise CommandError(str(error)) from error
+        except (DatabaseError, InterfaceError) as error:
+            raise CommandError(f"the database cannot be read: {error}") from error
         if status:
             sys.exit(status)
 

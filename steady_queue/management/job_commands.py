@@ -1,0 +1,121 @@
+"""`manage.py steady_queue jobs`: lists tasks, shows one, or changes those that the command line selects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.core.management.base import CommandError
+
+from steady_queue.management.confirmation import find_choice
+from steady_queue.management.job_changes import CHANGES, change_jobs
+from steady_queue.management.job_text import detail_lines, list_lines
+from steady_queue.management.shell_output import ShellOutput
+from steady_queue.monitoring.job_detail import find_detail
+from steady_queue.monitoring.job_json import detail_as_json, row_as_json
+from steady_queue.monitoring.job_pages import PAGE_ROWS, find_page
+from steady_queue.monitoring.job_search import InvalidSearch, JobSearch
+from steady_queue.monitoring.text import show_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from django.core.management.base import OutputWrapper
+
+    from steady_queue.monitoring.job_detail import JobDetail
+    from steady_queue.monitoring.job_rows import JobRow
+
+FILTERS = ("state", "queue", "task", "error", "key", "worker", "since", "before", "text")
+#: Rows that are read at a time.
+_PART_ROWS = 500
+
+
+def handle_jobs(out: OutputWrapper, err: OutputWrapper, options: Mapping[str, Any]) -> int:
+    """List, show or change what the command line selects, and return the exit status."""
+    output = ShellOutput.of(out, err, options)
+    change, ids = find_choice(options, CHANGES), list(dict.fromkeys(options["ids"]))
+    filters = {name: options[name] for name in FILTERS if options[name] is not None}
+    if options["reason"] is not None and change != "cancel":
+        raise CommandError("--reason belongs to --cancel")
+    if ids and filters:
+        raise CommandError(f"jobs takes either ids, or --{next(iter(filters))} and other filters")
+    try:
+        search = JobSearch.from_query(filters)
+        if change is not None:
+            return change_jobs(output, change, ids, search, options)
+        if not ids:
+            return _list(output, search, _parse_limit(options["limit"]), options["after"])
+        if len(ids) == 1 and _parse_id(ids[0]) is None:
+            return _list_beginning(output, ids[0], options)
+    except InvalidSearch as error:
+        raise CommandError(str(error)) from error
+    return _show(output, ids)
+
+
+def _list_beginning(output: ShellOutput, digits: str, options: Mapping[str, Any]) -> int:
+    """List the tasks whose ids begin with these digits; not to find one is an error."""
+    search = JobSearch.from_query({"id": digits})
+    return _list(output, search, _parse_limit(options["limit"]), options["after"], unknown=digits)
+
+
+def _list(output: ShellOutput, search: JobSearch, limit: int, after: str | None, unknown: str = "") -> int:
+    rows: list[JobRow] = []
+    searched, cursor, is_complete = 0, after, True
+    while len(rows) < limit:
+        page = find_page(search, after=cursor, size=min(_PART_ROWS, limit - len(rows)))
+        rows += page.rows
+        searched += page.searched
+        cursor, is_complete = page.next_cursor, page.is_complete
+        if cursor is None or not is_complete:
+            break
+    if output.as_json:
+        found = [row_as_json(row) for row in rows]
+        output.write_json({"jobs": found, "next_cursor": cursor, "searched": searched, "is_complete": is_complete})
+    elif rows:
+        output.write(*list_lines(output, rows))
+    elif is_complete and not unknown:
+        output.note("no task matches")
+    if unknown and is_complete and not rows:
+        output.note(f"{show_line(unknown)}: there is no task whose id begins with this")
+        return 1
+    if cursor is not None and not output.as_json:
+        how_far = "more tasks" if is_complete else f"{searched:,} tasks were searched; the others"
+        output.note(f"{how_far} with --after {cursor}")
+    return 0
+
+
+def _show(output: ShellOutput, ids: Sequence[str]) -> int:
+    """Show tasks with their lives."""
+    found: list[JobDetail] = []
+    unknown: list[str] = []
+    for id_ in ids:
+        detail = find_detail(parsed) if (parsed := _parse_id(id_)) is not None else None
+        if detail is None:
+            unknown.append(id_)
+        else:
+            found.append(detail)
+    if output.as_json:
+        output.write_json({"jobs": [detail_as_json(detail) for detail in found]})
+    else:
+        for at, detail in enumerate(found):
+            output.write(*([""] if at else []), *detail_lines(output, detail))
+    for id_ in unknown:
+        output.note(f"{show_line(id_)}: there is no task with this id")
+    return 1 if unknown else 0
+
+
+def _parse_limit(text: str | None) -> int:
+    try:
+        limit = PAGE_ROWS if text is None else int(text)
+    except ValueError:
+        limit = 0
+    if limit < 1:
+        raise CommandError(f"--limit must be an integer of at least 1, not {text!r:.50}")
+    return limit
+
+
+def _parse_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -125,7 +125,9 @@ def test_options_in_settings(kind: type, names: str) -> None:
                 "--async --coroutines --drain --exclude-queues --failed --force --json --log-format --max-age "
                 "--max-rss --max-stuck-threads --max-tasks --no-async --no-drain --no-only-work --no-skip-recurring "
                 "--only-work --pdb --processes --queues --reload --rollback --skip-recurring --stored --threads "
-                "--by --no-input --noinput --queue --reason --status --task"
+                "--by --no-input --noinput --queue --reason --status --task "
+                "--after --before --cancel --clear --discard --error --key --limit --pause --resume --retry --run-now "
+                "--since --state --stop --text --watch --worker --yes"
             ),
         ),
         ("steady_queue_clear", "--batch --dry-run --failed-before --finished-before --queue --task"),

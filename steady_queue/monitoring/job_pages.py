@@ -146,13 +146,16 @@ def _scan(
             rows = section.read(after, limit, backwards=backwards, condition=condition_of(listing, section))
             is_read = len(rows) < limit
             matching = find_matching(search, listing, section, rows)
-            for key, _ in rows:
-                searched += 1
-                after = key[: len(section.columns)]
-                last = Position(number, after)
-                if matching is None or section.id_of(key) in matching:
-                    found.append(last)
-                    ids.append(section.id_of(key))
+            width = len(section.columns)
+            for place, (key, _) in enumerate(rows, 1):
+                id_ = section.id_of(key)
+                if matching is None or id_ in matching:
+                    found.append(Position(number, key[:width]))
+                    ids.append(id_)
                     if len(ids) == wanted:
-                        return _Scan(found, ids, searched, last, False)
+                        return _Scan(found, ids, searched + place, found[-1], False)
+            if rows:
+                searched += len(rows)
+                after = rows[-1][0][:width]
+                last = Position(number, after)
     return _Scan(found, ids, searched, last, True)

@@ -117,6 +117,9 @@ def test_of_many_running_tasks_some_are_looked_up_to_estimate_those_of_each_queu
     assert read_usage(looked_up=4) == Usage(Counter({process_id: 9}), Counter({"mail": 9}), is_estimated=True)
     assert read_usage(looked_up=9) == Usage(Counter({process_id: 9}), Counter({"mail": 9}))
     assert read_usage(limit=5).by_process == {process_id: 5}
+    store.claimed(*(job(queue_name=f"queue {number % 2}") for number in range(64)), process_id=process_id)
+    found = read_usage(looked_up=20).by_queue
+    assert [found["queue 0"], found["queue 1"]] == pytest.approx([32, 32], abs=10)
 
 
 def test_one_queue_is_read_however_many_there_are(store: SyncStore, monkeypatch: pytest.MonkeyPatch) -> None:

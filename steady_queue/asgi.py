@@ -4,7 +4,7 @@ Django's application refuses the server's lifespan, so this module answers it: t
 event loop of the server, the shutdown shuts it down. Signals are left to the server, and requests are not changed.
 
 A server whose runtime has failed looks healthy from outside, while tasks pile up. So the default of `on_death` ends the
-server: the service manager restarts it with its runtime, and a process that was pruned does not run a task twice.
+server: the process manager restarts it with its runtime, and a process that was pruned does not run a task twice.
 """
 
 from __future__ import annotations

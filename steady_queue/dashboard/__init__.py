@@ -5,7 +5,7 @@ the admin lists it, links to it and asks for its permissions.
 
     site.py                 the pages, by their models
     page.py                 PageAdmin: what all pages have in common
-    audit.py                who changed what, when and why, in the log of the admin
+    audit.py                who changed what, when and why, in the admin's log
     charts.py               charts as inline SVG
     queue_names.py          names of queues as parts of URLs
     overview_page.py        everything at a glance

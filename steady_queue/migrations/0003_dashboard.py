@@ -104,7 +104,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AlterModelOptions(
             name='job',
-            options={'permissions': (('retry_job', 'Can retry failed tasks'), ('edit_job', 'Can retry failed tasks with other arguments'), ('run_job', 'Can run scheduled and blocked tasks now'), ('cancel_job', 'Can cancel tasks'), ('discard_job', 'Can discard tasks'), ('inspect_job', 'Can read the stacks of running tasks')), 'verbose_name': 'task'},
+            options={'permissions': (('retry_job', 'Can retry failed, cancelled and expired tasks'), ('edit_job', 'Can retry tasks with other arguments'), ('run_job', 'Can run scheduled and blocked tasks now'), ('cancel_job', 'Can cancel tasks'), ('discard_job', 'Can discard tasks'), ('inspect_job', 'Can read the stacks of running tasks')), 'verbose_name': 'task'},
         ),
         migrations.AlterModelOptions(
             name='process',

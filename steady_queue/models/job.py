@@ -109,8 +109,8 @@ class Job(models.Model):
     class Meta:
         verbose_name = "task"
         permissions = (
-            ("retry_job", "Can retry failed tasks"),
-            ("edit_job", "Can retry failed tasks with other arguments"),
+            ("retry_job", "Can retry failed, cancelled and expired tasks"),
+            ("edit_job", "Can retry tasks with other arguments"),
             ("run_job", "Can run scheduled and blocked tasks now"),
             ("cancel_job", "Can cancel tasks"),
             ("discard_job", "Can discard tasks"),

@@ -35,6 +35,7 @@ NAMES = {
     "steady_queue.concurrency": "limits_concurrency",
     "steady_queue.configuration": "Configuration Dispatcher Options RecurringTask Worker",
     "steady_queue.db_router": "SteadyQueueOnlyRouter SteadyQueueRouter",
+    "steady_queue.dashboard.site": "PAGES",
     "steady_queue.errors": (
         "ArgumentError ConcurrencyKeyError ConfigurationError DeserializationError EnqueueError JobIsRunning "
         "OrmThreadTimeout ProcessExitError ProcessMissingError ProcessPrunedError SteadyQueueError StoreBug "
@@ -47,7 +48,8 @@ NAMES = {
     "steady_queue.hooks": "Actor dispatcher on_error remove scheduler supervisor worker",
     "steady_queue.models": (
         "BlockedExecution ClaimedExecution FailedExecution Job LockBucket Pause Process ReadyExecution "
-        "RecurringExecution RecurringTask ScheduledExecution Semaphore Cancellation Expiry SchemaVersion UniqueKey"
+        "RecurringExecution RecurringTask ScheduledExecution Semaphore Cancellation Expiry SchemaVersion UniqueKey "
+        "ProcessRequest TaskStatistics"
     ),
     "steady_queue.processes": "ProcessExitError ProcessMissingError ProcessPrunedError",
     "steady_queue.queues": "Queue",

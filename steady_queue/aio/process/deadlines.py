@@ -1,7 +1,7 @@
 """Deadlines: until when each stage of a shutdown may take.
 
 All of them are on one clock, `Clock.monotonic` (CLOCK_BOOTTIME where the system has it). The lease is measured on the
-same clock; it goes on while the machine is suspended, like the clock of a service manager that kills a process which
+same clock; it goes on while the machine is suspended, like the clock of a process manager that kills a process which
 takes too long; and signal handlers and other threads can read it. Only `limit` converts a deadline to the clock of the
 event loop, by which anyio cancels.
 

@@ -1,12 +1,12 @@
 """The overview: everything at a glance.
 
-"Failures since you last looked" begin when the user last pressed "Mark as seen". That time is kept in the user's
-session: a GET request changes nothing, neither the queue nor the session, so the page can refresh by itself.
+"Failures since you last looked" begin when the user last pressed "Mark failures as seen". That time is kept in the
+user's session: a GET request changes nothing, neither the queue nor the session, so the page can refresh by itself.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from django.contrib import messages
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 #: The time of the last look, in the session.
 LOOKED_AT = "steady_queue.looked_at"
-#: Without a last look, failures of this time need attention.
-FIRST_LOOK = timedelta(days=1)
 #: States whose tasks need attention, by how much.
 _LEVELS = {JobState.FAILED: "error", JobState.LOST: "error", JobState.EXHAUSTED: "error", JobState.LATE: "warning"}
 
@@ -39,7 +37,7 @@ class OverviewPage(PageAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         looked_at = read_looked_at(request)
-        overview = read_overview(looked_at or datetime.now(UTC) - FIRST_LOOK)
+        overview = read_overview(looked_at)
         return self.render(
             request,
             "overview.html",

@@ -54,11 +54,11 @@ class Attention:
 
 
 def read_attention(
-    summary: StateSummary, queues: Sequence[QueueRow], processes: Sequence[ProcessRow], since: datetime | None = None
+    summary: StateSummary, queues: Sequence[QueueRow], processes: Sequence[ProcessRow], since: datetime, period: str
 ) -> list[Attention]:
-    """What needs attention, errors first. `since`: when the failures were last looked at."""
+    """What needs attention, errors first. `since` is when the summary of failures begins, and `period` describes it."""
     found = [
-        *_from_failures(summary, since),
+        *_from_failures(summary, since, period),
         *_from_processes(list(each_process(processes)), queues),
         *_from_queues(queues),
         *_from_schedules(summary),
@@ -67,13 +67,13 @@ def read_attention(
     return sorted(found, key=lambda finding: finding.level != "error")
 
 
-def _from_failures(summary: StateSummary, since: datetime | None) -> Iterator[Attention]:
+def _from_failures(summary: StateSummary, since: datetime, period: str) -> Iterator[Attention]:
     for state, count in summary.failed_since.items():
         if count.number:
             tasks = "1 task has" if count == (1, False) else f"{count} tasks have"
             how = "failed in each attempt" if state is JobState.EXHAUSTED else "failed"
-            query = {"state": str(state), **({} if since is None else {"since": since.isoformat()})}
-            yield Attention("failures", "error", f"{tasks} {how} since you last looked.", Target("job", query))
+            query = {"state": str(state), "since": since.isoformat()}
+            yield Attention("failures", "error", f"{tasks} {how} {period}.", Target("job", query))
 
 
 def _from_processes(processes: Sequence[ProcessRow], queues: Sequence[QueueRow]) -> Iterator[Attention]:

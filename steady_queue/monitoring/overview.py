@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.monitoring.attention import read_attention
@@ -14,7 +15,6 @@ from steady_queue.monitoring.usage import read_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from steady_queue.monitoring.attention import Attention
     from steady_queue.monitoring.counts import CappedCount
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from steady_queue.monitoring.queue_list import QueueRow
     from steady_queue.monitoring.states import JobState
     from steady_queue.monitoring.statistics import Point
+
+#: Without a last look, failures of this time need attention.
+FIRST_LOOK = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +48,15 @@ class Overview:
 
 
 def read_overview(since_looked: datetime | None = None) -> Overview:
-    """Read the overview. `since_looked`: failures since then need attention; None: no failure does."""
-    summary = read_states(since_looked)
+    """Read the overview. `since_looked`: failures since then need attention; None: those of the last day."""
+    since = since_looked or datetime.now(UTC) - FIRST_LOOK
+    summary = read_states(since)
     usage = read_usage()
     processes = read_processes(summary.now, usage)
     hours = rates_by_queue(summary.now)
     queues = read_queues(summary.now, usage, processes, hours)
     # Of more queues, not all are read one by one.
     hour = add_hours(hours.values(), summary.now) if len(hours) < MAX_NAMES else read_hour(summary.now)
-    attention = read_attention(summary, queues, processes, since_looked)
+    period = "in the last day" if since_looked is None else "since you last looked"
+    attention = read_attention(summary, queues, processes, since, period)
     return Overview(summary.now, summary.states, hour, queues, processes, attention)

@@ -62,7 +62,7 @@ def test_the_overview_changes_by_itself_while_tasks_run(browser: Browser) -> Non
     assert "failed since" in browser.one("#sq-attention").text
     assert browser.run("return window.isSamePage"), "the page was loaded again"
 
-    browser.button("Mark as seen").click()
+    browser.button("Mark failures as seen").click()
     wait_for(lambda: "failed since" not in browser.one("#sq-attention").text, "the failures to be seen")
 
 

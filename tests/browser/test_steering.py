@@ -70,7 +70,12 @@ def runs_of_quick() -> int:
 
 @pytest.mark.parametrize(
     ("path", "action"),
-    [(OVERVIEW, "Mark as seen"), (QUEUES, "Pause"), (RECURRING, "Run now"), (f"{QUEUES}mail/", "Pause this queue")],
+    [
+        (OVERVIEW, "Mark failures as seen"),
+        (QUEUES, "Pause"),
+        (RECURRING, "Run now"),
+        (f"{QUEUES}mail/", "Pause this queue"),
+    ],
 )
 def test_the_keyboard_reaches_each_action_and_shows_where_it_is(browser: Browser, path: str, action: str) -> None:
     browser.open(path)

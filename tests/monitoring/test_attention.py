@@ -74,7 +74,7 @@ def test_everything_that_needs_attention_is_found_in_few_queries(database: str, 
 @pytest.mark.usually_on("sqlite")
 def test_failures_that_were_looked_at_need_no_attention(store: SyncStore) -> None:
     fail_jobs(store, job())
-    assert find("failures") == []
+    assert [finding.text for finding in find("failures")] == ["1 task has failed in the last day."]
     assert find("failures", datetime.now(UTC) + HOUR) == []
     assert len(find("failures", datetime.now(UTC) - HOUR)) == 1
 

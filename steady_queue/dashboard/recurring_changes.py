@@ -69,7 +69,7 @@ class RecurringTaskPage(RecurringPage):
     def switch(self, request: HttpRequest) -> HttpResponse:
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        self.require(request, "switch_recurringtask")
+        self.require(request, "enable_recurringtask")
         row = self.find(request)
         if row is None:
             return self.say_unknown(request)

@@ -29,7 +29,7 @@ REASON_LENGTH = 500
 #: The rights of a user, by the names that the templates use.
 _PERMISSIONS = {
     "run": "run_recurringtask",
-    "switch": "switch_recurringtask",
+    "switch": "enable_recurringtask",
     "add": "add_recurringtask",
     "change": "change_recurringtask",
     "delete": "delete_recurringtask",

@@ -88,7 +88,7 @@ def _rows(rows: Sequence[ProcessRow], depth: int) -> Iterator[list[str | Cell]]:
 def _state(row: ProcessRow) -> Cell:
     if not row.is_alive:
         return Cell("dead", "red")
-    return Cell("blocked", "red") if row.is_blocked else Cell("alive", "green")
+    return Cell("stuck", "red") if row.is_stuck else Cell("alive", "green")
 
 
 def _write_list(output: ShellOutput, tree: Sequence[ProcessRow]) -> None:

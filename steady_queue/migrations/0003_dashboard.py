@@ -112,7 +112,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AlterModelOptions(
             name='recurringtask',
-            options={'permissions': (('run_recurringtask', 'Can run recurring tasks now'), ('switch_recurringtask', 'Can switch recurring tasks on and off'))},
+            options={'permissions': (('run_recurringtask', 'Can run recurring tasks now'), ('enable_recurringtask', 'Can enable and disable recurring tasks'))},
         ),
         migrations.AddField(
             model_name='process',

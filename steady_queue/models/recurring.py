@@ -31,7 +31,7 @@ class RecurringTask(models.Model):
     class Meta:
         permissions = (
             ("run_recurringtask", "Can run recurring tasks now"),
-            ("switch_recurringtask", "Can switch recurring tasks on and off"),
+            ("enable_recurringtask", "Can enable and disable recurring tasks"),
         )
 
     def __str__(self) -> str:

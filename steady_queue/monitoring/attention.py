@@ -9,7 +9,7 @@ from steady_queue.db.transactions import run_one
 from steady_queue.errors import StoreError
 from steady_queue.events.wording import counted, duration_text
 from steady_queue.monitoring.late_schedules import find_late_schedules
-from steady_queue.monitoring.process_list import BLOCKED_LAG_SECONDS, each_process
+from steady_queue.monitoring.process_list import STUCK_LAG_SECONDS, each_process
 from steady_queue.monitoring.states import JobState
 from steady_queue.store.operations.open_transactions import find_oldest_transaction
 
@@ -86,24 +86,24 @@ def _from_processes(processes: Sequence[ProcessRow], queues: Sequence[QueueRow])
         text = f"Process {row.name} has sent no heartbeat for {age} and is considered dead.{running}"
         yield Attention("dead_process", "error", text, _process_target(row))
     yield from _rest("dead_process", len(dead), "processes are considered dead", Target("process"))
-    blocked = [row for row in processes if row.is_blocked]
-    for row in blocked[:MAX_LISTED]:
-        yield Attention("blocked_process", "error", _describe_blocked(row), _process_target(row))
-    yield from _rest("blocked_process", len(blocked), "processes are blocked", Target("process"))
+    stuck = [row for row in processes if row.is_stuck]
+    for row in stuck[:MAX_LISTED]:
+        yield Attention("stuck_process", "error", _describe_stuck(row), _process_target(row))
+    yield from _rest("stuck_process", len(stuck), "processes are stuck", Target("process"))
 
 
 def _process_target(row: ProcessRow) -> Target:
     return Target("process", {"id": str(row.id)})
 
 
-def _describe_blocked(row: ProcessRow) -> str:
+def _describe_stuck(row: ProcessRow) -> str:
     if row.is_polling is False:
         since = "since it started" if row.polled_age_seconds is None else f"for {duration_text(row.polled_age_seconds)}"
         return f"Process {row.name} has not polled {since}."
     if row.stuck_threads:
         threads = counted(row.stuck_threads, "thread")
         return f"Process {row.name} has {threads} with tasks that ran too long and cannot be stopped."
-    lag = duration_text(row.loop_lag_seconds or BLOCKED_LAG_SECONDS)
+    lag = duration_text(row.loop_lag_seconds or STUCK_LAG_SECONDS)
     return f"The event loop of process {row.name} was blocked for {lag}: a task does not await what it waits for."
 
 

@@ -83,7 +83,7 @@ def process_as_json(row: ProcessRow) -> dict[str, Any]:
         "heartbeat_age_seconds": row.heartbeat_age_seconds,
         "is_alive": row.is_alive,
         "is_polling": row.is_polling,
-        "is_blocked": row.is_blocked,
+        "is_stuck": row.is_stuck,
         "lanes": {lane.name: {"used": lane.used, "size": lane.size} for lane in row.lanes},
         "loop_lag_seconds": row.loop_lag_seconds,
         "memory_bytes": row.memory_bytes,

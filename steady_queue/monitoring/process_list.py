@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 #: Processes that are read, the newest first.
 MAX_PROCESSES = 500
-#: An event loop that was late by more than this is blocked.
-BLOCKED_LAG_SECONDS = 1.0
+#: A process whose event loop was late by more than this is stuck.
+STUCK_LAG_SECONDS = 1.0
 
 
 class LaneUse(NamedTuple):
-    """How many slots of a lane are in use."""
+    """How much of the capacity of a lane is in use."""
 
     name: str
     used: int
@@ -66,10 +66,10 @@ class ProcessRow:
     children: list[ProcessRow] = field(default_factory=list)
 
     @property
-    def is_blocked(self) -> bool:
+    def is_stuck(self) -> bool:
         """Whether it is alive but does not do its work: its event loop or threads are stuck, or it does not poll."""
         lag = self.loop_lag_seconds or 0.0
-        return self.is_alive and (self.is_polling is False or self.stuck_threads > 0 or lag > BLOCKED_LAG_SECONDS)
+        return self.is_alive and (self.is_polling is False or self.stuck_threads > 0 or lag > STUCK_LAG_SECONDS)
 
     @property
     def queues(self) -> list[str]:

@@ -55,7 +55,7 @@ class QueueRow:
     served_by: list[str]
     #: The lanes of ready tasks that no live process runs.
     unserved_lanes: list[str]
-    #: The part of the slots of these processes that is in use, from 0 to 1; None if it is not known.
+    #: The part of the capacity of these processes that is in use, from 0 to 1; None if it is not known.
     utilisation: float | None
     #: The last 60 minutes.
     hour: list[Point] = field(default_factory=list)
@@ -189,5 +189,5 @@ def _find_unserved_lanes(name: str, heads: Iterable[QueueHead], servers: Sequenc
 
 def _utilisation(servers: Iterable[ProcessRow]) -> float | None:
     lanes = [lane for row in servers for lane in row.lanes]
-    slots = sum(lane.size for lane in lanes)
-    return min(1.0, sum(lane.used for lane in lanes) / slots) if slots else None
+    capacity = sum(lane.size for lane in lanes)
+    return min(1.0, sum(lane.used for lane in lanes) / capacity) if capacity else None

@@ -59,7 +59,7 @@ def gauge(share: float) -> SafeString:
 
 @register.simple_tag
 def lane_gauge(lane: LaneUse) -> SafeString:
-    """How many slots of a lane are in use."""
+    """How much of the capacity of a lane is in use."""
     title = f"{text.show_line(lane.name)}: {lane.used:,} of {lane.size:,} in use"
     return charts.draw_gauge(lane.used / lane.size if lane.size else 0, title)
 

@@ -374,7 +374,7 @@ def test_a_task_that_a_person_has_disabled_stays_disabled_when_it_is_edited(data
 
 CHANGES: dict[str, tuple[str, dict[str, str]]] = {
     "run": ("run_recurringtask", {"key": "key"}),
-    "switch": ("switch_recurringtask", {"key": "key", "on": "0"}),
+    "switch": ("enable_recurringtask", {"key": "key", "on": "0"}),
     "delete": ("delete_recurringtask", {"key": "key"}),
     "edit": ("change_recurringtask", {"key": "key", "schedule": "@yearly", "save": "1"}),
     "add": ("add_recurringtask", {**FIELDS, "save": "1"}),

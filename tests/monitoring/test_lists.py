@@ -151,13 +151,13 @@ def test_processes_are_a_tree(database: str) -> None:
     (child,) = rows[-1].children
     assert (child.version, child.code_version, child.queues) == ("1.2.3", "abc", ["mail", "report*"])
     assert child.lanes == [LaneUse("async", 30, 100), LaneUse("thread", 5, 40)]
-    assert (child.is_alive, child.is_polling, child.is_blocked) == (True, True, False)
-    assert (rows[-1].is_polling, rows[-1].is_blocked) == (None, False)
+    assert (child.is_alive, child.is_polling, child.is_stuck) == (True, True, False)
+    assert (rows[-1].is_polling, rows[-1].is_stuck) == (None, False)
     assert (rows[1].lanes, rows[1].actors, rows[1].version) == ([], [], None)
 
 
 @pytest.mark.parametrize(
-    ("options", "is_alive", "is_blocked"),
+    ("options", "is_alive", "is_stuck"),
     [
         ({"last_heartbeat_at": timedelta(hours=1)}, False, False),
         ({"polled_at": timedelta(hours=1)}, True, True),
@@ -169,13 +169,13 @@ def test_processes_are_a_tree(database: str) -> None:
 )
 @pytest.mark.usually_on("sqlite")
 def test_a_process_that_does_no_work_is_dead_or_blocked(
-    database: str, options: dict[str, Any], is_alive: bool, is_blocked: bool
+    database: str, options: dict[str, Any], is_alive: bool, is_stuck: bool
 ) -> None:
     now = datetime.now(UTC)
     values = {name: now - value if isinstance(value, timedelta) else value for name, value in options.items()}
     add_process(database, "worker", **values)
     (row,) = read_processes()
-    assert (row.is_alive, row.is_blocked) == (is_alive, is_blocked)
+    assert (row.is_alive, row.is_stuck) == (is_alive, is_stuck)
 
 
 def test_limits_show_holders_and_waiting_tasks(database: str, store: SyncStore) -> None:

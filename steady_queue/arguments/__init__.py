@@ -148,7 +148,10 @@ def _open(text: str) -> tuple[list[Any], dict[str, Any]]:
     if type(document) is not list or not document:
         raise DeserializationError("stored arguments are not a list that begins with a version")
     if document[0] != VERSION:
-        raise DeserializationError(f"stored arguments have version {document[0]!r:.100}, not {VERSION}")
+        # Anything but a number may be a secret, which the message must not contain.
+        is_version = type(document[0]) is int and 0 <= document[0] < 1_000
+        found = f"version {document[0]}" if is_version else "no version"
+        raise DeserializationError(f"stored arguments have {found}, not version {VERSION}")
     if len(document) != 3 or type(document[1]) is not list or type(document[2]) is not dict:
         raise DeserializationError("stored arguments are not a list and an object")
     return document[1], document[2]

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from steady_queue import arguments
-from steady_queue.arguments.decoding import MARK
-from steady_queue.errors import ArgumentError
+from steady_queue.errors import ArgumentError, DeserializationError
 from steady_queue.jobs.registry import registry
 from steady_queue.jobs.task import TaskCall
-from steady_queue.monitoring.argument_text import REDACTED, is_secret, parameter_names
+from steady_queue.monitoring.redaction import REDACTED, positional_names, redact, redact_positional
 from steady_queue.monitoring.text import escape_json
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def build_form(stored: str, task_path: str) -> ArgumentForm:
         return ArgumentForm(version=version, problem=problem)
     try:
         args, kwargs = _open(stored)
-        hidden = _hide_positional(args, task_path), _hide(kwargs)
+        hidden = _hide_positional(args, task_path), redact(kwargs)
     except (ValueError, TypeError, KeyError, RecursionError):
         return ArgumentForm(version=version)  # the reason, perhaps, why other arguments are needed
     return ArgumentForm(_dump(hidden[0]), _dump(hidden[1]), version, hidden != (args, kwargs))
@@ -64,12 +63,17 @@ def read_form(stored: str, task_path: str, args_text: str, kwargs_text: str, ver
         old_args, old_kwargs = [], {}
     try:
         hidden_args = _hide_positional(old_args, task_path)
-        args = [
+        all_args = [
             _restore(item, hidden, old)
             for item, (hidden, old) in _zip_longest(args, list(zip(hidden_args, old_args, strict=True)))
         ]
-        kwargs = _restore(kwargs, _hide(old_kwargs), old_kwargs)
-        positional, named = arguments.loads(json.dumps([arguments.VERSION, args, kwargs]))
+        all_kwargs = _restore(kwargs, redact(old_kwargs), old_kwargs)
+        positional, named = arguments.loads(json.dumps([arguments.VERSION, all_args, all_kwargs]))
+    except DeserializationError:
+        if (all_args, all_kwargs) == (args, kwargs):
+            raise
+        # The error may contain a part of a secret.
+        raise ArgumentError("an argument cannot be restored; it may be one that is not shown") from None
     except RecursionError:
         raise ArgumentError("the arguments are nested too deeply") from None
     return TaskCall(registry.resolve(task_path), tuple(positional), named)
@@ -108,22 +112,7 @@ def _parse(name: str, text: str, kind: type) -> Any:
 
 
 def _hide_positional(args: Sequence[Any], task_path: str) -> list[Any]:
-    names = parameter_names(task_path)
-    return [REDACTED if at < len(names) and is_secret(names[at]) else _hide(item) for at, item in enumerate(args)]
-
-
-def _hide(node: Any) -> Any:
-    """Return a node with placeholders for the values that have secret names."""
-    if type(node) is list:
-        return [_hide(item) for item in node]
-    if type(node) is not dict:
-        return node
-    if MARK not in node:
-        return {name: REDACTED if is_secret(name) else _hide(item) for name, item in node.items()}
-    if node[MARK] == "dict":
-        pairs = [[key, REDACTED if isinstance(key, str) and is_secret(key) else _hide(item)] for key, item in node["v"]]
-        return {**node, "v": pairs}
-    return {name: _hide(item) for name, item in node.items()}
+    return redact_positional(args, positional_names(task_path, len(args)))
 
 
 def _restore(edited: Any, hidden: Any, stored: Any) -> Any:

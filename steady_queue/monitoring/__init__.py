@@ -21,6 +21,7 @@ with the history of the queue. The values are frozen and know nothing of HTML.
     timeline.py              the life of a task: its attempts, and what happened around them
     waiting_reasons.py       why a task waits, in sentences
     argument_text.py         arguments as readable text, with secrets redacted
+    redaction.py             which values are not shown
     cut_json.py              reads the beginning of a long JSON text
     state_counts.py          how many tasks are in each state
     statistics.py            what ran in the last hour and day

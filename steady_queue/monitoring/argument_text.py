@@ -1,29 +1,19 @@
-"""Arguments as readable text, with secrets redacted, of a limited length.
-
-What is redacted is decided by the names of arguments and of keys in them: see `steady_queue.redacted_arguments`. The
-name of a positional argument is that of the parameter, as far as the task can be imported.
-"""
+"""Arguments as readable text, with secrets redacted (see redaction.py), of a limited length."""
 
 from __future__ import annotations
 
-import inspect
 import json
-import re
-from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-import steady_queue
 from steady_queue import arguments
-from steady_queue.jobs.registry import registry
 from steady_queue.monitoring.cut_json import load_beginning
+from steady_queue.monitoring.redaction import positional_names, redact, redact_positional
 
 #: Characters of stored arguments that are parsed, of one argument, and of all in a list.
 PARSED_CHARACTERS, ARGUMENT_CHARACTERS, SHORT_CHARACTERS = 200_000, 10_000, 160
-#: Stands for a value that is not shown.
-REDACTED = "[redacted]"
 _UNREADABLE = "(not readable)"
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+#: The error is not shown: it may contain a part of the text, and so a secret.
+_PROBLEM = "they are damaged, or were written by another version of Steady Queue"
 
 
 class ArgumentText(NamedTuple):
@@ -54,12 +44,10 @@ def describe_arguments(stored: str, task_path: str, length: int | None = None) -
     length = len(stored) if length is None else length
     try:
         args, kwargs = load_redacted(stored[:PARSED_CHARACTERS], length, task_path)
-    except ValueError as error:
-        return ArgumentTexts(problem=str(error)[:500], characters=length)
-    names = parameter_names(task_path)
-    values = [
-        _argument(names[at] if at < len(names) else "", value, is_positional=True) for at, value in enumerate(args)
-    ]
+    except ValueError:
+        return ArgumentTexts(problem=_PROBLEM, characters=length)
+    names = positional_names(task_path, len(args))
+    values = [_argument(name or "", value, is_positional=True) for name, value in zip(names, args, strict=True)]
     values += [_argument(name, value) for name, value in kwargs.items()]
     return ArgumentTexts(tuple(values), "", length, length > PARSED_CHARACTERS)
 
@@ -86,42 +74,7 @@ def load_redacted(stored: str, length: int, task_path: str) -> tuple[list[Any], 
         except RecursionError:
             raise ValueError("the arguments are nested too deeply") from None
     args, kwargs = arguments.view_text(text)
-    names = parameter_names(task_path)
-    args = [REDACTED if at < len(names) and is_secret(names[at]) else redact(value) for at, value in enumerate(args)]
-    return args, redact(kwargs)
-
-
-def redact(value: Any) -> Any:
-    """Return a JSON value in which those with secret names are replaced."""
-    if isinstance(value, dict):
-        return {key: REDACTED if is_secret(str(key)) else redact(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [redact(item) for item in value]
-    return value
-
-
-def is_secret(name: str) -> bool:
-    """Whether values with this name are redacted."""
-    return _matches(name, tuple(steady_queue.redacted_arguments))
-
-
-@lru_cache(maxsize=4096)
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    plain = re.sub(r"[^0-9a-z]+", "_", _HUMP.sub("_", name).lower())
-    return any(fnmatchcase(plain, pattern.lower()) for pattern in patterns)
-
-
-def parameter_names(task_path: str) -> tuple[str, ...]:
-    """Return the names of the positional parameters of a task; none if it is not known."""
-    try:
-        task = registry.resolve(task_path)
-        parameters = list(inspect.signature(task.func).parameters.values())
-    except Exception:  # the import of the project's module may raise anything
-        return ()
-    if getattr(task, "takes_context", False):
-        parameters = parameters[1:]
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return tuple(one.name for one in parameters if one.kind in positional)
+    return redact_positional(args, positional_names(task_path, len(args))), redact(kwargs)
 
 
 def _fill_envelope(document: Any) -> Any:

@@ -10,11 +10,12 @@ from uuid import UUID
 from django.db.models.functions import Left
 
 from steady_queue.db.aliases import queue_alias
-from steady_queue.jobs.old_arguments import load_old_arguments
+from steady_queue.jobs.old_arguments import load_old_texts
 from steady_queue.models import Cancellation, RecurringExecution
-from steady_queue.monitoring.argument_text import PARSED_CHARACTERS, ArgumentTexts, describe_arguments, redact
+from steady_queue.monitoring.argument_text import PARSED_CHARACTERS, ArgumentTexts, describe_arguments
 from steady_queue.monitoring.cut_json import load_beginning
 from steady_queue.monitoring.job_rows import build_row, find_process_names, read_columns
+from steady_queue.monitoring.redaction import redact
 from steady_queue.monitoring.states import JobState
 from steady_queue.monitoring.timeline import CancelRequestRow, build_timeline
 from steady_queue.monitoring.waiting_reasons import find_reasons
@@ -152,14 +153,10 @@ def redacted_json(text: str | None) -> str | None:
 
 def _old_arguments(text: str | None, task_path: str) -> tuple[OldArgumentTexts, ...]:
     try:
-        old = load_old_arguments(text)
-        texts = [json.dumps([1, one.args, one.kwargs]) for one in old]
+        old = load_old_texts(text)
+        return tuple(OldArgumentTexts(one.replaced_at, describe_arguments(one.arguments, task_path)) for one in old)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ()
-    return tuple(
-        OldArgumentTexts(one.replaced_at, describe_arguments(its, task_path))
-        for one, its in zip(old, texts, strict=True)
-    )
 
 
 def _cancel_request(job_id: UUID) -> CancelRequestRow | None:

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from steady_queue.errors import TaskCancelled, TaskExpired
 from steady_queue.jobs.attempt_errors import AttemptError, lines_of, load_errors
-from steady_queue.jobs.old_arguments import load_old_arguments
+from steady_queue.jobs.old_arguments import load_old_texts
 from steady_queue.jobs.reports import load_log
 from steady_queue.monitoring.job_states import LOST_CLASSES
 from steady_queue.monitoring.states import JobState
@@ -195,7 +195,7 @@ def _with_manual_retry(entries: list[TimelineEntry], stored: Mapping[str, Any], 
 
 def _with_replaced_arguments(entries: list[TimelineEntry], stored: Mapping[str, Any]) -> list[TimelineEntry]:
     try:
-        old = load_old_arguments(stored["old_arguments"])
+        old = load_old_texts(stored["old_arguments"])
     except (ValueError, KeyError, TypeError, AttributeError):
         return entries
     found = list(entries)

@@ -50,6 +50,23 @@ def test_secrets_are_not_shown_and_stay_as_they_are() -> None:
     assert read(stored, kwargs={"name": "y"})[1] == {"name": "y"}
 
 
+def test_positional_arguments_of_a_task_that_cannot_be_imported_are_not_shown() -> None:
+    form = build_form('[1,["hunter2",[1]],{"name":"x"}]', "no.such.task")
+    assert json.loads(form.args) == ["[redacted]", "[redacted]"]
+    assert json.loads(form.kwargs) == {"name": "x"}
+
+
+def test_secrets_in_values_of_another_version_are_neither_shown_nor_named_in_an_error() -> None:
+    for stored in (
+        '[1,[],{"a":{"$":"unknown","password":"hunter2"}}]',
+        '[1,[],{"password":{"$":"int","v":"hunter2"}}]',
+    ):
+        assert "hunter2" not in build_form(stored, ANYTHING).kwargs
+        with pytest.raises(ArgumentError, match="one that is not shown") as raised:
+            read(stored)
+        assert "hunter2" not in str(raised.value)
+
+
 def test_a_placeholder_that_was_moved_is_refused() -> None:
     stored = arguments.dumps([], {"token": "t0ken", "users": [{"password": "a"}, {"password": "b"}], "name": "x"})
     hidden = {"password": "[redacted]"}

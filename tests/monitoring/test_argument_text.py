@@ -14,10 +14,10 @@ from steady_queue.monitoring.argument_text import (
     PARSED_CHARACTERS,
     SHORT_CHARACTERS,
     describe_arguments,
-    is_secret,
-    redact,
+    load_redacted,
     short_text,
 )
+from steady_queue.monitoring.redaction import is_secret, redact
 from tests.support.store.states import with_arguments
 
 PATH = "tests.shop.tasks.greet"
@@ -53,12 +53,38 @@ def test_positional_arguments_have_the_names_of_the_parameters(monkeypatch: pyte
     assert (argument.text, argument.is_positional) == ('"Ada"', True)
     monkeypatch.setattr(steady_queue, "redacted_arguments", (argument.name,))
     assert short("Ada") == '"[redacted]"'
-    text = with_arguments("Ada")
-    assert short_text(text, len(text), "no.such.task") == '"Ada"'
+
+
+def test_positional_arguments_whose_names_are_not_known_are_redacted() -> None:
+    text = with_arguments(["hunter2"], {"a": "hunter2"}, name="Ada")
+    assert short_text(text, len(text), "no.such.task") == '"[redacted]", "[redacted]", name="Ada"'
+    assert "hunter2" not in repr(describe_arguments(text, "no.such.task"))
+    assert load_redacted(text, len(text), "no.such.task")[0] == ["[redacted]"] * 2
+    # The task had another parameter when it was enqueued.
+    assert short("Ada", 1, "hunter2") == '"Ada", 1, "[redacted]"'
+    text = with_arguments("Ada", "Grace")
+    assert short_text(text, len(text), "tests.shop.tasks.anything") == '"Ada", "Grace"'
+
+
+def test_secret_names_in_markers_are_found() -> None:
+    unknown = {"$": "unknown", "password": "hunter2", "v": [{"token": "hunter2"}]}
+    assert "hunter2" not in repr(redact(unknown))
+    keys = [1, "password", {"$": "safe", "v": "password"}, {"$": "str", "v": ["pass", "word"]}]
+    shown = redact({"$": "dict", "v": [[key, "hunter2"] for key in keys] + [["hunter"], 5]})
+    assert shown["v"] == [[1, "hunter2"], *[[key, "[redacted]"] for key in keys[1:]], ["hunter"], 5]
+    assert redact({"$": "dict", "v": 5}) == {"$": "dict", "v": 5}
+
+
+def test_why_arguments_cannot_be_read_does_not_contain_them() -> None:
+    for text in ('["hunter2"]', '[1,[{"$":"hunter2"}],{}]', '[1,[{"$":"int","v":"hunter2"}],{}]', "hunter2"):
+        problem = describe_arguments(text, PATH).problem
+        assert problem
+        assert "hunter2" not in problem
 
 
 def test_values_that_are_not_json_are_shown_as_results_show_them() -> None:
-    text = short(datetime(2026, 1, 31, tzinfo=UTC), timedelta(seconds=90), (1, 2), {3: b"x"})
+    stored = with_arguments(datetime(2026, 1, 31, tzinfo=UTC), timedelta(seconds=90), (1, 2), {3: b"x"})
+    text = short_text(stored, len(stored), "tests.shop.tasks.anything")
     assert text == '"2026-01-31T00:00:00+00:00", "P0DT00H01M30S", [1, 2], {"3": "x"}'
 
 

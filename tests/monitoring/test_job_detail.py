@@ -141,6 +141,18 @@ def test_a_retry_by_hand_is_shown_after_the_attempt_that_it_followed(store: Sync
 
 
 @pytest.mark.usually_on("sqlite")
+def test_old_arguments_that_cannot_be_read_are_not_shown(store: SyncStore) -> None:
+    new = job(task_path="tests.shop.tasks.greet", arguments='[2,[],{"password":"hunter2"}]')
+    fail_jobs(store, new)
+    actions.retry(new.id, arguments=tasks.greet.bind("Grace"))
+    detail = find_detail(new.id)
+    assert detail is not None
+    assert "hunter2" not in repr(detail)
+    (old,) = detail.old_arguments
+    assert old.arguments.problem
+
+
+@pytest.mark.usually_on("sqlite")
 def test_attempts_that_are_no_longer_stored_are_counted(store: SyncStore) -> None:
     new = job()
     fail_jobs(store, new)

@@ -177,9 +177,10 @@ def test_filters_find_the_tasks_that_match_in_every_list(store: SyncStore, state
 
 def test_text_in_the_arguments_is_found_unless_it_is_redacted(store: SyncStore) -> None:
     jobs = [
-        job(arguments=with_arguments("Grüße an Ada", {"password": "hunter2"})),
+        job(arguments=with_arguments("Grüße an Ada", {"password": "hunter2"}), task_path="tests.shop.tasks.anything"),
         job(arguments=with_arguments(to="ADA@example.com", api_token="hunter2", body="x" * 100_000)),
         job(arguments=with_arguments(to="100% \\ \"quoted\" 'text' _x")),
+        job(arguments=with_arguments("hunter2"), task_path="no.such.task"),
     ]
     store.enqueue(*jobs)
 

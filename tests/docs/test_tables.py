@@ -20,8 +20,10 @@ from steady_queue.concurrency import limits_concurrency
 from steady_queue.configuration import Dispatcher, Options, RecurringTask, Worker
 from steady_queue.dashboard.site import PAGES
 from steady_queue.management.options import BOOLEANS, NUMBERS, PREFIX, STRINGS
+from steady_queue.monitoring.overview import read_overview
 from steady_queue.recurring_task import recurring
 from tests.contract.test_public_interface import NAMES
+from tests.dashboard.samples import fill
 from tests.docs.pages import ROOT, first_names, names, page, tables
 
 if TYPE_CHECKING:
@@ -173,3 +175,17 @@ def test_every_permission_of_the_dashboard_is_listed() -> None:
     listed = first_names(page("docs/guides/dashboard.md").section("Permissions"), "permission of `steady_queue`")
 
     assert sorted(listed) == sorted([*views, *changes, *forms])
+
+
+@pytest.mark.usually_on("sqlite")
+def test_every_key_of_the_json_is_listed(database: str) -> None:
+    fill(database)
+    found = read_overview().as_json()
+    values = [found[part][0] for part in ("queues", "processes", "hour", "attention")]
+
+    rows = tables(page("docs/guides/dashboard.md").section("JSON"), "key")
+
+    listed = [name for row in rows for name in names(row[0])]
+    assert sorted(listed) == sorted(key for value in values for key in value)
+    (kinds,) = [names(row[1]) for row in rows if "unserved_queue" in row[1]]
+    assert {finding["kind"] for finding in found["attention"]} <= set(kinds)

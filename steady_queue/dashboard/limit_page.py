@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from steady_queue.dashboard.page import PageAdmin
-from steady_queue.monitoring.limit_list import PAGE_SIZE, read_limits
+from steady_queue.monitoring.limit_list import PAGE_SIZE, read_limit, read_limits
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -16,10 +16,17 @@ class LimitPage(PageAdmin):
     title = "Limits"
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        after = request.GET.get("after", "").replace("\x00", "")
-        limits = read_limits(after)
+        key, after = (request.GET.get(name, "").replace("\x00", "") for name in ("key", "after"))
+        limits = [limit for limit in [read_limit(key)] if limit] if key else read_limits(after)
         url = self.url_of("limit_changelist")
-        next_url = f"{url}?{urlencode({'after': limits[-1].key})}" if len(limits) == PAGE_SIZE else ""
+        has_next = not key and len(limits) == PAGE_SIZE
         return self.render(
-            request, "limits.html", self.title, limits=limits, after=after, first_url=url, next_url=next_url
+            request,
+            "limits.html",
+            self.title,
+            limits=limits,
+            key=key,
+            after=after,
+            first_url=url,
+            next_url=f"{url}?{urlencode({'after': limits[-1].key})}" if has_next else "",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,7 +11,8 @@ from django.contrib.admin import ModelAdmin
 from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError, InterfaceError, connections
 from django.db.migrations.executor import MigrationExecutor
-from django.http import HttpResponseRedirect, JsonResponse
+from django.http import HttpResponse, HttpResponseRedirect, JsonResponse
+from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, path, reverse
 from django.views.decorators.cache import never_cache
@@ -18,14 +20,14 @@ from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.http import require_POST
 
 from steady_queue.db.aliases import queue_alias
-from steady_queue.errors import StoreConflict, StoreNotMigrated, StoreUnavailable
+from steady_queue.errors import StoreError
 from steady_queue.store.names import database_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from django.db.models import Model
-    from django.http import HttpRequest, HttpResponse
+    from django.http import HttpRequest
     from django.urls import URLPattern
 
     View = Callable[..., HttpResponse]
@@ -33,8 +35,9 @@ if TYPE_CHECKING:
 else:
     _ModelAdmin = ModelAdmin  # Django's own class cannot be subscripted
 
+logger = logging.getLogger("steady_queue")
 #: Errors after which a page says that the database cannot be read.
-UNREADABLE = (DatabaseError, InterfaceError, StoreUnavailable, StoreConflict, StoreNotMigrated)
+UNREADABLE = (DatabaseError, InterfaceError, StoreError)
 #: The pages in the order of the navigation: the name of the model, and the title.
 NAVIGATION = (
     ("overview", "Overview"),
@@ -60,6 +63,10 @@ class PageAdmin(_ModelAdmin):
         raise NotImplementedError
 
     # -- permissions --------------------------------------------------------------------------------------------------
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        # Django's own rule includes the permission to change, which the pages do not use.
+        return self.may(request, f"view_{self.opts.model_name}")
 
     def has_add_permission(self, request: HttpRequest, *args: Any) -> bool:
         return False
@@ -94,17 +101,23 @@ class PageAdmin(_ModelAdmin):
             if not self.has_view_permission(request):
                 raise PermissionDenied
             try:
-                response = view(request, *args, **kwargs)
-                if isinstance(response, TemplateResponse):
-                    response.render()  # here, where errors of the database are handled
+                return _render(view(request, *args, **kwargs))  # here, where errors of the database are handled
             except UNREADABLE as error:
-                return self.show_unavailable(request, error)
-            return response
+                return _render(self.show_unavailable(request, error))
 
-        guarded = self.admin_site.admin_view(csrf_protect(never_cache(answer)))
-        return update_wrapper(guarded, view)
+        for_users = self.admin_site.admin_view(csrf_protect(never_cache(answer)))
+
+        def guard(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            try:
+                return for_users(request, *args, **kwargs)
+            except UNREADABLE:  # the user, or the session, is in a database that is away
+                logger.exception("the page %s cannot be shown", request.path)
+                return _answer_unknown_user(request)
+
+        return update_wrapper(never_cache(guard), view)
 
     def show_unavailable(self, request: HttpRequest, error: Exception) -> HttpResponse:
+        logger.error("the page %s cannot be shown", request.path, exc_info=error)
         alias = queue_alias()
         context = {
             "error": str(error),
@@ -161,6 +174,18 @@ def _is_unmigrated(alias: str) -> bool:
     """Whether the database can be read, but migrations of the queue are not applied to it."""
     try:
         executor = MigrationExecutor(connections[alias])
-    except (DatabaseError, InterfaceError):
+    except UNREADABLE:
         return False
     return bool(executor.migration_plan(executor.loader.graph.leaf_nodes("steady_queue")))
+
+
+def _render(response: HttpResponse) -> HttpResponse:
+    return response.render() if isinstance(response, TemplateResponse) else response
+
+
+def _answer_unknown_user(request: HttpRequest) -> HttpResponse:
+    """Say that the database is away, without a query and without details: the user may be anyone."""
+    text = "The database cannot be read."
+    if request.path.endswith("/json/"):
+        return JsonResponse({"error": text}, status=503)
+    return HttpResponse(render_to_string("steady_queue/unreachable.html", {"text": text}), status=503)

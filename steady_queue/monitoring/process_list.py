@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from steady_queue.monitoring.usage import Usage
 
+#: The largest number of which a float has every digit.
+_LARGEST = 2**53
 #: Processes that are read, the newest first.
 MAX_PROCESSES = 500
 #: A process whose event loop was late by more than this is stuck.
@@ -74,8 +76,8 @@ class ProcessRow:
     @property
     def queues(self) -> list[str]:
         """The patterns of the queues that its workers serve."""
-        found = [name for actor in self.actors if actor.get("kind") == "worker" for name in actor.get("queues", [])]
-        return list(dict.fromkeys(str(name) for name in found))
+        lists = [actor.get("queues") for actor in self.actors if actor.get("kind") == "worker"]
+        return list(dict.fromkeys(str(name) for names in lists if isinstance(names, list) for name in names))
 
     def serves(self, queue: str) -> bool:
         """Whether one of its workers runs tasks of this queue, in any lane."""
@@ -93,6 +95,13 @@ def read_processes(now: datetime | None = None, usage: Usage | None = None) -> l
             children.setdefault(row.supervisor_id, []).append(row)
     tops = [row for row in rows.values() if row.supervisor_id not in rows]
     return [replace(row, children=children.get(row.id, [])) for row in sorted(tops, key=lambda row: row.name)]
+
+
+def find_heartbeat_age(process_id: UUID) -> float | None:
+    """How many seconds ago a process that is considered dead sent a heartbeat; None if it is alive, or not known."""
+    sent_at = Process.objects.using(queue_alias()).filter(id=process_id).values_list("last_heartbeat_at", flat=True)
+    ages = [(read_now() - at).total_seconds() for at in sent_at]
+    return next((age for age in ages if age > alive_threshold().total_seconds()), None)
 
 
 def each_process(rows: Iterable[ProcessRow]) -> Iterator[ProcessRow]:
@@ -142,7 +151,7 @@ def _is_polling(process: Process, polled_age: float | None, now: datetime) -> bo
 def _parse_object(text: str | None) -> dict[str, Any]:
     try:
         value = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -151,7 +160,8 @@ def _parse_lanes(value: Any) -> list[LaneUse]:
     if not isinstance(value, dict):
         return []
     pairs = [(str(name), pair) for name, pair in value.items() if isinstance(pair, list) and len(pair) == 2]
-    return [LaneUse(name, _whole(used) or 0, _whole(size) or 0) for name, (used, size) in pairs]
+    uses = [(name, _whole(used), _whole(size)) for name, (used, size) in pairs]
+    return [LaneUse(name, used, size) for name, used, size in uses if used is not None and size is not None]
 
 
 def _text(value: Any) -> str | None:
@@ -159,7 +169,9 @@ def _text(value: Any) -> str | None:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    """A number that was measured; None if it cannot have been: NaN, infinite, negative or very large."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value <= _LARGEST else None
 
 
 def _whole(value: Any) -> int | None:

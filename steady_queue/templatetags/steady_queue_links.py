@@ -15,7 +15,7 @@ from django.urls import NoReverseMatch, reverse
 from steady_queue.dashboard import queue_names
 
 if TYPE_CHECKING:
-    from django.template import Context
+    from django.template import RequestContext
 
     from steady_queue.monitoring.attention import Target
 
@@ -26,7 +26,7 @@ _IDS = {"queue": "name", "process": "id", "recurringtask": "key", "job": "id"}
 
 
 @register.simple_tag(takes_context=True)
-def page_url(context: Context, page: str, **query: Any) -> str:
+def page_url(context: RequestContext, page: str, **query: Any) -> str:
     """The URL of a page, such as `{% page_url "job" state="failed" queue=row.name %}`. Empty values are left out."""
     url = _reverse(context, page, "changelist")
     chosen = {name: str(value) for name, value in query.items() if value not in (None, "")}
@@ -34,19 +34,19 @@ def page_url(context: Context, page: str, **query: Any) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def object_url(context: Context, page: str, object_id: object) -> str:
+def object_url(context: RequestContext, page: str, object_id: object) -> str:
     """The URL of a task, process or recurring task, such as `{% object_url "job" row.id %}`."""
     return _reverse(context, page, "change", queue_names.encode(str(object_id)))
 
 
 @register.simple_tag(takes_context=True)
-def action_url(context: Context, page: str, object_id: object, action: str) -> str:
+def action_url(context: RequestContext, page: str, object_id: object, action: str) -> str:
     """The URL that an action is posted to, such as `{% action_url "queue" row.name "pause" %}`."""
     return _reverse(context, page, action, queue_names.encode(str(object_id)))
 
 
 @register.simple_tag(takes_context=True)
-def target_url(context: Context, target: Target) -> str:
+def target_url(context: RequestContext, target: Target) -> str:
     """The URL of what a finding is about."""
     object_id = target.query.get(_IDS.get(target.page, ""))
     if object_id is not None:
@@ -54,9 +54,10 @@ def target_url(context: Context, target: Target) -> str:
     return page_url(context, target.page, **target.query)
 
 
-def _reverse(context: Context, page: str, view: str, *args: str) -> str:
-    request = context["request"]
-    if not request.user.has_perm(f"steady_queue.view_{page}"):
+def _reverse(context: RequestContext, page: str, view: str, *args: str) -> str:
+    request = context.request  # the project may not have the context processor that adds it
+    user: Any = request.user
+    if not user.has_perm(f"steady_queue.view_{page}"):
         return ""
     try:
         return reverse(f"admin:steady_queue_{page}_{view}", args=args, current_app=request.current_app)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
-from django.test import Client
+from django.conf import settings
+from django.db import OperationalError, connections
+from django.test import Client, override_settings
+
+from steady_queue.errors import StoreBug
+from tests.dashboard.samples import fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,3 +30,53 @@ def test_a_page_needs_the_permission_to_view_it(database: str, client_with: Call
     assert client_with().get(OVERVIEW).status_code == 403
     assert client_with("view_overview").get(OVERVIEW).status_code == 200
     assert Client().get(OVERVIEW).status_code == 302
+
+
+@pytest.mark.usually_on("sqlite")
+def test_the_permission_to_change_a_model_does_not_open_its_page(
+    database: str, client_with: Callable[..., Client]
+) -> None:
+    for name in ("job", "process", "recurringtask"):
+        url = f"/admin/steady_queue/{name}/"
+        client = client_with(f"change_{name}")
+        assert client.get(url).status_code == 403
+        assert url not in client.get("/admin/").content.decode()
+
+
+def refuse(*_: Any) -> NoReturn:
+    """Executes no statement, as if the server were away."""
+    raise OperationalError("could not connect to db.internal")
+
+
+@pytest.mark.usually_on("sqlite")
+def test_a_page_without_the_database_of_the_users_says_so_without_details(database: str, superuser: Client) -> None:
+    with connections["default"].execute_wrapper(refuse), connections[database].execute_wrapper(refuse):
+        page, data = superuser.get(OVERVIEW), superuser.get(f"{OVERVIEW}json/")
+        posted = superuser.post(f"{OVERVIEW}seen/")
+    assert (page.status_code, data.status_code, posted.status_code) == (503, 503, 503)
+    assert "The database cannot be read." in page.content.decode()
+    assert data.json() == {"error": "The database cannot be read."}
+    assert "db.internal" not in page.content.decode()
+    assert "no-store" in page["Cache-Control"]
+
+
+@pytest.mark.usually_on("sqlite")
+def test_a_page_says_that_the_database_cannot_be_read_after_any_error_of_it(database: str, superuser: Client) -> None:
+    def fail(*_: Any) -> NoReturn:
+        raise StoreBug("file is not a database")
+
+    with connections[database].execute_wrapper(fail):
+        page, data = superuser.get(OVERVIEW), superuser.get(f"{OVERVIEW}json/")
+    assert (page.status_code, data.status_code) == (503, 503)
+    assert "file is not a database" in page.content.decode()
+    assert data.json() == {"error": "file is not a database"}
+
+
+@pytest.mark.usually_on("sqlite")
+def test_pages_do_not_need_the_context_processor_that_adds_the_request(database: str, superuser: Client) -> None:
+    fill(database)
+    templates: Any = deepcopy(settings.TEMPLATES)
+    templates[0]["OPTIONS"]["context_processors"].remove("django.template.context_processors.request")
+    with override_settings(TEMPLATES=templates):
+        for name in ("overview", "job", "queue", "process", "limit", "recurringtask"):
+            assert superuser.get(f"/admin/steady_queue/{name}/").status_code == 200

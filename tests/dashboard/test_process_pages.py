@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import uuid4
@@ -10,8 +12,10 @@ import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
-from steady_queue.models import ProcessRequest
+from steady_queue.models import Process, ProcessRequest
 from steady_queue.monitoring.limit_list import PAGE_SIZE
+from steady_queue.monitoring.process_list import each_process, read_processes
+from steady_queue.monitoring.waiting_reasons import MAX_HOLDERS
 from steady_queue.store.job import RequestKind
 from tests.dashboard.samples import fill
 from tests.support.store.jobs import limited
@@ -94,6 +98,50 @@ def test_a_process_is_asked_to_stop_after_a_confirmation(database: str, superuse
     assert (entry.object_repr, entry.change_message) == ("the worker", "Asked to stop. Reason: it uses too much memory")
 
 
+@pytest.mark.usually_on("sqlite")
+def test_a_process_that_is_considered_dead_is_not_asked_for_anything(database: str, superuser: Client) -> None:
+    sample = fill(database)
+    long_ago = datetime.now(UTC) - timedelta(hours=1)
+    Process.objects.using(database).filter(id=sample.worker).update(last_heartbeat_at=long_ago)
+
+    for answer in (superuser.get, superuser.post):
+        response = answer(f"{PROCESSES}{sample.worker}/stop/", follow=True)
+        assert "is considered dead: it was not asked to stop" in response.content.decode()
+    response = superuser.post(f"/admin/steady_queue/job/{sample.running}/stack/", follow=True)
+    assert "is considered dead: it was not asked for the stack" in response.content.decode()
+
+    assert not ProcessRequest.objects.using(database).exists()
+
+
+@pytest.mark.usually_on("sqlite")
+@pytest.mark.parametrize(
+    "measured",
+    [
+        '{"lanes":{"a":[NaN,1],"b":[Infinity,2],"c":["x",null],"d":[-1,-1]}}',
+        '{"lanes":{"a":[' + "9" * 400 + ',1]},"lag_seconds":' + "9" * 400 + "}",
+        '{"lag_seconds":NaN,"memory_bytes":1e999,"stuck_threads":-Infinity}',
+        '{"lanes":[],"lag_seconds":"x","memory_bytes":true,"stuck_threads":{}}',
+        "[" * 100_000,
+    ],
+)
+def test_measurements_that_cannot_be_are_not_known(database: str, superuser: Client, measured: str) -> None:
+    sample = fill(database)
+    metadata = '{"version":{},"actors":[{"kind":"worker","queues":5},{"kind":"worker","queues":[1,null]},7]}'
+    Process.objects.using(database).update(measurements=measured, metadata=metadata)
+
+    for name in ("overview/", "process/", f"process/{sample.worker}/", "queue/"):
+        assert superuser.get(f"/admin/steady_queue/{name}").status_code == 200
+    (worker,) = [row for row in each_process(read_processes()) if row.id == sample.worker]
+    assert (worker.lanes, worker.loop_lag_seconds, worker.memory_bytes, worker.stuck_threads) == ([], None, None, 0)
+    for name in ("overview/json/", "queue/json/"):
+        answer = superuser.get(f"/admin/steady_queue/{name}")
+        assert json.loads(answer.content, parse_constant=pytest.fail)
+
+    Process.objects.using(database).update(measurements=None, metadata="[" * 100_000)
+    assert superuser.get(PROCESSES).status_code == 200
+    Process.objects.using(database).update(metadata="{}")
+
+
 def test_limits_are_listed_with_their_holders_and_waiting_tasks(database: str, superuser: Client) -> None:
     sample = fill(database)
 
@@ -120,3 +168,19 @@ def test_limits_are_on_pages_that_continue_behind_the_last_key(database: str, su
     assert [key for key in keys if f">{key}<" in first] == keys[:-1]
     assert [key for key in keys if f">{key}<" in second] == keys[-1:]
     assert "There are no further limits." in get(superuser, f"{LIMITS}?after=%FF%00z")
+
+
+@pytest.mark.usually_on("sqlite")
+def test_why_a_task_waits_leads_to_its_limit(database: str, superuser: Client) -> None:
+    store = SyncStore(database)
+    *holders, waiting = [limited(key="b & c", to=MAX_HOLDERS + 1) for _ in range(MAX_HOLDERS + 2)]
+    store.enqueue(limited(key="a"), *holders, waiting)
+
+    task = get(superuser, f"/admin/steady_queue/job/{waiting.id}/")
+    assert f'href="{LIMITS}?key=b+%26+c"' in task
+    page = get(superuser, f"{LIMITS}?key=b+%26+c")
+
+    assert ">b &amp; c<" in page
+    assert ">a<" not in page
+    assert "All limits" in page
+    assert "No task holds a slot of the key <bdi>unknown</bdi>" in get(superuser, f"{LIMITS}?key=unknown%00")

@@ -17,7 +17,7 @@ def parse_actors(metadata: str) -> list[Mapping[str, Any]]:
     """The actors of a process, as far as the metadata of its row lists them in the format of this version."""
     try:
         actors = json.loads(metadata)["actors"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return []
     return [actor for actor in actors if isinstance(actor, dict)] if isinstance(actors, list) else []
 

@@ -37,7 +37,7 @@ _FIGURE = """<figure class="sq-figure">
 <figcaption class="sq-quiet">{text}</figcaption>
 </figure>"""
 _BAR = '<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>'
-_MINUTE = """<g><title>{}: {} finished, {} failed</title>\
+_MINUTE = """<g><title>{}: {} finished, {} failed attempts</title>\
 <rect class="sq-hover" x="{}" y="0" width="{}" height="120"/>{}{}</g>"""
 _SPARKLINE = """<svg class="sq-sparkline" viewBox="0 0 120 24" preserveAspectRatio="none" role="img">\
 <title>{}</title><path class="sq-finished" d="{}"/></svg>"""
@@ -61,7 +61,7 @@ class Axis(NamedTuple):
 
 
 def draw_throughput(finished: Sequence[int], failed: Sequence[int], times: Sequence[str]) -> SafeString:
-    """Bars of the tasks that finished and, on top of them, failed in each minute. `times` names the minutes."""
+    """Bars of the finished tasks and, on top of them, the failed attempts of each minute. `times` names the minutes."""
     minutes = list(zip(times, _clean(finished), _clean(failed), strict=True))
     axis = count_axis(max((succeeded + errors for _, succeeded, errors in minutes), default=0))
     place = WIDTH / max(len(minutes), 1)
@@ -74,7 +74,7 @@ def draw_throughput(finished: Sequence[int], failed: Sequence[int], times: Seque
             if minute[1] or minute[2]
         ),
     )
-    return _draw_figure("Tasks that finished and failed in each minute", _describe(minutes), axis, times, bars)
+    return _draw_figure("Finished tasks and failed attempts in each minute", _describe(minutes), axis, times, bars)
 
 
 def draw_counts(title: str, counts: Sequence[int], times: Sequence[str], text: str) -> SafeString:
@@ -227,7 +227,8 @@ def _describe(minutes: Sequence[tuple[str, float, float]]) -> str:
     if not finished + failed:
         return "No task ended in this time."
     time, *most = max(minutes, key=lambda minute: minute[1] + minute[2])
-    return f"{finished:,.0f} finished and {failed:,.0f} failed; at most {sum(most):,.0f} in a minute, at {time}."
+    total = f"{finished:,.0f} finished and {failed:,.0f} failed attempts"
+    return f"{total}; at most {sum(most):,.0f} in a minute, at {time}."
 
 
 def _clean(values: Iterable[float | None]) -> list[float]:

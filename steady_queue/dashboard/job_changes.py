@@ -39,6 +39,8 @@ class JobChange:
     permission: str
     #: "12 tasks were retried".
     participle: str
+    #: "Retrying: 500 tasks done".
+    gerund: str
     #: What it means, on the page that asks for confirmation.
     explanation: str
     states: frozenset[JobState]
@@ -59,6 +61,7 @@ CHANGES: Mapping[str, JobChange] = {
             "Retry",
             "retry_job",
             "retried",
+            "Retrying",
             "Failed tasks run again as if they were new, with the same arguments.",
             _ENDED_BADLY,
         ),
@@ -67,6 +70,7 @@ CHANGES: Mapping[str, JobChange] = {
             "Run now",
             "run_job",
             "made ready",
+            "Making ready",
             "Scheduled tasks do not wait for their time. Blocked tasks run beyond the limit of their key.",
             _DELAYED,
         ),
@@ -75,6 +79,7 @@ CHANGES: Mapping[str, JobChange] = {
             "Cancel",
             "cancel_job",
             "cancelled",
+            "Cancelling",
             "Tasks that wait end now. The processes of running tasks are asked to stop them. No task is retried.",
             _WAITING | {JobState.RUNNING},
             is_dangerous=True,
@@ -84,6 +89,7 @@ CHANGES: Mapping[str, JobChange] = {
             "Discard",
             "discard_job",
             "discarded",
+            "Discarding",
             "Tasks are deleted, with their errors and their logs. This cannot be undone.",
             _WAITING | _ENDED_BADLY,
             is_dangerous=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -25,19 +26,28 @@ if TYPE_CHECKING:
     from steady_queue.actions import ProcessReply
     from steady_queue.dashboard.page import PageAdmin
 
+#: A process that works replies within this time.
+USUAL_REPLY = timedelta(seconds=10)
+
 
 class Stack(NamedTuple):
     """A request for a stack, and its reply as soon as there is one."""
 
     reply: ProcessReply | None
+    asked_at: datetime | None = None
     problem: str = ""
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether a process that works would have replied."""
+        return self.asked_at is not None and datetime.now(UTC) - self.asked_at > USUAL_REPLY
 
     @property
     def text(self) -> str:
         return "\n".join(self.reply.stack) if self.reply else ""
 
 
-_GONE = Stack(None, "The reply is no longer stored. Ask again.")
+_GONE = Stack(None, problem="The reply is no longer stored. Ask again.")
 
 
 def ask(page: PageAdmin, request: HttpRequest, job_id: UUID) -> HttpResponse:
@@ -74,7 +84,8 @@ def read(page: PageAdmin, request: HttpRequest, job_id: UUID) -> Stack | None:
     if not request_id or not page.may(request, "inspect_job"):
         return None
     try:
-        is_of_task = ProcessRequest.objects.using(queue_alias()).filter(id=UUID(request_id), job_id=job_id).exists()
-        return Stack(actions.read_reply(request_id)) if is_of_task else _GONE
+        stored = ProcessRequest.objects.using(queue_alias()).filter(id=UUID(request_id), job_id=job_id)
+        asked_at = stored.values_list("requested_at", flat=True).first()
+        return Stack(actions.read_reply(request_id), asked_at) if asked_at is not None else _GONE
     except (ValueError, UnknownRequest):
         return _GONE

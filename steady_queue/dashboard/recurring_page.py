@@ -13,7 +13,7 @@ from steady_queue.dashboard.charts import draw_counts
 from steady_queue.dashboard.page import PageAdmin
 from steady_queue.monitoring.argument_text import describe_arguments
 from steady_queue.monitoring.recurring import find_recurring, read_history, read_recurring
-from steady_queue.monitoring.recurring_calendar import read_calendar
+from steady_queue.monitoring.recurring_calendar import MAX_RUNS_OF_SCHEDULE, read_calendar
 from steady_queue.monitoring.text import show_line
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ class RecurringPage(PageAdmin):
                 }
                 for hour in calendar.hours
             ],
+            counted_runs=f"{MAX_RUNS_OF_SCHEDULE:,}",
             cut=[(key, self.link("detail", key)) for key in calendar.cut[:SHOWN_TASKS]],
             cut_more=max(len(calendar.cut) - SHOWN_TASKS, 0),
         )

@@ -23,7 +23,7 @@ register = template.Library()
 
 @register.simple_tag
 def throughput_chart(points: Sequence[Point]) -> SafeString:
-    """The tasks that finished and failed in each minute. An attempt that is followed by another one is a failure."""
+    """The finished tasks and the failed attempts of each minute, also those that are followed by another attempt."""
     failed = [point.failed + point.retried for point in points]
     return charts.draw_throughput([point.finished for point in points], failed, _times(points))
 
@@ -48,7 +48,7 @@ def run_chart(points: Sequence[Point]) -> SafeString:
 def sparkline(values: Sequence[int]) -> SafeString:
     """The tasks of each minute of the last hour."""
     most = f"{max(values, default=0):,}"
-    return charts.draw_sparkline(values, f"{sum(values):,} tasks ended in the last hour, at most {most} in a minute")
+    return charts.draw_sparkline(values, f"{sum(values):,} attempts ended in the last hour, at most {most} in a minute")
 
 
 @register.simple_tag

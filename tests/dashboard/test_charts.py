@@ -42,8 +42,8 @@ def test_an_hour_of_tasks_is_a_stack_of_bars_for_each_minute_with_some() -> None
         ("sq-finished", "60", "60"),
         ("sq-failed", "60", "0"),
     ]
-    assert "<title>10:05: 30 finished, 10 failed</title>" in svg
-    assert "<desc>50 finished and 10 failed; at most 40 in a minute, at 10:05.</desc>" in svg
+    assert "<title>10:05: 30 finished, 10 failed attempts</title>" in svg
+    assert "<desc>50 finished and 10 failed attempts; at most 40 in a minute, at 10:05.</desc>" in svg
 
 
 def test_a_line_of_durations_has_gaps_where_nothing_ended() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -251,7 +252,13 @@ def test_the_stack_of_a_running_task_is_asked_of_its_process_and_shown(database:
     response = superuser.post(url_of(one, "stack/"))
     url = response["Location"]
     assert url.startswith(f"{url_of(one)}?stack=")
-    assert "has not replied yet" in read(superuser, url)
+    waiting = read(superuser, url)
+    assert "has not replied yet" in waiting
+    assert "does not reply" not in waiting
+    ProcessRequest.objects.using(database).update(requested_at=store.now() - timedelta(minutes=1))
+    waiting = read(superuser, url)
+    assert "1 min" in waiting
+    assert "A process that is dead or blocked does not reply." in waiting
     reply = json.dumps({"is_running": True, "run_seconds": 2.5, "stack": ["in send", SCRIPT]})
     requests = ProcessRequest.objects.using(database)
     assert requests.get().requested_by == "Ada"

@@ -49,9 +49,9 @@ def test_the_overview_shows_states_the_last_hour_queues_processes_and_what_needs
     assert len(queries) <= 15
     for state in JobState:
         assert f'href="/admin/steady_queue/job/?state={state}"' in page
-    assert "45 finished and 5 failed; at most 10 in a minute" in page
+    assert "45 finished and 5 failed attempts; at most 10 in a minute" in page
     assert "At most 4.0 s" in page
-    assert "50 tasks ended in the last hour, at most 10 in a minute" in page
+    assert "50 attempts ended in the last hour, at most 10 in a minute" in page
     assert "the worker" in page
     assert "thread: 8 of 8 in use" in page
     assert f'id="sq-process-{sample.worker}"' in page

@@ -72,7 +72,7 @@ def test_queues_are_listed_by_name_with_size_latency_rate_and_state(database: st
     assert places == sorted(places)
     assert 'href="/admin/steady_queue/job/?state=ready&amp;queue=mail"' in page
     assert '<span class="sq-badge sq-warning">paused</span>' in page
-    assert "50 tasks ended in the last hour" in page
+    assert "50 attempts ended in the last hour" in page
     assert page.count(">Resume<") == 1
 
 

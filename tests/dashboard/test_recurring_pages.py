@@ -148,7 +148,7 @@ def test_the_calendar_shows_the_load_of_each_hour_of_the_coming_day(database: st
     put("too often", "@every 1")
     shown = text_of(superuser.get(f"{LIST}calendar/"))
     assert shown.count("often (4)") == 23
-    assert "Not all runs are counted of: too often" in shown
+    assert "only the first 1,500 runs are counted: too often" in shown
     assert "; at most " in shown
 
 

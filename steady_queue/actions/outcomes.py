@@ -45,7 +45,7 @@ class OutcomeKind(StrEnum):
     #: The task runs, and its process is asked to stop it.
     REQUESTED = "requested"
     #: The task is not, or no longer, in a state in which this can be done.
-    CHANGED = "already changed"
+    STALE = "already changed"
     REFUSED = "refused"
 
 
@@ -90,7 +90,7 @@ def _explain(job_id: UUID, action: str, state: JobState | None) -> ActionOutcome
     """Return why a task was not changed. One that could be changed by now is tried again, by itself."""
     if action != "cancel" and state is not None and state.status in steps.STATUSES[_CHANGES[action]]:
         return _apply_again(job_id, action)
-    return ActionOutcome(str(job_id), OutcomeKind.CHANGED, _describe(state))
+    return ActionOutcome(str(job_id), OutcomeKind.STALE, _describe(state))
 
 
 def _apply_again(job_id: UUID, action: str) -> ActionOutcome:
@@ -101,11 +101,11 @@ def _apply_again(job_id: UUID, action: str) -> ActionOutcome:
     except DuplicateTask as error:
         return ActionOutcome(name, OutcomeKind.REFUSED, f"the task {error.existing_ids[0]} has its unique key")
     except JobIsRunning:
-        return ActionOutcome(name, OutcomeKind.CHANGED, _STATES[TaskState.RUNNING])
+        return ActionOutcome(name, OutcomeKind.STALE, _STATES[TaskState.RUNNING])
     except TaskResultDoesNotExist:
-        return ActionOutcome(name, OutcomeKind.CHANGED, _describe(None))
+        return ActionOutcome(name, OutcomeKind.STALE, _describe(None))
     state = run_one(lambda sql: find_states(sql, [job_id])).get(job_id)
-    return ActionOutcome(name, OutcomeKind.CHANGED, _describe(state))
+    return ActionOutcome(name, OutcomeKind.STALE, _describe(state))
 
 
 def _describe(state: JobState | None) -> str:

@@ -7,22 +7,26 @@ from typing import TYPE_CHECKING
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 
+from steady_queue.actions.cancellation import TEXT_LENGTH
+
 if TYPE_CHECKING:
     from django.db.models import Model
     from django.http import HttpRequest
 
 #: Characters of the label, as many as LogEntry stores.
 LABEL_LENGTH = 200
+#: Characters of a reason, as many as a cancellation stores.
+REASON_LENGTH = TEXT_LENGTH
 
 
-#: Characters of a reason that are kept.
-REASON_LENGTH = 500
+def read_reason(request: HttpRequest) -> str:
+    """The reason that the user has written into the form; empty without one."""
+    return request.POST.get("reason", "").strip()
 
 
-def reason_in(request: HttpRequest) -> str:
-    """The reason that the user has written into the form, as an end of a message of the log; empty without one."""
-    reason = request.POST.get("reason", "").strip()[:REASON_LENGTH]
-    return f" Reason: {reason}" if reason else ""
+def with_reason(message: str, reason: str) -> str:
+    """A message of the log, with the reason if there is one."""
+    return f"{message} Reason: {reason[:REASON_LENGTH]}" if reason else message
 
 
 def record(request: HttpRequest, model: type[Model], object_id: object, label: str, message: str) -> None:

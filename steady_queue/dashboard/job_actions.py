@@ -15,7 +15,6 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpResponseNotAllowed, QueryDict
 
-from steady_queue.actions.cancellation import TEXT_LENGTH
 from steady_queue.dashboard import audit, job_changes
 from steady_queue.dashboard.job_batches import BatchState
 from steady_queue.dashboard.job_changes import BATCH_ROWS, CHANGES, OutcomeKind
@@ -70,7 +69,7 @@ def act(page: PageAdmin, request: HttpRequest) -> HttpResponse:
         return page.redirect_with(request, "Select tasks first.", _back_url(page, wanted), messages.WARNING)
     if "confirmed" not in request.POST:
         return _ask(page, request, wanted)
-    if problem := explain_unstorable(wanted.reason, TEXT_LENGTH):
+    if problem := explain_unstorable(wanted.reason, audit.REASON_LENGTH):
         return _ask(page, request, wanted, problem=f"The reason {problem}.")
     if wanted.ids is None:
         return _run_batch(page, request, wanted.change, _new_state(wanted))
@@ -100,7 +99,7 @@ def _parse(request: HttpRequest) -> Wanted:
         ids,
         search,
         is_from_job="from_job" in request.POST,
-        reason=request.POST.get("reason", "").strip(),
+        reason=audit.read_reason(request),
         as_of=_parse_time(request.POST.get("as_of", "")),
     )
 
@@ -162,7 +161,6 @@ def _ask(page: PageAdmin, request: HttpRequest, wanted: Wanted, problem: str = "
         query=urlencode(wanted.search.to_query()),
         is_from_job=wanted.is_from_job,
         reason=wanted.reason,
-        reason_length=TEXT_LENGTH,
         problem=problem,
         as_of=wanted.as_of.isoformat(),
         back_url=_back_url(page, wanted),
@@ -228,7 +226,7 @@ def _run_batch(page: PageAdmin, request: HttpRequest, change: JobChange, state: 
     outcomes = job_changes.apply(change, found.ids, by=request.user.get_username(), reason=state.reason)
     if done := sum(outcome.is_done for outcome in outcomes):
         label = f"{done} tasks: {describe_search(search)}"
-        audit.record(request, Job, "", label, with_reason(f"{change.label}: {done} tasks.", state.reason))
+        audit.record(request, Job, "", label, audit.with_reason(f"{change.label}: {done} tasks.", state.reason))
     state = state.add(outcomes, found.next_cursor, found.searched)
     if state.cursor is None:
         return _show_result(page, request, change, state, list_url(page, state.query))
@@ -260,8 +258,4 @@ def _totals(state: BatchState) -> dict[str, Any]:
 
 def audit_text(change: JobChange, outcome: JobOutcome, reason: str) -> str:
     """Return what the admin's log says of a change of one task."""
-    return with_reason(f"{change.label}: the task {outcome.text}.", reason)
-
-
-def with_reason(text: str, reason: str) -> str:
-    return f"{text} Reason: {reason}" if reason else text
+    return audit.with_reason(f"{change.label}: the task {outcome.text}.", reason)

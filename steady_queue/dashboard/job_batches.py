@@ -80,6 +80,6 @@ def _choose(rows: Sequence[JobOutcome]) -> tuple[JobOutcome, ...]:
     """Return the rows to be shown: those that were not changed first, because they say why."""
     if len(rows) <= SHOWN_ROWS:
         return tuple(rows)
-    unchanged = [row for row in rows if row.kind in (OutcomeKind.REFUSED, OutcomeKind.CHANGED)]
-    others = [row for row in rows if row.kind not in (OutcomeKind.REFUSED, OutcomeKind.CHANGED)]
+    unchanged = [row for row in rows if row.kind in (OutcomeKind.REFUSED, OutcomeKind.STALE)]
+    others = [row for row in rows if row.kind not in (OutcomeKind.REFUSED, OutcomeKind.STALE)]
     return (*unchanged, *others)[:SHOWN_ROWS]

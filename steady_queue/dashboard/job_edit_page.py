@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 from django.contrib import messages
 
 from steady_queue import actions
-from steady_queue.actions.cancellation import TEXT_LENGTH
 from steady_queue.dashboard import audit
 from steady_queue.dashboard.argument_form import build_form, read_form
-from steady_queue.dashboard.job_actions import with_reason
 from steady_queue.dashboard.job_changes import CHANGES, describe_state
 from steady_queue.db.aliases import queue_alias
 from steady_queue.errors import JobIsRunning, StoreError
@@ -37,8 +35,8 @@ def edit(page: PageAdmin, request: HttpRequest, job_id: UUID) -> HttpResponse:
     if request.method != "POST":
         state = read_states([job_id]).get(job_id)
         return _show(page, request, job) if state in CHANGES["retry"].states else _refuse(page, request, job, state)
-    reason = request.POST.get("reason", "").strip()
-    if problem := explain_unstorable(reason, TEXT_LENGTH):
+    reason = audit.read_reason(request)
+    if problem := explain_unstorable(reason, audit.REASON_LENGTH):
         return _show(page, request, job, f"The reason {problem}.")
     try:
         is_retried = actions.retry(job_id, arguments=read_form(job.arguments, job.task_path, *_sent(request)))
@@ -69,8 +67,7 @@ def _show(page: PageAdmin, request: HttpRequest, job: Job, problem: str = "") ->
         form=form,
         problem=problem,
         task_path=job.task_path,
-        reason=request.POST.get("reason", ""),
-        reason_length=TEXT_LENGTH,
+        reason=audit.read_reason(request),
         edit_url=page.url_of("job_edit", job.pk),
         back_url=page.url_of("job_change", job.pk),
     )
@@ -79,7 +76,7 @@ def _show(page: PageAdmin, request: HttpRequest, job: Job, problem: str = "") ->
 def _redirect(page: PageAdmin, request: HttpRequest, job: Job, reason: str, *, is_retried: bool) -> HttpResponse:
     if not is_retried:
         return _refuse(page, request, job, read_states([job.pk]).get(job.pk))
-    audit.record(request, Job, job.pk, str(job), with_reason("Retry with other arguments.", reason))
+    audit.record(request, Job, job.pk, str(job), audit.with_reason("Retry with other arguments.", reason))
     url = page.url_of("job_change", job.pk)
     return page.redirect_with(request, f"The task {job.pk} was retried with other arguments.", url, messages.SUCCESS)
 

@@ -11,7 +11,7 @@ from steady_queue.dashboard.job_filters import build_fields, describe_filters
 from steady_queue.dashboard.page import PageAdmin
 from steady_queue.monitoring.job_pages import find_page
 from steady_queue.monitoring.job_search import InvalidSearch, JobSearch
-from steady_queue.monitoring.state_counts import read_states
+from steady_queue.monitoring.state_counts import read_state_counts
 from steady_queue.monitoring.states import JobState
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class JobListPage(PageAdmin):
         """The parts of the page that do not depend on what was found."""
         return {
             "search": search,
-            "tabs": build_tabs(search, read_states().states),
+            "tabs": build_tabs(search, read_state_counts().states),
             "chips": describe_filters(search),
             "fields": build_fields(request.GET),
             "changes": self.allowed_changes(request, search.state),

@@ -19,6 +19,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.http import require_POST
 
+from steady_queue.dashboard.audit import REASON_LENGTH
 from steady_queue.db.aliases import queue_alias
 from steady_queue.errors import StoreError
 from steady_queue.store.names import database_option
@@ -145,6 +146,7 @@ class PageAdmin(_ModelAdmin):
             "opts": self.opts,
             "navigation": self.navigation(request),
             "media": self.media,
+            "reason_length": REASON_LENGTH,
             **context,
         }
         return TemplateResponse(request, f"steady_queue/{template}", everything, status=status)

@@ -74,7 +74,8 @@ class ProcessPage(PageAdmin):
             actions.stop_process(process.id, by=request.user.get_username())
         except UnknownProcess:
             return self._redirect_unknown(request, str(process.id))
-        audit.record(request, Process, process.id, process.name, f"Asked to stop.{audit.reason_in(request)}")
+        message = audit.with_reason("Asked to stop.", audit.read_reason(request))
+        audit.record(request, Process, process.id, process.name, message)
         timeout = show_seconds(_timeout_seconds())
         text = (
             f"The process {show_line(process.name)} is asked to stop."

@@ -119,7 +119,7 @@ class QueuePage(PageAdmin):
         return self.redirect_with(request, f"The queue {show_line(name)} is {done}.", url, messages.SUCCESS)
 
     def _record(self, request: HttpRequest, name: str, message: str) -> None:
-        audit.record(request, Queue, name, name, f"{message}{audit.reason_in(request)}")
+        audit.record(request, Queue, name, name, audit.with_reason(message, audit.read_reason(request)))
 
     def _url_of_queue(self, name: str) -> str:
         return self.url_of("queue_change", queue_names.encode(name))

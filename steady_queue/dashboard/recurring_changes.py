@@ -10,9 +10,9 @@ from django.db import DatabaseError, transaction
 from django.http import HttpResponseNotAllowed
 
 from steady_queue import disable_recurring_task, enable_recurring_task, unschedule_recurring_task
-from steady_queue.dashboard.audit import record
+from steady_queue.dashboard.audit import read_reason, record, with_reason
 from steady_queue.dashboard.recurring_form import RecurringForm, version_of
-from steady_queue.dashboard.recurring_page import REASON_LENGTH, RecurringPage, show_time
+from steady_queue.dashboard.recurring_page import RecurringPage, show_time
 from steady_queue.db.aliases import queue_alias
 from steady_queue.errors import StoreUnavailable, UnknownRecurringTask
 from steady_queue.models import RecurringTask
@@ -95,8 +95,7 @@ class RecurringTaskPage(RecurringPage):
             return self._say_static(request, row)
         if request.method != "POST":
             title = f"Delete the recurring task {show_line(row.key)}?"
-            context = {**self.describe(row), "reason_length": REASON_LENGTH}
-            return self.show(request, "recurring_delete.html", title, **context)
+            return self.show(request, "recurring_delete.html", title, **self.describe(row))
         try:
             unschedule_recurring_task(row.key)
         except UnknownRecurringTask:
@@ -163,7 +162,7 @@ class RecurringTaskPage(RecurringPage):
             next_runs=[] if found is None else [(at, show_time(at)) for at in found.next_runs],
             back_url=self.url_of("recurringtask_changelist") if row is None else self.link("detail", row.key),
             is_disabled=row is not None and not row.is_enabled and row.disabled_reason is None,
-            reason_length=REASON_LENGTH,
+            reason=read_reason(request),
         )
 
     # -- what is said --------------------------------------------------------------------------------------------------
@@ -181,5 +180,4 @@ class RecurringTaskPage(RecurringPage):
         return self.redirect_with(request, message, self.link("detail", row.key))
 
     def _log(self, request: HttpRequest, key: str, message: str) -> None:
-        reason = request.POST.get("reason", "").strip()[:REASON_LENGTH]
-        record(request, RecurringTask, key, key, f"{message} Reason: {reason}" if reason else message)
+        record(request, RecurringTask, key, key, with_reason(message, read_reason(request)))

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 #: Runs that the page of a recurring task shows, and tasks that are named for each hour of the calendar.
 SHOWN_RUNS, SHOWN_TASKS = 10, 8
-REASON_LENGTH = 500
 #: The rights of a user, by the names that the templates use.
 _PERMISSIONS = {
     "run": "run_recurringtask",
@@ -77,7 +76,6 @@ class RecurringPage(PageAdmin):
             arguments=describe_arguments(row.arguments, row.task_path),
             runs=[self.describe_run(run) for run in runs.rows],
             history_url=runs.next_before is not None and self.link("history", row.key),
-            reason_length=REASON_LENGTH,
         )
 
     def show_history(self, request: HttpRequest) -> HttpResponse:

@@ -53,7 +53,7 @@ class _Totals:
 
     @property
     def not_done(self) -> int:
-        return self.kinds[OutcomeKind.CHANGED] + self.kinds[OutcomeKind.REFUSED]
+        return self.kinds[OutcomeKind.STALE] + self.kinds[OutcomeKind.REFUSED]
 
 
 def change_jobs(
@@ -146,7 +146,7 @@ def _write(output: ShellOutput, change: str, totals: _Totals) -> None:
                 "action": change,
                 "done": done,
                 "requested": requested,
-                "changed": totals.kinds[OutcomeKind.CHANGED],
+                "stale": totals.kinds[OutcomeKind.STALE],
                 "refused": totals.kinds[OutcomeKind.REFUSED],
                 "is_interrupted": totals.is_interrupted,
                 "unchanged": [

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from steady_queue.monitoring.attention import read_attention
 from steady_queue.monitoring.process_list import read_processes
 from steady_queue.monitoring.queue_list import read_queues
-from steady_queue.monitoring.state_counts import read_states
-from steady_queue.monitoring.statistics import MAX_NAMES, add_hours, rates_by_queue, read_hour
+from steady_queue.monitoring.state_counts import read_state_counts
+from steady_queue.monitoring.statistics import MAX_NAMES, add_hours, hours_by_queue, read_hour
 from steady_queue.monitoring.usage import read_usage
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ class Overview:
 def read_overview(since_looked: datetime | None = None) -> Overview:
     """Read the overview. `since_looked`: failures since then need attention; None: those of the last day."""
     since = since_looked or datetime.now(UTC) - FIRST_LOOK
-    summary = read_states(since)
+    summary = read_state_counts(since)
     usage = read_usage()
     processes = read_processes(summary.now, usage)
-    hours = rates_by_queue(summary.now)
+    hours = hours_by_queue(summary.now)
     queues = read_queues(summary.now, usage, processes, hours)
     # Of more queues, not all are read one by one.
     hour = add_hours(hours.values(), summary.now) if len(hours) < MAX_NAMES else read_hour(summary.now)

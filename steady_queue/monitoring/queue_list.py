@@ -10,7 +10,7 @@ from steady_queue.db.transactions import run_one
 from steady_queue.jobs.compat import task_backends
 from steady_queue.monitoring.counts import COUNT_LIMIT, CappedCount
 from steady_queue.monitoring.process_list import each_process, read_processes
-from steady_queue.monitoring.statistics import Point, Rate, fill, hour_starts, rate_of, rates_by_queue, read_now
+from steady_queue.monitoring.statistics import Point, Rate, fill, hour_starts, hours_by_queue, rate_of, read_now
 from steady_queue.monitoring.usage import read_usage
 from steady_queue.store.job import SERVED_LANES, Lane
 from steady_queue.store.operations.actors import serves
@@ -77,7 +77,7 @@ def read_queues(
 def read_queue(name: str) -> QueueRow | None:
     """One queue; None if it has no ready tasks, is not paused, ran none in the last hour and is not in the settings."""
     now = read_now()
-    facts = _read_facts(now, None, None, rates_by_queue(now, [name]), name)
+    facts = _read_facts(now, None, None, hours_by_queue(now, [name]), name)
     (row,) = facts.build_rows([name])
     is_known = name in facts.hours or name in facts.usage.by_queue or name in queues_of_settings()
     return row if is_known or row.size.number or row.is_paused else None
@@ -129,7 +129,7 @@ def _read_facts(
     for head in run_one(lambda sql: find_queue_heads(sql, first_queue)):
         heads.setdefault(head.queue_name, []).append(head)
     paused = run_one(lambda sql: find_paused_queues(sql))
-    return _Facts(now, usage, live, heads, paused, rates_by_queue(now) if hours is None else hours)
+    return _Facts(now, usage, live, heads, paused, hours_by_queue(now) if hours is None else hours)
 
 
 def queues_of_settings() -> set[str]:

@@ -30,7 +30,7 @@ class StateSummary(NamedTuple):
     failed_since: Mapping[JobState, CappedCount]
 
 
-def read_states(
+def read_state_counts(
     failed_after: datetime | None = None, limit: int = COUNT_LIMIT, looked_up: int = LOOKED_UP
 ) -> StateSummary:
     """Count the tasks of each state; without a time, no failure is counted in `failed_since`."""

@@ -87,7 +87,7 @@ def read_day(now: datetime | None = None) -> list[Point]:
     return fill(starts, {at: _point(at, sums) for at, *sums in _sums(by_hour, "hour")})
 
 
-def rates_by_queue(now: datetime | None = None, queues: Sequence[str] | None = None) -> dict[str, list[Point]]:
+def hours_by_queue(now: datetime | None = None, queues: Sequence[str] | None = None) -> dict[str, list[Point]]:
     """The last 60 minutes of each queue that had tasks, or of these."""
     starts = hour_starts(now)
     rows = _minutes(starts[0])

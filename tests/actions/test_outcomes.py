@@ -17,7 +17,7 @@ from tests.support.store.jobs import fail_jobs, job, later, limited, unique
 if TYPE_CHECKING:
     from tests.support.store.stores import SyncStore
 
-DONE, REQUESTED, CHANGED, REFUSED = OutcomeKind
+DONE, REQUESTED, STALE, REFUSED = OutcomeKind
 
 
 def test_each_action_says_for_each_task_what_was_done_or_why_not(store: SyncStore) -> None:
@@ -36,31 +36,31 @@ def test_each_action_says_for_each_task_what_was_done_or_why_not(store: SyncStor
 
     assert outcomes("retry") == [
         (DONE, "was retried"),
-        (CHANGED, "is running"),
-        (CHANGED, "has finished"),
-        (CHANGED, "is ready"),
-        (CHANGED, "is scheduled"),
-        (CHANGED, "is blocked"),
-        (CHANGED, "no longer exists"),
+        (STALE, "is running"),
+        (STALE, "has finished"),
+        (STALE, "is ready"),
+        (STALE, "is scheduled"),
+        (STALE, "is blocked"),
+        (STALE, "no longer exists"),
         (DONE, "was retried"),
     ]
-    assert [kind for kind, _ in outcomes("run_now")] == [*[CHANGED] * 4, DONE, DONE, CHANGED, CHANGED]
+    assert [kind for kind, _ in outcomes("run_now")] == [*[STALE] * 4, DONE, DONE, STALE, STALE]
     assert counts(store.alias) == {"claimed": 1, "ready": 5}
     assert outcomes("cancel") == [
         (DONE, "was cancelled"),
         (REQUESTED, "runs, and its process was asked to stop it"),
-        (CHANGED, "has finished"),
+        (STALE, "has finished"),
         *[(DONE, "was cancelled")] * 3,
-        (CHANGED, "no longer exists"),
+        (STALE, "no longer exists"),
         (DONE, "was cancelled"),
     ]
     assert {row.message for row in FailedExecution.objects.using(store.alias).all()} == {"cancelled by Ada: why"}
     assert outcomes("discard") == [
         (DONE, "was discarded"),
-        (CHANGED, "is running"),
-        (CHANGED, "has finished"),
+        (STALE, "is running"),
+        (STALE, "has finished"),
         *[(DONE, "was discarded")] * 3,
-        (CHANGED, "no longer exists"),
+        (STALE, "no longer exists"),
         (DONE, "was discarded"),
     ]
     assert counts(store.alias) == {"claimed": 1, "ready": 1}

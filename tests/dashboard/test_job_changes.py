@@ -14,7 +14,7 @@ from tests.support.databases.tables import counts, row
 from tests.support.store.jobs import fail_jobs, job, later, limited, unique
 from tests.support.store.stores import SyncStore
 
-DONE, REQUESTED, CHANGED, REFUSED = OutcomeKind
+DONE, REQUESTED, STALE, REFUSED = OutcomeKind
 
 
 def test_each_task_has_an_outcome_that_says_what_was_done_or_why_not(database: str) -> None:
@@ -30,10 +30,10 @@ def test_each_task_has_an_outcome_that_says_what_was_done_or_why_not(database: s
     assert [(outcome.kind, outcome.text) for outcome in outcomes] == [
         (DONE, "was retried"),
         (REFUSED, f"the task {key_holder.id} has its unique key"),
-        (CHANGED, "is running"),
-        (CHANGED, "has finished"),
-        (CHANGED, "is ready"),
-        (CHANGED, "no longer exists"),
+        (STALE, "is running"),
+        (STALE, "has finished"),
+        (STALE, "is ready"),
+        (STALE, "no longer exists"),
     ]
     assert [outcome.job_id for outcome in outcomes][:2] == [str(failed.id), str(refused.id)]
     store.settle(Finished(claim))
@@ -53,7 +53,7 @@ def test_running_tasks_are_asked_to_stop_and_waiting_ones_are_cancelled(database
     assert failure is not None
     assert failure["message"] == "cancelled by Ada: too late"
     assert [outcome.text for outcome in apply(CHANGES["cancel"], [scheduled.id])] == ["was cancelled"]
-    assert [outcome.kind for outcome in apply(CHANGES["cancel"], [scheduled.id])] == [CHANGED]
+    assert [outcome.kind for outcome in apply(CHANGES["cancel"], [scheduled.id])] == [STALE]
     store.settle(Finished(claim))
 
 
@@ -65,7 +65,7 @@ def test_blocked_and_scheduled_tasks_run_now_and_discarded_tasks_are_deleted(dat
     assert [one.kind for one in apply(CHANGES["run_now"], [blocked.id, scheduled.id, holder.id])] == [
         DONE,
         DONE,
-        CHANGED,
+        STALE,
     ]
     assert counts(database) == {"ready": 3}
     assert [one.text for one in apply(CHANGES["discard"], [blocked.id, blocked.id])] == ["was discarded"] * 2

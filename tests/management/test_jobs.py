@@ -95,9 +95,9 @@ def test_each_change_is_applied_to_ids_and_says_what_it_refuses(database: str) -
     ids = [str(one.id) for one in (failed, holder_of_key, ready)]
     found = shell("jobs", *ids, "--retry", "--yes", "--json")
     assert found.status == 1
-    assert {name: found.json[name] for name in ("done", "changed", "refused")} == {
+    assert {name: found.json[name] for name in ("done", "stale", "refused")} == {
         "done": 1,
-        "changed": 1,
+        "stale": 1,
         "refused": 1,
     }
     assert [one["id"] for one in found.json["unchanged"]] == ids[1:]

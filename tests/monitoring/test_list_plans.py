@@ -15,7 +15,7 @@ from steady_queue.monitoring.job_detail import find_detail
 from steady_queue.monitoring.job_pages import PAGE_WINDOW_ROWS, find_page
 from steady_queue.monitoring.job_search import JobSearch
 from steady_queue.monitoring.queue_list import read_queue, read_queues
-from steady_queue.monitoring.state_counts import read_states
+from steady_queue.monitoring.state_counts import read_state_counts
 from steady_queue.monitoring.states import JobState
 from steady_queue.monitoring.statistics import read_hour
 from steady_queue.monitoring.usage import read_usage
@@ -144,7 +144,7 @@ def test_the_overview_reads_no_more_rows_than_it_counts(database: str, monkeypat
         fill(database)
         since = datetime.now(UTC) - timedelta(days=1)
         parts: list[Callable[[], object]] = [
-            lambda: read_states(since, limit=200, looked_up=50),
+            lambda: read_state_counts(since, limit=200, looked_up=50),
             lambda: read_usage(limit=200, looked_up=50),
             read_queues,
             lambda: read_queue("queue 3"),

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from steady_queue.monitoring.counts import CappedCount
 from steady_queue.monitoring.job_pages import find_page
 from steady_queue.monitoring.job_search import JobSearch
-from steady_queue.monitoring.state_counts import read_states
+from steady_queue.monitoring.state_counts import read_state_counts
 from steady_queue.monitoring.states import JobState
 from tests.support.store.jobs import job
 from tests.support.store.states import old_job
@@ -27,7 +27,7 @@ def test_the_tasks_of_each_state_are_counted_as_their_lists_show_them(
 ) -> None:
     store.enqueue(old_job(), old_job(scheduled_at=datetime.now(UTC) - timedelta(seconds=1)))
     with CaptureQueriesContext(connections[database]) as queries:
-        summary = read_states()
+        summary = read_state_counts()
     assert len(queries) == 1
     shown = {state: len(find_page(JobSearch(state=state)).rows) for state in JobState}
     assert {state: count.number for state, count in summary.states.items()} == shown
@@ -38,9 +38,9 @@ def test_the_tasks_of_each_state_are_counted_as_their_lists_show_them(
 
 def test_failures_are_counted_since_a_time(store: SyncStore, states: dict[JobState, NewJob]) -> None:
     now = datetime.now(UTC)
-    assert [count.number for count in read_states().failed_since.values()] == [0, 0]
-    assert [count.number for count in read_states(now + timedelta(hours=1)).failed_since.values()] == [0, 0]
-    since = read_states(now - timedelta(hours=1)).failed_since
+    assert [count.number for count in read_state_counts().failed_since.values()] == [0, 0]
+    assert [count.number for count in read_state_counts(now + timedelta(hours=1)).failed_since.values()] == [0, 0]
+    since = read_state_counts(now - timedelta(hours=1)).failed_since
     # The lost one has failed as well; the cancelled and the expired one have not.
     assert since == {JobState.FAILED: CappedCount(2), JobState.EXHAUSTED: CappedCount(1)}
 
@@ -49,7 +49,7 @@ def test_failures_are_counted_since_a_time(store: SyncStore, states: dict[JobSta
 def test_a_count_ends_at_its_limit(store: SyncStore) -> None:
     store.enqueue(*(old_job(id_ago) for id_ago in (timedelta(hours=1), timedelta(hours=2), timedelta(hours=3))))
     store.enqueue(job())
-    states = read_states(limit=2, looked_up=2).states
+    states = read_state_counts(limit=2, looked_up=2).states
     assert states[JobState.READY] == CappedCount(2, True)
     assert states[JobState.LATE] == CappedCount(2, True)
     assert states[JobState.FAILED] == CappedCount(0)

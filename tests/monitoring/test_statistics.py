@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from steady_queue.models import TaskStatistics
-from steady_queue.monitoring.statistics import add_hours, rate_of, rates_by_queue, rates_by_task, read_day, read_hour
+from steady_queue.monitoring.statistics import add_hours, hours_by_queue, rate_of, rates_by_task, read_day, read_hour
 
 NOW = datetime(2026, 5, 4, 12, 30, 20, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -66,9 +66,9 @@ def test_rates_are_means_of_complete_minutes(database: str) -> None:
     add(database, current, finished=1_000)
     add(database, current - MINUTE)
     add(database, current - 6 * MINUTE, queue_name="reports", task_path="shop.tasks.report")
-    queues = rates_by_queue(NOW)
+    queues = hours_by_queue(NOW)
     assert list(queues) == ["mail", "reports"]
-    assert list(rates_by_queue(NOW, ["reports"])) == ["reports"]
+    assert list(hours_by_queue(NOW, ["reports"])) == ["reports"]
     mail, reports = rate_of(queues["mail"]), rate_of(queues["reports"])
     assert (mail.per_minute, mail.failures_per_minute) == (2.0, 0.8)
     assert (mail.hourly_per_minute, mail.hourly_failures_per_minute) == pytest.approx((10 / 59, 4 / 59))
@@ -83,4 +83,4 @@ def test_the_hours_of_all_queues_together_are_the_hour(database: str) -> None:
     add(database, current - MINUTE)
     add(database, current - MINUTE, queue_name="reports", run_milliseconds=90_000, longest_run_milliseconds=60_000)
     add(database, current - 3 * MINUTE, queue_name="reports", finished=0, failed=0, retried=0)
-    assert add_hours(rates_by_queue(NOW).values(), NOW) == read_hour(NOW)
+    assert add_hours(hours_by_queue(NOW).values(), NOW) == read_hour(NOW)

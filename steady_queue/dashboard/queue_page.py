@@ -11,7 +11,7 @@ from steady_queue.dashboard import audit, queue_names
 from steady_queue.dashboard.page import PageAdmin
 from steady_queue.models.pages import Queue
 from steady_queue.monitoring.json_values import queues_as_json
-from steady_queue.monitoring.queue_list import read_queue, read_queues
+from steady_queue.monitoring.queue_list import MAX_QUEUES, read_queue, read_queues
 from steady_queue.monitoring.states import JobState
 from steady_queue.monitoring.statistics import read_now
 from steady_queue.monitoring.text import show_line
@@ -35,11 +35,13 @@ class QueuePage(PageAdmin):
     changes = (("<str:part>/pause/", "pause", "pause"), ("<str:part>/resume/", "resume", "resume"))
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
+        queues = read_queues()
         return self.render(
             request,
             "queues.html",
             self.title,
-            queues=read_queues(),
+            queues=queues,
+            is_complete=len(queues) < MAX_QUEUES,
             may_pause=self.may(request, "pause_queue"),
             json_url=self.url_of("queue_json"),
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from steady_queue.monitoring.queue_list import MAX_QUEUES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
@@ -37,6 +39,8 @@ def queues_as_json(now: datetime, queues: Sequence[QueueRow]) -> dict[str, Any]:
         "size": sum(row.size.number for row in open_queues),
         "latency_seconds": max((row.latency_seconds or 0.0 for row in open_queues), default=0.0),
         "running": sum(row.running for row in queues),
+        # With as many queues as are listed there may be more.
+        "is_complete": len(queues) < MAX_QUEUES,
         "queues": {row.name: queue_as_json(row) for row in queues},
     }
 

@@ -66,6 +66,21 @@ def test_the_overview_changes_by_itself_while_tasks_run(browser: Browser) -> Non
     wait_for(lambda: "failed since" not in browser.one("#sq-attention").text, "the failures to be seen")
 
 
+def test_the_page_of_a_task_loses_its_buttons_and_gets_a_result_when_the_task_ends(browser: Browser) -> None:
+    later = tasks.quick.using(run_after=timedelta(hours=1)).enqueue("later")
+    browser.open(f"/admin/steady_queue/job/{later.id}/")
+    browser.run("window.isSamePage = true")
+    assert browser.all("#sq-job-actions button")
+    assert not browser.all("#sq-result")
+
+    actions.run_now(later.id)
+
+    wait_for(lambda: browser.all("#sq-result"), "the result")
+    assert not browser.all("#sq-job-actions")
+    assert "Ended" in browser.one("#sq-facts").text
+    assert browser.run("return window.isSamePage"), "the page was loaded again"
+
+
 def test_the_overview_does_not_refresh_in_a_hidden_tab(browser: Browser, site: Site) -> None:
     def requests() -> int:
         return site.server.printed.count(f'"GET {OVERVIEW} ')

@@ -13,6 +13,7 @@ from django.utils.html import escape
 from steady_queue import actions
 from steady_queue.dashboard.queue_names import encode
 from steady_queue.models import Job, Pause, ReadyExecution
+from steady_queue.monitoring.queue_list import MAX_QUEUES
 from tests.dashboard.samples import HOSTILE, fill
 from tests.support.databases.tables import counts
 from tests.support.store.jobs import job
@@ -185,4 +186,15 @@ def test_depth_and_age_of_queues_are_json_behind_the_same_permission(
     assert found["queues"]["mail"]["size"] == 1
     assert found["queues"]["mail"]["latency_seconds"] >= 0
     assert found["queues"]["reports"]["is_paused"]
+    assert found["is_complete"]
     assert client_with("view_overview").get(f"{QUEUES}json/").status_code == 403
+
+
+@pytest.mark.usually_on("sqlite")
+def test_a_list_of_queues_that_is_cut_says_so(database: str, superuser: Client) -> None:
+    assert "there may be more" not in get(superuser, QUEUES)
+    SyncStore(database).enqueue(*(job(queue_name=f"queue {number}") for number in range(MAX_QUEUES + 1)))
+
+    assert "Only 200 queues are listed; there may be more." in get(superuser, QUEUES)
+    found = superuser.get(f"{QUEUES}json/").json()
+    assert (found["is_complete"], len(found["queues"])) == (False, MAX_QUEUES)

@@ -2,6 +2,7 @@
 
    The parts are compared with the new ones and changed where they differ. So the focus, selected text, ticked boxes,
    opened <details>, and the scroll position of tables stay as they are. Rows that have an id are matched by it.
+   If the new page has other parts, all of its content is compared.
    After a refresh the document gets the event "sq:refreshed". No dependencies, and nothing that a strict
    Content-Security-Policy forbids. */
 "use strict";
@@ -67,9 +68,13 @@
 
     function updateParts(parts, page) {
         const focused = document.activeElement;
-        for (const part of parts) {
-            const next = page.getElementById(part.id);
-            if (next) updateNode(part, next);
+        const ids = (found) => found.map((part) => part.id).join(" ");
+        const [whole, nextWhole] = [document, page].map((one) => one.querySelector(".sq-page"));
+        if (ids(parts) !== ids(findParts(page)) && whole && nextWhole) {
+            // Parts came or went, such as the buttons of a task that has ended.
+            updateNode(whole, nextWhole);
+        } else {
+            for (const part of parts) updateNode(part, page.getElementById(part.id));
         }
         // A row that was moved has lost the focus.
         if (focused && focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
@@ -132,7 +137,7 @@
 
         finish(page) {
             this.failures = 0;
-            updateParts(findParts(), page);
+            updateParts(findParts(document), page);
             this.begin(this.seconds);
         }
 
@@ -157,7 +162,7 @@
         return new DOMParser().parseFromString(await response.text(), "text/html");
     }
 
-    const findParts = () => [...document.querySelectorAll("[data-sq-refresh][id]")];
+    const findParts = (page) => [...page.querySelectorAll("[data-sq-refresh][id]")];
 
     /* The storage can be forbidden: then the choice lasts as long as the page. */
     function readStored() {
@@ -177,7 +182,7 @@
     }
 
     const bar = document.querySelector(".sq-refresh");
-    if (bar && findParts().length) new Refresh(bar);
+    if (bar && findParts(document).length) new Refresh(bar);
 })();
 
 /* Forms: select all rows of a list, send a form only once, and send the next request of an action that has several. */

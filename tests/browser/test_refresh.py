@@ -59,11 +59,11 @@ def test_the_overview_changes_by_itself_while_tasks_run(browser: Browser) -> Non
 
     wait_for(lambda: state_count(browser, "finished") == finished + 3, "3 finished tasks")
     wait_for(lambda: state_count(browser, "failed") == failed + 1, "a failed task")
-    assert "failed since" in browser.one("#sq-attention").text
+    assert "failed in the last day" in browser.one("#sq-attention").text
     assert browser.run("return window.isSamePage"), "the page was loaded again"
 
     browser.button("Mark failures as seen").click()
-    wait_for(lambda: "failed since" not in browser.one("#sq-attention").text, "the failures to be seen")
+    wait_for(lambda: "failed in the last day" not in browser.one("#sq-attention").text, "the failures to be seen")
 
 
 def test_the_page_of_a_task_loses_its_buttons_and_gets_a_result_when_the_task_ends(browser: Browser) -> None:

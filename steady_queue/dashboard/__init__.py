@@ -19,6 +19,7 @@ the admin lists it, links to it and asks for its permissions.
     job_actions.py          actions on tasks: confirmation, changes in batches, result
     job_changes.py          what can be done with tasks, and what came of it for each
     job_batches.py          the state of an action that takes several requests
+    confirmed_ids.py        the ids of the tasks that a page asks about, as the text of a field
     queue_page.py           the queues; pause, resume, clear
     process_page.py         the processes; stop
     limit_page.py           the concurrency limits that are in use

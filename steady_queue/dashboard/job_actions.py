@@ -7,7 +7,6 @@ sends further requests by itself, or with a button where JavaScript is not avail
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
@@ -15,21 +14,23 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpResponseNotAllowed, QueryDict
 
-from steady_queue.dashboard import audit, job_changes
+from steady_queue.dashboard import audit, confirmed_ids, job_changes
 from steady_queue.dashboard.job_batches import BatchState
 from steady_queue.dashboard.job_changes import BATCH_ROWS, CHANGES, OutcomeKind
 from steady_queue.dashboard.job_filters import describe_search
 from steady_queue.models.job import Job
 from steady_queue.monitoring import job_pages
 from steady_queue.monitoring.counts import CappedCount
-from steady_queue.monitoring.job_pages import count_matches, find_ids, find_page
+from steady_queue.monitoring.job_pages import find_ids, find_matches
 from steady_queue.monitoring.job_rows import load_rows
 from steady_queue.monitoring.job_search import JobSearch
 from steady_queue.monitoring.text import show_line
+from steady_queue.monitoring.times import parse_past_time
 from steady_queue.store.names import explain_unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from django.http import HttpRequest, HttpResponse
 
@@ -52,6 +53,8 @@ class Wanted(NamedTuple):
     reason: str
     #: When the confirmation was asked for: tasks that match later are left alone.
     as_of: datetime
+    #: The tasks that were confirmed; None if they were not selected by a search, or too many.
+    confirmed: frozenset[UUID] | None
 
 
 def act(page: PageAdmin, request: HttpRequest) -> HttpResponse:
@@ -100,16 +103,9 @@ def _parse(request: HttpRequest) -> Wanted:
         search,
         is_from_job="from_job" in request.POST,
         reason=audit.read_reason(request),
-        as_of=_parse_time(request.POST.get("as_of", "")),
+        as_of=parse_past_time(request.POST.get("as_of")),
+        confirmed=confirmed_ids.decode(request.POST.get("confirmed_ids")),
     )
-
-
-def _parse_time(text: str) -> datetime:
-    try:
-        given = datetime.fromisoformat(text)
-    except ValueError:
-        return datetime.now(UTC)
-    return given if given.tzinfo is not None else datetime.now(UTC)
 
 
 def as_sentence(error: Exception) -> str:
@@ -143,9 +139,10 @@ def list_url(page: PageAdmin, query: Mapping[str, str]) -> str:
 def _ask(page: PageAdmin, request: HttpRequest, wanted: Wanted, problem: str = "") -> HttpResponse:
     """Show how many tasks would be changed, and some of them."""
     if wanted.ids is None:
-        rows, count = find_page(wanted.search, size=SAMPLE_ROWS).rows, count_matches(wanted.search)
+        ids, count = find_matches(wanted.search, as_of=wanted.as_of)
     else:
-        rows, count = load_rows(wanted.ids[:SAMPLE_ROWS]), CappedCount(len(wanted.ids))
+        ids, count = tuple(wanted.ids), CappedCount(len(wanted.ids))
+    rows = load_rows(ids[:SAMPLE_ROWS])
     return page.render(
         request,
         "job_confirmation.html",
@@ -163,6 +160,7 @@ def _ask(page: PageAdmin, request: HttpRequest, wanted: Wanted, problem: str = "
         reason=wanted.reason,
         problem=problem,
         as_of=wanted.as_of.isoformat(),
+        confirmed_ids=None if wanted.ids is not None or count.is_capped else confirmed_ids.encode(ids),
         back_url=_back_url(page, wanted),
         action_url=page.url_of("job_action"),
     )
@@ -204,7 +202,11 @@ def _counted(number: int) -> str:
 
 def _new_state(wanted: Wanted) -> BatchState:
     return BatchState(
-        change=wanted.change.name, query=wanted.search.to_query(), reason=wanted.reason, as_of=wanted.as_of
+        change=wanted.change.name,
+        query=wanted.search.to_query(),
+        reason=wanted.reason,
+        as_of=wanted.as_of,
+        confirmed=wanted.confirmed,
     )
 
 
@@ -223,7 +225,8 @@ def _run_batch(page: PageAdmin, request: HttpRequest, change: JobChange, state: 
     """Change the next tasks that match the search."""
     search = JobSearch.from_query(state.query)
     found = find_ids(search, after=state.cursor, size=BATCH_ROWS, as_of=state.as_of)
-    outcomes = job_changes.apply(change, found.ids, by=request.user.get_username(), reason=state.reason)
+    ids = [id_ for id_ in found.ids if state.confirmed is None or id_ in state.confirmed]
+    outcomes = job_changes.apply(change, ids, by=request.user.get_username(), reason=state.reason)
     if done := sum(outcome.is_done for outcome in outcomes):
         label = f"{done} tasks: {describe_search(search)}"
         audit.record(request, Job, "", label, audit.with_reason(f"{change.label}: {done} tasks.", state.reason))

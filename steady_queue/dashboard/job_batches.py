@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from django.core import signing
 
+from steady_queue.dashboard import confirmed_ids
 from steady_queue.dashboard.job_changes import JobOutcome, OutcomeKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from uuid import UUID
 
 #: Outcomes that a page shows; the totals count all.
 SHOWN_ROWS = 200
@@ -35,6 +37,8 @@ class BatchState:
     reason: str = ""
     #: Tasks that enter the list later are left alone.
     as_of: datetime
+    #: No other tasks are changed; None if there were too many to name them.
+    confirmed: frozenset[UUID] | None = None
     cursor: str | None = None
     searched: int = 0
     totals: Mapping[str, int] = field(default_factory=dict)
@@ -58,6 +62,7 @@ class BatchState:
             "query": dict(self.query),
             "reason": self.reason,
             "as_of": self.as_of.isoformat(),
+            "confirmed": None if self.confirmed is None else confirmed_ids.encode(self.confirmed),
             "cursor": self.cursor,
             "searched": self.searched,
             "totals": dict(self.totals),
@@ -73,7 +78,9 @@ class BatchState:
         except signing.BadSignature:
             return None
         rows = [JobOutcome(id_, OutcomeKind(kind), text) for id_, kind, text in value.pop("rows")]
-        return cls(**{**value, "as_of": datetime.fromisoformat(value["as_of"]), "rows": rows})
+        as_of = datetime.fromisoformat(value["as_of"])
+        confirmed = confirmed_ids.decode(value["confirmed"])
+        return cls(**{**value, "as_of": as_of, "confirmed": confirmed, "rows": rows})
 
 
 def _choose(rows: Sequence[JobOutcome]) -> tuple[JobOutcome, ...]:

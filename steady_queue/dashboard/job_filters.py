@@ -6,9 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
-from django.utils import timezone
-
 from steady_queue.monitoring.text import show_line
+from steady_queue.monitoring.times import show_local
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,5 +70,5 @@ def build_fields(given: Mapping[str, str]) -> list[Field]:
 
 def _text(value: object) -> str:
     if isinstance(value, datetime):
-        return f"{timezone.localtime(value) if timezone.is_aware(value) else value:%Y-%m-%d %H:%M:%S}"
+        return show_local(value)
     return show_line(value, 60)

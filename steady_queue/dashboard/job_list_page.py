@@ -103,7 +103,8 @@ class JobListPage(PageAdmin):
         """The parts of the page that do not depend on what was found."""
         return {
             "search": search,
-            "tabs": build_tabs(search, read_state_counts().states),
+            # The counts are those of all tasks: with filters, they would not say how many match.
+            "tabs": build_tabs(search, {} if describe_filters(search) else read_state_counts().states),
             "chips": describe_filters(search),
             "fields": build_fields(request.GET),
             "changes": self.allowed_changes(request, search.state),

@@ -1,24 +1,25 @@
 """The overview: everything at a glance.
 
-"Failures since you last looked" begin when the user last pressed "Mark failures as seen". That time is kept in the
-user's session: a GET request changes nothing, neither the queue nor the session, so the page can refresh by itself.
+"Failures since you last looked" begin with the page on which the user last pressed "Mark failures as seen". Its time is
+kept in the user's session: a GET request changes nothing, neither the queue nor the session, so the page can refresh by
+itself.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from django.contrib import messages
-from django.utils import timezone
 
 from steady_queue.dashboard.page import PageAdmin
 from steady_queue.monitoring.json_values import overview_as_json
 from steady_queue.monitoring.overview import read_overview
 from steady_queue.monitoring.states import JobState
+from steady_queue.monitoring.times import parse_past_time, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from django.http import HttpRequest, HttpResponse
 
@@ -45,6 +46,7 @@ class OverviewPage(PageAdmin):
             overview=overview,
             states=_list_states(overview.states),
             looked_at=looked_at,
+            seen_at=overview.now.isoformat(),
             seen_url=self.url_of("overview_seen"),
             json_url=self.url_of("overview_json"),
         )
@@ -54,20 +56,19 @@ class OverviewPage(PageAdmin):
         return self.render_json(lambda: overview_as_json(read_overview(read_looked_at(request))))
 
     def mark_as_seen(self, request: HttpRequest) -> HttpResponse:
-        """Remember that the user has seen the failures until now."""
-        request.session[LOOKED_AT] = datetime.now(UTC).isoformat()
+        """Remember that the user has seen the failures until the time of the page with the button."""
+        request.session[LOOKED_AT] = parse_past_time(request.POST.get("seen_at")).isoformat()
         return self.redirect_with(
-            request, "Failures until now are marked as seen.", self.url_of("overview_changelist"), messages.SUCCESS
+            request,
+            "The failures that were shown are marked as seen.",
+            self.url_of("overview_changelist"),
+            messages.SUCCESS,
         )
 
 
 def read_looked_at(request: HttpRequest) -> datetime | None:
     """When the user last marked failures as seen."""
-    try:
-        looked_at = datetime.fromisoformat(request.session.get(LOOKED_AT, ""))
-    except (TypeError, ValueError):
-        return None
-    return looked_at if timezone.is_aware(looked_at) else None
+    return parse_time(request.session.get(LOOKED_AT))
 
 
 def _list_states(states: Mapping[JobState, CappedCount]) -> list[dict[str, object]]:

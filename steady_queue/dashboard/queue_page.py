@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
 
 from steady_queue import actions
-from steady_queue.dashboard import audit, queue_names
+from steady_queue.dashboard import audit, confirmed_ids, queue_names
+from steady_queue.dashboard.job_changes import CHANGES, apply
 from steady_queue.dashboard.page import PageAdmin
 from steady_queue.models.pages import Queue
+from steady_queue.monitoring.job_pages import find_matches, iterate_ids
+from steady_queue.monitoring.job_search import JobSearch
 from steady_queue.monitoring.json_values import queues_as_json
 from steady_queue.monitoring.queue_list import MAX_QUEUES, read_queue, read_queues
 from steady_queue.monitoring.states import JobState
 from steady_queue.monitoring.statistics import read_now
 from steady_queue.monitoring.text import show_line
+from steady_queue.monitoring.times import parse_past_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from uuid import UUID
 
     from django.http import HttpRequest, HttpResponse
 
@@ -85,11 +91,16 @@ class QueuePage(PageAdmin):
         queue = read_queue(name)
         if queue is None:
             return self._redirect_unknown(request, name)
+        as_of = datetime.now(UTC)
+        ids, size = find_matches(_ready_in(name), as_of=as_of)
         return self.render(
             request,
             "queue_clear.html",
             f"Clear queue {show_line(name)}?",
             queue=queue,
+            size=size,
+            as_of=as_of.isoformat(),
+            confirmed_ids=None if size.is_capped else confirmed_ids.encode(ids),
             queue_url=self._url_of_queue(name),
             list_url=self.url_of("queue_changelist"),
         )
@@ -97,11 +108,12 @@ class QueuePage(PageAdmin):
     def _clear(self, request: HttpRequest, name: str) -> HttpResponse:
         url = self.url_of("queue_changelist")
         try:
-            count = actions.clear_queue(name)
+            confirmed = confirmed_ids.decode(request.POST.get("confirmed_ids"))
         except ValueError as error:
             return self.redirect_with(request, f"Nothing was changed: {error}", url)
+        count = _discard_ready(name, parse_past_time(request.POST.get("as_of")), confirmed)
         if not count:
-            text = f"Nothing was changed: the queue {show_line(name)} has no ready tasks."
+            text = f"Nothing was changed: the queue {show_line(name)} has no ready tasks that were confirmed."
             return self.redirect_with(request, text, url, messages.INFO)
         tasks = "1 ready task" if count == 1 else f"{count:,} ready tasks"
         self._record(request, name, f"Cleared: {tasks} deleted.")
@@ -129,6 +141,19 @@ class QueuePage(PageAdmin):
     def _redirect_unknown(self, request: HttpRequest, name: str) -> HttpResponse:
         text = f"The queue {show_line(name)} is not known: it has no ready tasks, is not paused, and ran none lately."
         return self.redirect_with(request, text, self.url_of("queue_changelist"))
+
+
+def _ready_in(name: str) -> JobSearch:
+    return JobSearch(state=JobState.READY, queue=name)
+
+
+def _discard_ready(name: str, as_of: datetime, confirmed: frozenset[UUID] | None) -> int:
+    """Delete the ready tasks of a queue that were ready then, and of those that were confirmed; returns how many."""
+    count = 0
+    for found in iterate_ids(_ready_in(name), as_of=as_of):
+        ids = [id_ for id_ in found if confirmed is None or id_ in confirmed]
+        count += sum(outcome.is_done for outcome in apply(CHANGES["discard"], ids))
+    return count
 
 
 def _read_json() -> dict[str, Any]:

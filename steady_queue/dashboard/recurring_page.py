@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlencode
 
 from django.http import HttpResponseRedirect
-from django.utils.dateparse import parse_datetime
 
 from steady_queue.dashboard import queue_names
 from steady_queue.dashboard.charts import draw_counts
@@ -15,6 +14,7 @@ from steady_queue.monitoring.argument_text import describe_arguments
 from steady_queue.monitoring.recurring import find_recurring, read_history, read_recurring
 from steady_queue.monitoring.recurring_calendar import MAX_RUNS_OF_SCHEDULE, read_calendar
 from steady_queue.monitoring.text import show_line
+from steady_queue.monitoring.times import parse_time
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -82,7 +82,7 @@ class RecurringPage(PageAdmin):
         row = self.find(request)
         if row is None:
             return self.say_unknown(request)
-        runs = read_history(row.key, _read_time(request.GET.get("before", "")))
+        runs = read_history(row.key, parse_time(request.GET.get("before")))
         before = runs.next_before
         return self.show(
             request,
@@ -159,14 +159,6 @@ class RecurringPage(PageAdmin):
         key = show_line(request.POST.get("key", "") or request.GET.get("key", ""))
         message = f"There is no recurring task with the key {key!r}; it may have been deleted."
         return self.redirect_with(request, message, self.url_of("recurringtask_changelist"))
-
-
-def _read_time(text: str) -> datetime | None:
-    try:
-        found = parse_datetime(text)
-    except ValueError:
-        return None
-    return found if found is not None and found.tzinfo is not None else None
 
 
 def show_time(at: datetime) -> str:

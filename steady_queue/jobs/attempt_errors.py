@@ -108,6 +108,6 @@ def _text(report: dict[str, Any], name: str) -> str | None:
 def _time(report: dict[str, Any], name: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(_text(report, name) or "")
-    except ValueError:
+        return as_django_shows(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+    except (ValueError, OverflowError):
         return None
-    return as_django_shows(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))

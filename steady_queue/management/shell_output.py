@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from steady_queue.aio.command.terminal import DEFAULT_COLUMNS, Style, style_of
 from steady_queue.monitoring.text import show_age
+from steady_queue.monitoring.times import show_local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -82,7 +83,7 @@ class ShellOutput:
 
 def moment_text(moment: datetime | None) -> str:
     """A time in the time zone of the project."""
-    return "" if moment is None else timezone.localtime(moment).strftime("%Y-%m-%d %H:%M:%S")
+    return "" if moment is None else show_local(moment)
 
 
 def age_text(moment: datetime | None, now: datetime | None = None) -> str:

@@ -16,6 +16,7 @@ with the history of the queue. The values are frozen and know nothing of HTML.
     listings.py              in which order the tasks of a state are read, and by which filters
     sections.py              Section: a table in the order of an index
     positions.py             Position: a row of a list, as a cursor
+    times.py                 times of requests, and times in the current time zone
     matching.py              which rows match the filters that no index has
     job_detail.py            JobDetail: everything that the page of a task shows
     timeline.py              the life of a task: its attempts, and what happened around them

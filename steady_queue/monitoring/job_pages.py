@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from steady_queue.monitoring.counts import COUNT_LIMIT, CappedCount, count_capped
+from steady_queue.monitoring.counts import COUNT_LIMIT, CappedCount
 from steady_queue.monitoring.job_rows import JobRow, load_rows
 from steady_queue.monitoring.listings import build_listing
 from steady_queue.monitoring.matching import condition_of, find_matching
@@ -50,6 +50,13 @@ class IdBatch(NamedTuple):
     ids: tuple[UUID, ...]
     next_cursor: str | None
     searched: int
+
+
+class Matches(NamedTuple):
+    """The first tasks that match a search, and how many match; if that is capped, there are more than the ids."""
+
+    ids: tuple[UUID, ...]
+    total: CappedCount
 
 
 class _Scan(NamedTuple):
@@ -112,15 +119,11 @@ def iterate_ids(search: JobSearch, *, as_of: datetime | None = None, size: int =
             return
 
 
-def count_matches(search: JobSearch, limit: int = COUNT_LIMIT) -> CappedCount:
-    """Return how many tasks match, as far as `limit` matches and one window of rows go."""
-    listing = build_listing(search)
-    if listing.is_filtered:
-        scan = _scan(search, listing, None, limit + 1, WINDOW_ROWS)
-        return CappedCount(min(len(scan.ids), limit), not scan.is_at_end)
-    counts = [count_capped(section.rows(), limit) for section in listing.sections]
-    number = sum(count.number for count in counts)
-    return CappedCount(min(number, limit), number > limit or any(count.is_capped for count in counts))
+def find_matches(search: JobSearch, *, as_of: datetime | None = None, limit: int = COUNT_LIMIT) -> Matches:
+    """Return the tasks that match, as far as `limit` matches and one window of rows go."""
+    found = find_ids(search, as_of=as_of, size=limit + 1)
+    is_capped = len(found.ids) > limit or found.next_cursor is not None
+    return Matches(found.ids[:limit], CappedCount(len(found.ids[:limit]), is_capped))
 
 
 def _scan(
@@ -139,7 +142,7 @@ def _scan(
         after: Key | None = start.key if start is not None and start.section == number else None
         is_read = False
         while not is_read:
-            limit = min(FIRST_ROWS if not searched else window, window - searched)
+            limit = min(max(FIRST_ROWS, wanted) if not searched else window, window - searched)
             limit = limit if listing.is_filtered else wanted - len(ids)
             if limit <= 0:
                 return _Scan(found, ids, searched, last, False)

@@ -42,6 +42,8 @@ _KINDS = {
     JobState.CANCELLED: FailureKind.CANCELLED,
     JobState.EXPIRED: FailureKind.EXPIRED,
 }
+#: States in which a task waits: their tables do not say since when.
+_WAITING = (JobState.READY, JobState.LATE, JobState.SCHEDULED, JobState.RETRYING, JobState.BLOCKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,13 @@ class Listing:
 def build_listing(search: JobSearch, as_of: datetime | None = None) -> Listing:
     """Return how the tasks of a search are found. `as_of`: without those that have entered the list since then.
 
-    Tasks that were enqueued before, and return to a list that is sorted by ids or due times, cannot be distinguished.
+    When a waiting task entered its list is not stored. Left out are those that were enqueued, became due or began their
+    last attempt since then. Those that ended an attempt or were changed by a user since then cannot be distinguished.
     """
     sections = _sections(search, as_of)
     conditions = [*_job_conditions(search), *_state_conditions(search.state)]
-    if as_of is not None and search.state in (JobState.SCHEDULED, JobState.RETRYING, JobState.LATE):
-        conditions.append(Q(id__lte=last_id_of(as_of)))
+    if as_of is not None and search.state in _WAITING:
+        conditions.append(_has_waited_since(as_of))
     job_filter = None
     for condition in conditions:
         job_filter = condition if job_filter is None else job_filter & condition
@@ -77,8 +80,12 @@ def build_listing(search: JobSearch, as_of: datetime | None = None) -> Listing:
 
 def _sections(search: JobSearch, as_of: datetime | None) -> list[Section]:
     state = search.state
+    if state is JobState.FAILED:
+        # A newer version may have stored kinds that this one lacks.
+        unknown = Q(kind__gt=max(FailureKind))
+        return [_failed(search, as_of, Q(kind=FailureKind.FAILED.value)), _failed(search, as_of, unknown)]
     if state in _KINDS:
-        return [_failed(search, as_of)]
+        return [_failed(search, as_of, Q(kind=_KINDS[state].value))]
     if state is JobState.FINISHED:
         order = (Column("finished_at", True, True), Column("id", True))
         return [_by_time(Section(Job, order, Q(finished_at__isnull=False)), search, as_of)]
@@ -88,7 +95,7 @@ def _sections(search: JobSearch, as_of: datetime | None) -> list[Section]:
     if state in (JobState.SCHEDULED, JobState.RETRYING):
         return [_by_time(_SCHEDULED, search)]
     if state is JobState.LATE:
-        late_before = datetime.now(UTC) - timedelta(seconds=LATE_SECONDS)
+        late_before = (as_of or datetime.now(UTC)) - timedelta(seconds=LATE_SECONDS)
         overdue = replace(_SCHEDULED, where=Q(scheduled_at__lt=late_before))
         ready = replace(_ready(search), job_filter=_due_before(late_before))
         return [_by_time(overdue, search), _by_id(ready, search, late_before)]
@@ -104,10 +111,9 @@ _SCHEDULED = Section(
 )
 
 
-def _failed(search: JobSearch, as_of: datetime | None) -> Section:
-    kind = _KINDS[search.state or JobState.FAILED]
+def _failed(search: JobSearch, as_of: datetime | None, where: Q) -> Section:
     order = (Column("failed_at", True, True), Column("job_id", True))
-    section = Section(FailedExecution, order, Q(kind=kind.value), more=("exception_class",))
+    section = Section(FailedExecution, order, where, more=("exception_class",))
     if search.state is JobState.LOST or search.error:
         section = replace(section, is_match=lambda key: _is_wanted_error(key[-1], search))
     return _by_time(section, search, as_of)
@@ -200,7 +206,7 @@ def _job_conditions(search: JobSearch) -> Iterator[Q]:
     if search.key and search.state is not JobState.BLOCKED:
         yield Q(concurrency_key=search.key)
     if search.worker and search.state is not JobState.RUNNING:
-        yield Q(worker_ids__contains=search.worker)
+        yield _has_line("worker_ids", search.worker)
     if search.error and search.state not in _KINDS:
         yield Q(errors__contains=_json_text(search.error))
     if search.text:
@@ -215,11 +221,26 @@ def _state_conditions(state: JobState | None) -> Sequence[Q]:
     return []
 
 
+def _has_waited_since(as_of: datetime) -> Q:
+    """The condition that a waiting job may have been in its state then already."""
+    has_not_begun = Q(last_attempted_at__isnull=True) | Q(last_attempted_at__lte=as_of)
+    # A job that is due later, and ready nevertheless, was made ready by a user.
+    was_due = Q(scheduled_at__isnull=True) | Q(scheduled_at__lte=as_of) | Q(scheduled_at__gt=datetime.now(UTC))
+    return Q(id__lte=last_id_of(as_of)) & has_not_begun & was_due
+
+
 def _due_before(moment: datetime) -> Q:
     """The condition that a ready job has been due since then."""
     is_due = Q(scheduled_at__isnull=True, enqueued_at__lt=moment) | Q(scheduled_at__lt=moment)
     # When a task became ready again after an attempt is not stored: not before the attempt began.
     return is_due & (Q(last_attempted_at__isnull=True) | Q(last_attempted_at__lt=moment))
+
+
+def _has_line(column: str, line: str) -> Q:
+    """The condition that one of the lines of a column is this one."""
+    first, last, between = f"{line}\n", f"\n{line}", f"\n{line}\n"
+    is_at_an_end = Q(**{f"{column}__startswith": first}) | Q(**{f"{column}__endswith": last})
+    return Q(**{column: line}) | is_at_an_end | Q(**{f"{column}__contains": between})
 
 
 def _json_text(text: str) -> str:

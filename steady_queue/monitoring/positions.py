@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from steady_queue.monitoring.sections import compares_texts
+from steady_queue.monitoring.times import parse_time
 
 if TYPE_CHECKING:
     from steady_queue.monitoring.listings import Listing
@@ -55,9 +56,7 @@ def _read(column: Column, value: Any) -> Any:
         if not isinstance(value, int) or abs(value) > 32768:
             raise ValueError("not a small number")
         return value
-    if not isinstance(value, str):
-        raise TypeError("a time is a text")
-    if compares_texts():
-        return value
-    moment = datetime.fromisoformat(value)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    moment = parse_time(value)
+    if moment is None:
+        raise ValueError("not a time")
+    return value if compares_texts() else moment

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from django.utils import timezone
-
 from steady_queue.configuration import alive_threshold
 from steady_queue.db.aliases import queue_alias
 from steady_queue.events.wording import duration_text
@@ -15,6 +13,7 @@ from steady_queue.monitoring.attention import Target
 from steady_queue.monitoring.counts import CappedCount, count_capped
 from steady_queue.monitoring.job_rows import find_process_names
 from steady_queue.monitoring.states import LATE_SECONDS, JobState
+from steady_queue.monitoring.times import show_local
 from steady_queue.store.job import SERVED_LANES, Lane
 from steady_queue.store.operations.actors import parse_actors, serves
 
@@ -50,7 +49,7 @@ def find_reasons(row: JobRow, lane: int) -> tuple[WaitingReason, ...]:
 def _of_scheduled(row: JobRow, lane: int) -> Iterator[WaitingReason]:
     now = datetime.now(UTC)
     due_at = row.due_at or now
-    moment = _moment(due_at)
+    moment = show_local(due_at)
     if due_at > now:
         delay = duration_text((due_at - now).total_seconds())
         if row.state is JobState.RETRYING:
@@ -100,7 +99,7 @@ def _of_blocked(row: JobRow, lane: int) -> Iterator[WaitingReason]:
         if process_id is None:
             text = f"{holder} is ready."
         else:
-            text = f"{holder} runs in {names.get(process_id, process_id)} since {_moment(claimed_at)}."
+            text = f"{holder} runs in {names.get(process_id, process_id)} since {show_local(claimed_at)}."
         yield WaitingReason("slot_held", text, Target("job", {"id": str(job_id)}))
     if len(holders) > MAX_HOLDERS:
         yield WaitingReason("slot_held", f"Other tasks hold slots of the key {key}.", Target("limit", {"key": key}))
@@ -116,7 +115,7 @@ def _of_blocked(row: JobRow, lane: int) -> Iterator[WaitingReason]:
 def _paused(row: JobRow) -> Iterator[WaitingReason]:
     pause = Pause.objects.using(queue_alias()).filter(queue_name=row.queue_name).first()
     if pause is not None:
-        text = f"The queue {row.queue_name} is paused since {_moment(pause.created_at)}."
+        text = f"The queue {row.queue_name} is paused since {show_local(pause.created_at)}."
         yield WaitingReason("paused", text, Target("queue", {"name": row.queue_name}))
 
 
@@ -136,7 +135,3 @@ def _live_actors() -> list[Mapping[str, Any]]:
 
 def _add(one: CappedCount, other: CappedCount) -> CappedCount:
     return CappedCount.of(one.number + other.number + (one.is_capped or other.is_capped))
-
-
-def _moment(moment: datetime) -> str:
-    return timezone.localtime(moment).strftime("%Y-%m-%d %H:%M:%S")

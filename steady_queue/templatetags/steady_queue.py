@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django import template
-from django.utils import timezone
 from django.utils.html import format_html
 
 from steady_queue.monitoring import text
+from steady_queue.monitoring.times import show_local
 
 if TYPE_CHECKING:
     from django.utils.safestring import SafeString
@@ -52,13 +52,13 @@ def plain_number(value: Any) -> str:
 @register.simple_tag
 def moment(at: datetime | None) -> SafeString | str:
     """A time in the time zone of the project; a tooltip says how long ago it was."""
-    return "" if at is None else format_html(_TIME, _iso(at), _age(at), _clock(at))
+    return "" if at is None else format_html(_TIME, _iso(at), _age(at), show_local(at))
 
 
 @register.simple_tag
 def age(at: datetime | None) -> SafeString | str:
     """How long ago a time was, or how far it is in the future; a tooltip has the time itself."""
-    return "" if at is None else format_html(_TIME, _iso(at), _clock(at), _age(at))
+    return "" if at is None else format_html(_TIME, _iso(at), show_local(at), _age(at))
 
 
 def _iso(at: datetime) -> str:
@@ -67,7 +67,3 @@ def _iso(at: datetime) -> str:
 
 def _age(at: datetime) -> str:
     return text.show_age((datetime.now(at.tzinfo) - at).total_seconds())
-
-
-def _clock(at: datetime) -> str:
-    return f"{timezone.localtime(at) if timezone.is_aware(at) else at:%Y-%m-%d %H:%M:%S}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,10 +11,14 @@ from django.test import Client
 
 from steady_queue.dashboard import job_actions
 from steady_queue.dashboard.job_changes import CHANGES
+from steady_queue.models import Job
 from steady_queue.models.endings import Cancellation
+from steady_queue.monitoring import job_pages
+from steady_queue.store.operations.actions import retry, run_now
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import counts
-from tests.support.store.jobs import fail_jobs, failed, job, later, limited
+from tests.support.store.jobs import fail_jobs, failed, job, later, limited, retried
+from tests.support.store.states import old_job
 from tests.support.store.stores import SyncStore
 
 if TYPE_CHECKING:
@@ -322,8 +327,78 @@ def test_tasks_that_match_after_the_question_are_left_alone(database: str, super
     (late,) = failed_jobs(store, 1)
     assert "2 tasks were handled" in text_of(post(superuser, "retry:all", query="state=failed", as_of=as_of[1]))
     assert store.status(late) == ["failed"]
-    for text in ("", "x", "2026-01-01", "0001-01-01T00:00:00+00:00"):
+    impossible = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00")
+    for text in ("", "x", "2026-01-01", "0001-01-01T00:00:00+00:00", *impossible):
         assert post(superuser, "discard:all", query="state=cancelled", as_of=text).status_code == 200
+
+
+def confirm(client: Client, do: str, query: str, page: str) -> str:
+    """Send the form of a page that asks for confirmation."""
+    fields = dict(re.findall(r'name="(as_of|confirmed_ids)" value="([^"]*)"', page))
+    return text_of(post(client, do, query=query, **fields))
+
+
+@pytest.mark.usually_on("sqlite", "postgres", "mariadb")
+def test_waiting_tasks_that_enter_a_list_after_the_question_are_left_alone(database: str, superuser: Client) -> None:
+    store = SyncStore(database)
+    states = ("late", "ready", "retrying", "scheduled", "blocked")
+    confirmed = {
+        "late": old_job(),
+        "ready": job(),
+        "retrying": job(),
+        "scheduled": job(scheduled_at=later()),
+        "blocked": limited(key="confirmed"),
+    }
+    runs, failing, due, waiting = job(), job(), job(scheduled_at=later()), limited(key="other", scheduled_at=later())
+    fail_jobs(store, failing)
+    store.settle(*map(retried, store.claimed(confirmed["retrying"])))
+    claim, *_ = store.claimed(runs, limited(key="confirmed"), limited(key="other"))
+    store.enqueue(*(confirmed[state] for state in states if state != "retrying"), due, waiting)
+    asked = {state: text_of(post(superuser, "discard:all", confirmed=None, query=f"state={state}")) for state in states}
+    numbers = {state: int(re.findall(r"<h2>Discard (\d+) tasks?\?", page)[0]) for state, page in asked.items()}
+    assert numbers == {"late": 1, "ready": 2, "retrying": 1, "scheduled": 3, "blocked": 1}
+
+    store.settle(retried(claim))
+    store.run(retry(store.sql, [failing.id]))
+    store.run(run_now(store.sql, [due.id, waiting.id]))
+    left = (runs, failing, due, waiting)
+    before = [store.status(one) for one in left]
+    assert before == [["scheduled"], ["ready"], ["ready"], ["blocked"]]
+    for state in states:
+        confirm(superuser, "discard:all", f"state={state}", asked[state])
+
+    assert [store.status(one) for one in left] == before
+    assert not Job.objects.using(database).filter(id__in=[one.id for one in confirmed.values()]).exists()
+
+
+def test_an_action_on_no_tasks_has_no_button_and_changes_nothing(database: str, superuser: Client) -> None:
+    store = SyncStore(database)
+    asked = text_of(post(superuser, "discard:all", confirmed=None, query="state=failed"))
+    assert "No task matches: there is nothing to change." in asked
+    assert "data-sq-once" not in asked
+    (one,) = failed_jobs(store, 1)
+    assert "0 tasks were handled" in text_of(post(superuser, "discard:all", query="state=failed", confirmed_ids=""))
+    assert post(superuser, "discard:all", query="state=failed", confirmed_ids="x").status_code == 302
+    assert store.status(one) == ["failed"]
+
+
+def test_more_tasks_than_are_counted_are_bounded_by_the_time_of_the_question(
+    database: str, superuser: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_pages, "WINDOW_ROWS", 2)
+    store = SyncStore(database)
+    store.enqueue(*(job() for _ in range(5)), late := old_job(timedelta(seconds=65)))
+    asked = text_of(post(superuser, "discard:all", confirmed=None, query="state=ready"))
+    assert "There are more than were counted here" in asked
+    assert 'name="confirmed_ids"' not in asked
+    (as_of,) = re.findall(r'name="as_of" value="([^"]+)"', asked)
+    earlier = (datetime.now(UTC) - timedelta(seconds=10)).isoformat()
+    run_to_the_end(superuser, post(superuser, "discard:all", query="state=late", as_of=earlier))
+    assert store.status(late) == ["ready"]
+    store.enqueue(later_one := job())
+    run_to_the_end(superuser, post(superuser, "discard:all", query="state=ready", as_of=as_of))
+    assert counts(database) == {"ready": 1}
+    assert store.status(later_one) == ["ready"]
 
 
 def test_an_action_cannot_be_continued_with_a_state_of_another_user_or_a_changed_one(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+from datetime import UTC, datetime
 from html import unescape
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
 import pytest
 from django.db import connections
-from django.test.utils import CaptureQueriesContext
+from django.test.utils import CaptureQueriesContext, override_settings
 
+from steady_queue.models import Job
 from steady_queue.monitoring import job_pages
 from steady_queue.monitoring.states import JobState
 from steady_queue.store.outcome import Finished
@@ -148,6 +151,28 @@ def test_item_165_pages_follow_each_other_in_both_directions(database: str, supe
 
 
 @pytest.mark.usually_on("sqlite")
+def test_times_that_other_zones_cannot_express_are_shown(database: str, superuser: Client) -> None:
+    store = SyncStore(database)
+    far, early = job(scheduled_at=datetime(9999, 12, 31, 23, 59, tzinfo=UTC)), job()
+    fail_jobs(store, early)
+    error = {"exception_class_path": "builtins.ValueError", "attempt": 1, "started_at": "0001-01-01T00:00:00+14:00"}
+    Job.objects.using(database).filter(id=early.id).update(errors=json.dumps(error))
+    store.enqueue(far)
+    for zone in ("Asia/Tokyo", "America/Lima"):
+        with override_settings(TIME_ZONE=zone):
+            assert "9999-12-31" in read(superuser, f"{LIST}?state=scheduled")
+            assert "It is scheduled for 9999-12-31" in read(superuser, f"{LIST}{far.id}/")
+            assert "ValueError" in read(superuser, f"{LIST}{early.id}/")
+            read(superuser, f"{LIST}?since=0001-01-01T00:00:00%2B00:00&before=9999-12-31T23:59:59%2B00:00")
+
+
+def test_tabs_have_counts_only_without_filters(database: str, superuser: Client) -> None:
+    SyncStore(database).enqueue(job(), job())
+    tab = 'Ready <span class="sq-count">2</span>'
+    assert tab in read(superuser, f"{LIST}?state=ready")
+    assert 'class="sq-count"' not in read(superuser, f"{LIST}?state=ready&queue=other")
+
+
 def test_lists_without_tasks_say_so(database: str, superuser: Client) -> None:
     assert "There are no tasks." in read(superuser)
     assert "No task matches." in read(superuser, f"{LIST}?state=failed")

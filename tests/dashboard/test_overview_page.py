@@ -119,14 +119,24 @@ def test_failures_count_since_the_user_marked_them_as_seen_and_looking_does_not_
         assert "failed in the last day" in read(superuser)
     assert superuser.get(f"{OVERVIEW}seen/").status_code == 405
 
-    response = superuser.post(f"{OVERVIEW}seen/", follow=True)
+    (seen_at,) = re.findall(r'name="seen_at" value="([^"]+)"', read(superuser))
+    response = superuser.post(f"{OVERVIEW}seen/", {"seen_at": seen_at}, follow=True)
 
-    assert "Failures until now are marked as seen." in response.content.decode()
+    assert "The failures that were shown are marked as seen." in response.content.decode()
     assert " failed in the last day" not in read(superuser)
     assert "failed since you last looked" not in read(superuser)
     assert "You last looked" in read(superuser)
     assert "failed in the last day" in read(other)
     store = SyncStore(database)
+    store.enqueue(job(queue_name="later"))
+    store.settle(*map(failed, store.claim(store.worker(), queues=["later"])))
+    assert "1 task has failed since you last looked" in read(superuser)
+    # The page with the button did not show the task that has failed since.
+    superuser.post(f"{OVERVIEW}seen/", {"seen_at": seen_at})
+    assert "1 task has failed since you last looked" in read(superuser)
+    for seen_at in ("", "x", "9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59+00:00"):
+        superuser.post(f"{OVERVIEW}seen/", {"seen_at": seen_at})
+        assert "failed since you last looked" not in read(superuser)
     store.enqueue(job(queue_name="later"))
     store.settle(*map(failed, store.claim(store.worker(), queues=["later"])))
     assert "1 task has failed since you last looked" in read(superuser)

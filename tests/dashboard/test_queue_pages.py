@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -133,12 +134,17 @@ def test_clearing_a_queue_says_how_many_tasks_are_deleted_and_deletes_only_those
     confirmation = get(superuser, page_of("mail", "clear"))
     assert "This deletes 1 ready task of the queue" in confirmation
     assert counts(database) == before
+    fields = dict(re.findall(r'name="(as_of|confirmed_ids)" value="([^"]*)"', confirmation))
+    SyncStore(database).enqueue(*(added := [job(queue_name="mail") for _ in range(3)]))
 
-    page = post(superuser, page_of("mail", "clear"), reason="sent twice")
+    page = post(superuser, page_of("mail", "clear"), reason="sent twice", **fields)
 
     assert "1 ready task of the queue mail deleted." in page
+    assert "no ready tasks that were confirmed" in post(superuser, page_of("mail", "clear"), **fields)
+    in_queue = ReadyExecution.objects.using(database).filter(queue_name="mail")
+    assert sorted(in_queue.values_list("job_id", flat=True)) == [new.id for new in added]
+    actions.discard_many([str(new.id) for new in added])
     after = counts(database)
-    assert not ReadyExecution.objects.using(database).filter(queue_name="mail").exists()
     assert {table for table in before if before[table] != after[table]} == {"ready"}
     assert log_entries() == [("Ada", "mail", "Cleared: 1 ready task deleted. Reason: sent twice")]
 

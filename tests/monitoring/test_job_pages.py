@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +13,9 @@ from django.test.utils import CaptureQueriesContext
 
 from steady_queue.models import ClaimedExecution, FailedExecution, Job
 from steady_queue.monitoring import job_pages
-from steady_queue.monitoring.job_pages import count_matches, find_ids, find_page, iterate_ids
+from steady_queue.monitoring.job_pages import find_ids, find_matches, find_page, iterate_ids
 from steady_queue.monitoring.job_search import JobSearch
+from steady_queue.monitoring.state_counts import read_state_counts
 from steady_queue.monitoring.states import JobState
 from steady_queue.store.operations.actions import discard, retry
 from steady_queue.store.outcome import Finished, Released
@@ -40,7 +43,7 @@ def test_each_task_is_in_the_list_of_its_state_and_in_no_other(store: SyncStore,
     expected[JobState.FAILED].insert(0, states[JobState.LOST].id)
     expected[JobState.SCHEDULED].insert(0, states[JobState.LATE].id)
     assert {state: ids_in(state) for state in JobState} == expected
-    assert {state: count_matches(JobSearch(state=state)).number for state in JobState} == {
+    assert {state: find_matches(JobSearch(state=state)).total.number for state in JobState} == {
         state: len(ids) for state, ids in expected.items()
     }
     for state, new in states.items():
@@ -162,6 +165,12 @@ def test_filters_find_the_tasks_that_match_in_every_list(store: SyncStore, state
     assert found(JobState.RUNNING, worker=str(process_id)) == {JobState.RUNNING}
     assert found(JobState.RUNNING, worker="worker") == set()
     assert found(JobState.FAILED, worker="lost worker") == {JobState.LOST}
+    assert found(JobState.FAILED, worker="lost") == found(JobState.FAILED, worker="worker of") == set()
+    for text in ("w-1\nw-2\nw-3", "w-11\nw-2", "w-2\nw-33"):
+        Job.objects.using(store.alias).filter(id=states[JobState.FINISHED].id).update(worker_ids=text)
+        lines = text.split("\n")
+        names = ("w-1", "w-2", "w-3", "w-11", "w-33", "w", "w-_")
+        assert [name for name in names if found(JobState.FINISHED, worker=name)] == [n for n in names if n in lines]
     for state, new in states.items():
         assert found(state, id=new.id.hex) == {state} == found(None, id=new.id.hex[:20])
     hour_ago, later_on = moment - timedelta(minutes=30), moment + timedelta(minutes=30)
@@ -173,6 +182,19 @@ def test_filters_find_the_tasks_that_match_in_every_list(store: SyncStore, state
     assert found(JobState.SCHEDULED, since=later_on) == {JobState.SCHEDULED}
     assert found(JobState.READY, queue="mail", since=hour_ago) == {JobState.READY}
     assert found(JobState.READY, queue="mail", before=hour_ago) == set()
+
+
+def test_a_failure_of_a_kind_that_only_a_newer_version_has_is_listed_and_counted_as_failed(store: SyncStore) -> None:
+    known, unknown = job(), job()
+    fail_jobs(store, known, unknown)
+    FailedExecution.objects.using(store.alias).filter(job_id=unknown.id).update(kind=9)
+    assert ids_in(JobState.FAILED) == [known.id, unknown.id] == walk(JobSearch(state=JobState.FAILED), 1)
+    assert [row.state for row in find_page(JobSearch()).rows] == [JobState.FAILED] * 2
+    counted = read_state_counts(failed_after=datetime.now(UTC) - timedelta(hours=1))
+    assert {state: count.number for state, count in counted.states.items() if count.number} == {JobState.FAILED: 2}
+    assert counted.failed_since[JobState.FAILED].number == 2
+    for state in set(JobState) - {JobState.FAILED}:
+        assert ids_in(state) == []
 
 
 def test_text_in_the_arguments_is_found_unless_it_is_redacted(store: SyncStore) -> None:
@@ -225,7 +247,7 @@ def test_a_filter_without_an_index_searches_windows_and_continues(
         pages.append(find_page(search, after=pages[-1].next_cursor, size=2))
     assert [[row.id for row in page.rows] for page in pages] == [[jobs[3].id], [jobs[17].id], [jobs[24].id]]
     assert [(page.searched, page.is_complete) for page in pages] == [(10, False), (10, False), (5, True)]
-    assert count_matches(search) == (1, True)
+    assert find_matches(search).total == (1, True)
     assert list(iterate_ids(search, size=2)) == [[jobs[3].id], [jobs[17].id], [jobs[24].id]]
 
 
@@ -261,11 +283,23 @@ def test_tasks_that_enter_a_list_during_a_bulk_action_are_left_out(store: SyncSt
         batch = find_ids(search, after=batch.next_cursor, as_of=as_of, size=2)
         found += batch.ids
     assert found == left
-    assert count_matches(search).number == len(left) + 1
+    assert find_matches(search).total.number == len(left) + 1
 
 
-@pytest.mark.usually_on("sqlite")
-@pytest.mark.parametrize("cursor", ["", "x", "é", "W10", "WzFd", "WzAsMV0", "WzAsIngiLCJ5Il0", "Wy0xLDFd", "bnVsbA"])
+def cursor_at(time: object) -> str:
+    """A cursor of a list of failed tasks that was made by hand."""
+    text = json.dumps([0, time, "019a0000-0000-7000-8000-000000000000"])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+@pytest.mark.usually_on("sqlite", "mariadb")
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        *("", "x", "é", "W10", "WzFd", "WzAsMV0", "WzAsIngiLCJ5Il0", "Wy0xLDFd", "bnVsbA"),
+        *map(cursor_at, ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "\0", 5)),
+    ],
+)
 def test_a_cursor_that_is_none_of_the_list_begins_at_its_start(store: SyncStore, states: Jobs, cursor: str) -> None:
     for state in JobState:
         assert find_page(JobSearch(state=state), after=cursor) == find_page(JobSearch(state=state))

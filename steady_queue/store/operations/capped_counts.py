@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 Counted: TypeAlias = "tuple[str, Sequence[object]]"
 
 
+#: A newer version may have stored kinds that this one lacks: their jobs count as failed.
+_IS_UNKNOWN = f"kind > {max(FailureKind):d}"
+
+
 class StateCounts(NamedTuple):
     """The database's time, and how many jobs are in each state, each counted up to a limit plus one.
 
@@ -90,13 +94,16 @@ def count_states(
         meets = f"(SELECT CASE WHEN {condition} THEN 1 ELSE 0 END FROM steady_queue_job j WHERE j.id = t.job_id)"
         return f"(SELECT count(*) FROM {first} WHERE {meets} = 1)", values
 
-    def count_failed(kind: FailureKind) -> Counted:
-        return count(f"steady_queue_failedexecution WHERE kind = {kind:d}")
+    def count_failed(condition: str) -> Counted:
+        return count(f"steady_queue_failedexecution WHERE {condition}")
 
-    def count_failed_since(kind: FailureKind) -> Counted:
+    def count_failed_since(condition: str) -> Counted:
         if failed_after is None:
             return "0", ()
-        return count(f"steady_queue_failedexecution WHERE kind = {kind:d} AND failed_at > ?", failed_after)
+        return count(f"steady_queue_failedexecution WHERE {condition} AND failed_at > ?", failed_after)
+
+    def add(one: Counted, other: Counted) -> Counted:
+        return f"({one[0]} + {other[0]})", (*one[1], *other[1])
 
     is_late_ready = (
         f"COALESCE(j.scheduled_at, j.enqueued_at) < {late}"
@@ -104,10 +111,10 @@ def count_states(
         f" AND (j.last_attempted_at IS NULL OR j.last_attempted_at < {late})"
     )
     counts = {
-        "failed": count_failed(FailureKind.FAILED),
-        "exhausted": count_failed(FailureKind.EXHAUSTED),
-        "cancelled": count_failed(FailureKind.CANCELLED),
-        "expired": count_failed(FailureKind.EXPIRED),
+        "failed": add(count_failed(_is_kind(FailureKind.FAILED)), count_failed(_IS_UNKNOWN)),
+        "exhausted": count_failed(_is_kind(FailureKind.EXHAUSTED)),
+        "cancelled": count_failed(_is_kind(FailureKind.CANCELLED)),
+        "expired": count_failed(_is_kind(FailureKind.EXPIRED)),
         "lost": _count_lost(looked_up, lost_classes),
         "running": count("steady_queue_claimedexecution"),
         "ready": count("steady_queue_readyexecution"),
@@ -121,8 +128,8 @@ def count_states(
         "late_ready": count_jobs(
             is_late_ready, "steady_queue_readyexecution e WHERE e.job_id <= ? ORDER BY e.job_id", late_id
         ),
-        "failed_since": count_failed_since(FailureKind.FAILED),
-        "exhausted_since": count_failed_since(FailureKind.EXHAUSTED),
+        "failed_since": add(count_failed_since(_is_kind(FailureKind.FAILED)), count_failed_since(_IS_UNKNOWN)),
+        "exhausted_since": count_failed_since(_is_kind(FailureKind.EXHAUSTED)),
     }
     rows = yield sql.statement(
         f"SELECT {sql.now}, {', '.join(text for text, _ in counts.values())}",
@@ -131,6 +138,10 @@ def count_states(
     )
     now, *numbers = rows[0]
     return StateCounts(now, **{name: int(number) for name, number in zip(counts, numbers, strict=True)})
+
+
+def _is_kind(kind: FailureKind) -> str:
+    return f"kind = {kind:d}"
 
 
 def _count_lost(looked_up: int, lost_classes: Sequence[str]) -> Counted:

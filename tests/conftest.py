@@ -26,6 +26,7 @@ DATABASES = ("postgres", "mariadb", "sqlite")
 #: Folders whose tests usually run on some databases only, unless a test has a mark of its own. What differs between the
 #: databases is in the store, whose tests always run on all of them.
 USUALLY_ON = {
+    "actions": ("postgres", "sqlite"),
     "aio": ("postgres", "sqlite"),
     "aio/command": ("postgres",),
     "aio/supervisor": ("postgres",),
@@ -33,7 +34,9 @@ USUALLY_ON = {
     "contract": ("postgres",),
     "events": ("postgres",),
     "hooks": ("postgres",),
+    "jobs": ("postgres", "sqlite"),
     "management": ("postgres",),
+    "testing": ("postgres", "sqlite"),
 }
 TESTS = Path(__file__).parent
 _servers: dict[str, Postgres | MariaDB] = {}
@@ -156,6 +159,15 @@ def _usual_of_folder(folder: Path) -> Sequence[str]:
 def _marked(item: pytest.Item, name: str) -> Sequence[str]:
     marker = item.get_closest_marker(name)
     return () if marker is None else marker.args
+
+
+@pytest.fixture(autouse=True)
+def language_of_the_settings() -> Iterator[None]:
+    """The middleware activates the language of a request for the thread, and the next test would run in it."""
+    from django.utils import translation
+
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture(scope="session")

@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
-from django.utils import translation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-
-@pytest.fixture(autouse=True)
-def language_of_the_settings() -> Iterator[None]:
-    """The middleware activates the language of a request for the thread, and the next test would run in it."""
-    yield
-    translation.deactivate()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.db import DatabaseError, transaction
-from django.http import HttpResponseNotAllowed
+from django.http import HttpResponse, HttpResponseNotAllowed
 
 from steady_queue import disable_recurring_task, enable_recurring_task, unschedule_recurring_task
 from steady_queue.dashboard.audit import read_reason, record, with_reason
@@ -20,7 +20,7 @@ from steady_queue.monitoring.text import show_line
 from steady_queue.recurring.manual_runs import run_recurring_task
 
 if TYPE_CHECKING:
-    from django.http import HttpRequest, HttpResponse
+    from django.http import HttpRequest
 
     from steady_queue.monitoring.recurring import RecurringRow
 
@@ -88,11 +88,9 @@ class RecurringTaskPage(RecurringPage):
     def delete(self, request: HttpRequest) -> HttpResponse:
         """Ask first; with POST, delete."""
         self.require(request, "delete_recurringtask")
-        row = self.find(request)
-        if row is None:
-            return self.say_unknown(request)
-        if row.is_static:
-            return self._say_static(request, row)
+        row = self._find_dynamic(request)
+        if isinstance(row, HttpResponse):
+            return row
         if request.method != "POST":
             title = f"Delete the recurring task {show_line(row.key)}?"
             return self.show(request, "recurring_delete.html", title, **self.describe(row))
@@ -103,6 +101,13 @@ class RecurringTaskPage(RecurringPage):
         self._log(request, row.key, "Deleted.")
         message = f"The recurring task {show_line(row.key)} was deleted."
         return self.redirect_with(request, message, self.url_of("recurringtask_changelist"), messages.SUCCESS)
+
+    def _find_dynamic(self, request: HttpRequest) -> RecurringRow | HttpResponse:
+        """Return the recurring task of the request; or, if it is unknown or static, the answer that says so."""
+        row = self.find(request)
+        if row is None:
+            return self.say_unknown(request)
+        return self._say_static(request, row) if row.is_static else row
 
     # -- add and edit -------------------------------------------------------------------------------------------------
 
@@ -120,11 +125,9 @@ class RecurringTaskPage(RecurringPage):
     @transaction.non_atomic_requests
     def edit(self, request: HttpRequest) -> HttpResponse:
         self.require(request, "change_recurringtask")
-        row = self.find(request)
-        if row is None:
-            return self.say_unknown(request)
-        if row.is_static:
-            return self._say_static(request, row)
+        row = self._find_dynamic(request)
+        if isinstance(row, HttpResponse):
+            return row
         if request.method != "POST":
             return self._show_form(request, RecurringForm(row=row))
         form = RecurringForm(request.POST, row=row)

@@ -14,7 +14,7 @@ from tests.settings import INSTALLED_APPS, MIDDLEWARE
 
 steady_queue.database = os.environ["STEADY_QUEUE_BROWSER_DATABASE"]
 steady_queue.process_heartbeat_interval = timedelta(seconds=1)
-# Tasks that run when the worker stops are sample tasks, which nobody waits for.
+# Tasks that run when the worker stops are sample tasks: no test waits for them.
 steady_queue.shutdown_timeout = timedelta(seconds=0.2)
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.browser.project"]

@@ -55,15 +55,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steady_queue.jobs.backoff import exponential, fixed, steps
-    from steady_queue.jobs.context import TaskContext
-    from steady_queue.jobs.enqueue import aenqueue_all, enqueue_all
-    from steady_queue.jobs.reports import LogLine, Progress
-    from steady_queue.jobs.requests import GiveUp, Interrupted, RetryLater, Snooze
-    from steady_queue.jobs.task import SteadyQueueTask, task
-    from steady_queue.jobs.task_result import SteadyQueueResult, TaskState
-    from steady_queue.jobs.uniqueness import Unique
-    from steady_queue.jobs.updates import StateChanged, Update
+    from steady_queue.jobs.definition.backoff import exponential, fixed, steps
+    from steady_queue.jobs.definition.task import SteadyQueueTask, task
+    from steady_queue.jobs.definition.uniqueness import Unique
+    from steady_queue.jobs.enqueueing.enqueue import aenqueue_all, enqueue_all
+    from steady_queue.jobs.results.task_result import SteadyQueueResult, TaskState
+    from steady_queue.jobs.results.updates import StateChanged, Update
+    from steady_queue.jobs.running.context import TaskContext
+    from steady_queue.jobs.running.reports import LogLine, Progress
+    from steady_queue.jobs.running.requests import GiveUp, Interrupted, RetryLater, Snooze
     from steady_queue.recurring.entries import (
         adisable_recurring_task,
         aenable_recurring_task,
@@ -149,25 +149,25 @@ except OSError:
     STARTED_IN = ""
 
 _MODULES = {
-    "task": "steady_queue.jobs.task",
-    "SteadyQueueTask": "steady_queue.jobs.task",
-    "RetryLater": "steady_queue.jobs.requests",
-    "Snooze": "steady_queue.jobs.requests",
-    "GiveUp": "steady_queue.jobs.requests",
-    "Interrupted": "steady_queue.jobs.requests",
-    "Unique": "steady_queue.jobs.uniqueness",
-    "exponential": "steady_queue.jobs.backoff",
-    "fixed": "steady_queue.jobs.backoff",
-    "steps": "steady_queue.jobs.backoff",
-    "TaskContext": "steady_queue.jobs.context",
-    "Progress": "steady_queue.jobs.reports",
-    "LogLine": "steady_queue.jobs.reports",
-    "SteadyQueueResult": "steady_queue.jobs.task_result",
-    "TaskState": "steady_queue.jobs.task_result",
-    "StateChanged": "steady_queue.jobs.updates",
-    "Update": "steady_queue.jobs.updates",
-    "enqueue_all": "steady_queue.jobs.enqueue",
-    "aenqueue_all": "steady_queue.jobs.enqueue",
+    "task": "steady_queue.jobs.definition.task",
+    "SteadyQueueTask": "steady_queue.jobs.definition.task",
+    "RetryLater": "steady_queue.jobs.running.requests",
+    "Snooze": "steady_queue.jobs.running.requests",
+    "GiveUp": "steady_queue.jobs.running.requests",
+    "Interrupted": "steady_queue.jobs.running.requests",
+    "Unique": "steady_queue.jobs.definition.uniqueness",
+    "exponential": "steady_queue.jobs.definition.backoff",
+    "fixed": "steady_queue.jobs.definition.backoff",
+    "steps": "steady_queue.jobs.definition.backoff",
+    "TaskContext": "steady_queue.jobs.running.context",
+    "Progress": "steady_queue.jobs.running.reports",
+    "LogLine": "steady_queue.jobs.running.reports",
+    "SteadyQueueResult": "steady_queue.jobs.results.task_result",
+    "TaskState": "steady_queue.jobs.results.task_result",
+    "StateChanged": "steady_queue.jobs.results.updates",
+    "Update": "steady_queue.jobs.results.updates",
+    "enqueue_all": "steady_queue.jobs.enqueueing.enqueue",
+    "aenqueue_all": "steady_queue.jobs.enqueueing.enqueue",
     "schedule_recurring_task": "steady_queue.recurring.entries",
     "aschedule_recurring_task": "steady_queue.recurring.entries",
     "unschedule_recurring_task": "steady_queue.recurring.entries",

@@ -9,11 +9,11 @@ from django.core.exceptions import SynchronousOnlyOperation
 
 from steady_queue import actions, arguments
 from steady_queue.db.transactions import arun_one, refused_in_async_code, run_one
-from steady_queue.jobs import results
 from steady_queue.jobs.compat import DEFAULT_TASK_QUEUE_NAME, BaseTaskBackend, InvalidTask
-from steady_queue.jobs.enqueue import aenqueue_calls, enqueue_calls
-from steady_queue.jobs.options import check_options, explain_function, is_importable
-from steady_queue.jobs.task import SteadyQueueTask, TaskCall
+from steady_queue.jobs.definition.options import check_options, explain_function, is_importable
+from steady_queue.jobs.definition.task import SteadyQueueTask, TaskCall
+from steady_queue.jobs.enqueueing.enqueue import aenqueue_calls, enqueue_calls
+from steady_queue.jobs.results import results
 from steady_queue.store.names import NAME_LENGTH, explain_unstorable
 from steady_queue.store.operations.results import find_jobs
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from django.core.checks import CheckMessage
 
     from steady_queue.jobs.compat import Task
-    from steady_queue.jobs.task_result import SteadyQueueResult
+    from steady_queue.jobs.results.task_result import SteadyQueueResult
     from steady_queue.store.job import JobRecord
-    from steady_queue.store.operations.cancellation import CancelOutcome
+    from steady_queue.store.operations.actions.cancellation import CancelOutcome
 
 P = ParamSpec("P")
 T = TypeVar("T")

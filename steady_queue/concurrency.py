@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import steady_queue
 from steady_queue.errors import ConcurrencyKeyError, ConfigurationError
-from steady_queue.jobs.key_text import compute_key
+from steady_queue.jobs.definition.key_text import compute_key
 from steady_queue.store.job import OnConflict
 from steady_queue.store.names import KEY_LENGTH, LONGEST_TIMEDELTA, explain_unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from steady_queue.jobs.task import SteadyQueueTask
+    from steady_queue.jobs.definition.task import SteadyQueueTask
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -77,7 +77,7 @@ def limits_concurrency(
 
     def add_limit(task: SteadyQueueTask[P, T]) -> SteadyQueueTask[P, T]:
         from steady_queue.jobs.compat import Task
-        from steady_queue.jobs.task import SteadyQueueTask
+        from steady_queue.jobs.definition.task import SteadyQueueTask
 
         if not isinstance(task, Task):
             raise ConfigurationError(f"put @limits_concurrency above @task(); it was applied to {type(task).__name__}")

@@ -12,7 +12,7 @@ from django.utils.timesince import timesince
 from steady_queue import actions
 from steady_queue.actions.filters import check_queue_name
 from steady_queue.db.transactions import arun, arun_one, run, run_one
-from steady_queue.store.operations import queues
+from steady_queue.store.operations.actions import queues
 
 if TYPE_CHECKING:
     from steady_queue.db.transactions import Scope, Steps

@@ -40,7 +40,7 @@ FIRST = [
     "import steady_queue",
     "from steady_queue import task, enqueue_all, aenqueue_all, SteadyQueueTask",
     "import steady_queue.concurrency",
-    "import steady_queue.jobs.task",
+    "import steady_queue.jobs.definition.task",
     "import steady_queue.backend",
     "import steady_queue.errors, steady_queue.arguments",
     "from steady_queue.concurrency import limits_concurrency; from steady_queue import task",

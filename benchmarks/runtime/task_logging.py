@@ -15,7 +15,7 @@ from steady_queue.jobs.compat import FRAMEWORK
 
 if TYPE_CHECKING:
     from benchmarks.support.rounds import Context
-    from steady_queue.jobs.task import SteadyQueueTask
+    from steady_queue.jobs.definition.task import SteadyQueueTask
 
 TARGET_RATIO = 0.9
 DEFAULT, QUIET, DEBUG = "default logging", f"{FRAMEWORK} at WARNING", "with DEBUG"

@@ -84,7 +84,7 @@ class ClaimTimer:
         self.durations: list[float] = []
 
     async def register(self) -> None:
-        from steady_queue.store.operations.processes import NewProcess, register
+        from steady_queue.store.operations.processes.registration import NewProcess, register
 
         process = NewProcess(id=self.process_id, kind="worker", name="claims", pid=1, hostname="here")
         await self.driver.run(register(self.driver.sql, process))

@@ -104,7 +104,7 @@ def _measure_releases(alias: str, blocked: int) -> list[float]:
 async def _time_releases(driver: AsyncDriver) -> list[float]:
     from steady_queue.store.job import Lane
     from steady_queue.store.operations.claim import ClaimRequest, claim_from_all
-    from steady_queue.store.operations.processes import NewProcess, register
+    from steady_queue.store.operations.processes.registration import NewProcess, register
     from steady_queue.store.operations.settle import settle
     from steady_queue.store.outcome import Finished
 

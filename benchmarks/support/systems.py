@@ -20,7 +20,7 @@ from tests.support.databases.tables import EXECUTIONS, query
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steady_queue.jobs.task import SteadyQueueTask
+    from steady_queue.jobs.definition.task import SteadyQueueTask
     from tests.support.servers import Postgres
 
 #: The concurrency of Steady Queue where only the rate is measured.

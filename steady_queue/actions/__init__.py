@@ -33,8 +33,8 @@ from steady_queue.actions.filters import build_filter, check_queue_name, check_u
 from steady_queue.actions.process_requests import ProcessReply
 from steady_queue.db.transactions import arun, run
 from steady_queue.store.job import Status
-from steady_queue.store.operations import actions
-from steady_queue.store.operations.cancellation import CancelOutcome
+from steady_queue.store.operations.actions import job_actions as actions
+from steady_queue.store.operations.actions.cancellation import CancelOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from steady_queue.actions.cancellation import CancelOptions
     from steady_queue.actions.filters import FilterOptions
     from steady_queue.actions.steps import TaskOrId
-    from steady_queue.jobs.task import TaskCall
+    from steady_queue.jobs.definition.task import TaskCall
 
 __all__ = [
     "CancelOutcome",

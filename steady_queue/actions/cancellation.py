@@ -12,11 +12,11 @@ from steady_queue.db.transactions import AfterCommit
 from steady_queue.errors import StoreConflict
 from steady_queue.events import JobsCancelled, JobsCancelRequested
 from steady_queue.jobs.registry import limits_in_force
-from steady_queue.jobs.results import no_result
+from steady_queue.jobs.results.results import no_result
 from steady_queue.store.job import ENDED, CancelRequest, Status
 from steady_queue.store.names import explain_unstorable
-from steady_queue.store.operations import bulk_actions
-from steady_queue.store.operations.cancellation import CancelOutcome, cancel
+from steady_queue.store.operations.actions import bulk_actions
+from steady_queue.store.operations.actions.cancellation import CancelOutcome, cancel
 from steady_queue.store.operations.results import find_jobs
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from steady_queue.db.transactions import Action, Scope, Steps
     from steady_queue.events import Event
     from steady_queue.jobs.compat import Task
-    from steady_queue.store.operations.bulk_actions import CancelledWindow, JobFilter, Position
-    from steady_queue.store.operations.cancellation import Cancelled
+    from steady_queue.store.operations.actions.bulk_actions import CancelledWindow, JobFilter, Position
+    from steady_queue.store.operations.actions.cancellation import Cancelled
 
 #: Characters of `by` and of `reason`.
 TEXT_LENGTH = 1000

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from steady_queue.actions.filters import check_queue_name, task_path_of, to_utc
 from steady_queue.db.transactions import Pause, arun, run, run_one
-from steady_queue.store.operations import cleanup as store
-from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter
+from steady_queue.store.operations.actions import cleanup as store
+from steady_queue.store.operations.actions.cleanup import CleanupPosition, EndedFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from steady_queue.db.transactions import Action, Scope, Steps
     from steady_queue.jobs.compat import Task
-    from steady_queue.store.operations.cleanup import ClearedWindow
+    from steady_queue.store.operations.actions.cleanup import ClearedWindow
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Operation
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from steady_queue.store.job import Status
 from steady_queue.store.names import NAME_LENGTH, explain_bad_queue_name, explain_unstorable
-from steady_queue.store.operations.bulk_actions import JobFilter
+from steady_queue.store.operations.actions.bulk_actions import JobFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,9 +13,9 @@ from steady_queue.actions import cancellation, steps
 from steady_queue.db.transactions import run, run_one
 from steady_queue.errors import DuplicateTask, JobIsRunning
 from steady_queue.jobs.compat import TaskResultDoesNotExist
-from steady_queue.jobs.task_result import TaskState, state_of
-from steady_queue.store.operations import actions
-from steady_queue.store.operations.cancellation import CancelOutcome
+from steady_queue.jobs.results.task_result import TaskState, state_of
+from steady_queue.store.operations.actions import job_actions as actions
+from steady_queue.store.operations.actions.cancellation import CancelOutcome
 from steady_queue.store.operations.results import find_states
 
 if TYPE_CHECKING:

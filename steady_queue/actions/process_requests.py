@@ -12,9 +12,9 @@ from steady_queue.actions.steps import job_id_of
 from steady_queue.db.notify import REQUESTS
 from steady_queue.db.transactions import AfterCommit
 from steady_queue.errors import JobIsNotRunning, UnknownProcess, UnknownRequest
-from steady_queue.jobs.results import no_result
+from steady_queue.jobs.results.results import no_result
 from steady_queue.store.ids import new_job_ids
-from steady_queue.store.operations import process_requests as store
+from steady_queue.store.operations.processes import requests as store
 from steady_queue.store.operations.results import find_jobs
 
 if TYPE_CHECKING:

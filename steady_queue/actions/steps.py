@@ -11,12 +11,13 @@ from steady_queue.actions.filters import DISCARDABLE
 from steady_queue.db.transactions import AfterCommit
 from steady_queue.errors import ArgumentError, DuplicateTask, JobIsRunning
 from steady_queue.events import JobsDiscarded, JobsRetried, JobsRunNow, QueuePaused, QueueResumed, RetryRefused
-from steady_queue.jobs.new_jobs import build_call
+from steady_queue.jobs.definition.task import TaskCall
+from steady_queue.jobs.enqueueing.new_jobs import build_call
 from steady_queue.jobs.registry import limits_in_force
-from steady_queue.jobs.results import no_result, parse_id
-from steady_queue.jobs.task import TaskCall
+from steady_queue.jobs.results.results import no_result, parse_id
 from steady_queue.store.job import Status
-from steady_queue.store.operations import actions, bulk_actions, corrections, queues
+from steady_queue.store.operations.actions import bulk_actions, corrections, queues
+from steady_queue.store.operations.actions import job_actions as actions
 from steady_queue.store.operations.results import find_jobs
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from steady_queue.db.transactions import Action, Scope, Steps
     from steady_queue.events import Event
     from steady_queue.jobs.compat import TaskResult
-    from steady_queue.store.operations.actions import ActionResult
-    from steady_queue.store.operations.bulk_actions import JobFilter, Position, WindowResult
+    from steady_queue.store.operations.actions.bulk_actions import JobFilter, Position, WindowResult
+    from steady_queue.store.operations.actions.job_actions import ActionResult
     from steady_queue.store.statement import Operation
 
     TaskOrId = TaskResult[Any] | UUID | str

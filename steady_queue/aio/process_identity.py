@@ -13,8 +13,8 @@ import steady_queue
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from steady_queue.store.operations.processes import ProcessHealth
-    from steady_queue.store.operations.prune import RegisteredProcess
+    from steady_queue.store.operations.processes.prune import RegisteredProcess
+    from steady_queue.store.operations.processes.registration import ProcessHealth
 
 
 def this_machine() -> dict[str, str]:

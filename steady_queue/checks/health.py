@@ -23,12 +23,12 @@ from steady_queue.configuration import Options, alive_threshold
 from steady_queue.db.missing_tables import explain_store_error
 from steady_queue.errors import StoreError, StoreUnavailable
 from steady_queue.store.drivers.django import DjangoDriver
-from steady_queue.store.operations.processes import find_process_health
+from steady_queue.store.operations.processes.registration import find_process_health
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steady_queue.store.operations.processes import ProcessHealth
+    from steady_queue.store.operations.processes.registration import ProcessHealth
 
 #: The time in which the database has to reply.
 ANSWER_TIMEOUT_SECONDS = 5.0

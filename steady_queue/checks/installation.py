@@ -15,9 +15,9 @@ from steady_queue.checks.framework import check_framework
 from steady_queue.db.aliases import parameters, queue_alias
 from steady_queue.errors import ConfigurationError
 from steady_queue.jobs.compat import task_backends
-from steady_queue.jobs.policy import PROJECT_OPTIONS, find_problems
+from steady_queue.jobs.definition.policy import PROJECT_OPTIONS, find_problems
 from steady_queue.store.names import NAME_LENGTH, explain_bad_queue_name, explain_unstorable
-from steady_queue.store.operations.charset import CHARSET
+from steady_queue.store.operations.database.charset import CHARSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

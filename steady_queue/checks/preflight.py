@@ -22,8 +22,8 @@ from steady_queue.configuration import read_options
 from steady_queue.db.aliases import is_in_memory, open_async, queue_alias
 from steady_queue.errors import ConfigurationError
 from steady_queue.recurring.definitions import collect_recurrences
-from steady_queue.store.operations import charset
-from steady_queue.store.operations.database_server import describe_server
+from steady_queue.store.operations.database import charset
+from steady_queue.store.operations.database.server import describe_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -27,12 +27,12 @@ from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError
 from steady_queue.events.wording import suggest
 from steady_queue.jobs.compat import task_backends
-from steady_queue.jobs.options import find_backend
+from steady_queue.jobs.definition.options import find_backend
+from steady_queue.jobs.definition.task import transactional_tasks
 from steady_queue.jobs.registry import belongs_to_installed_app
-from steady_queue.jobs.task import transactional_tasks
-from steady_queue.store.operations.charset import describe_text_columns, find_text_column_problem
-from steady_queue.store.operations.database_server import find_applied_migrations, find_schema_window
-from steady_queue.store.operations.table_shapes import describe_foreign_tables, find_shapes
+from steady_queue.store.operations.database.charset import describe_text_columns, find_text_column_problem
+from steady_queue.store.operations.database.server import find_applied_migrations, find_schema_window
+from steady_queue.store.operations.database.table_shapes import describe_foreign_tables, find_shapes
 from steady_queue.store.queue_selection import matches
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from steady_queue.configuration import Options, Worker
     from steady_queue.store.drivers.django import DjangoDriver
-    from steady_queue.store.operations.table_shapes import Shapes
+    from steady_queue.store.operations.database.table_shapes import Shapes
 
 #: The hint for a database that does not answer the queries of the check.
 UNREADABLE = (

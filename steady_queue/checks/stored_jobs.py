@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from steady_queue import arguments
 from steady_queue.db.transactions import run_one
 from steady_queue.errors import SteadyQueueError
-from steady_queue.jobs.options import find_backend
+from steady_queue.jobs.definition.options import find_backend
+from steady_queue.jobs.definition.signatures import check_call, fitting_shapes
 from steady_queue.jobs.registry import registry
-from steady_queue.jobs.signatures import check_call, fitting_shapes
 from steady_queue.store.job import Status
 from steady_queue.store.operations import pending
 

@@ -13,9 +13,9 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 
 from steady_queue import arguments
 from steady_queue.errors import ArgumentError, DeserializationError
+from steady_queue.jobs.definition.task import TaskCall
 from steady_queue.jobs.registry import registry
-from steady_queue.jobs.task import TaskCall
-from steady_queue.monitoring.redaction import REDACTED, positional_names, redact, redact_positional
+from steady_queue.monitoring.jobs.redaction import REDACTED, positional_names, redact, redact_positional
 from steady_queue.monitoring.text import escape_json
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import messages
 
 from steady_queue import actions
-from steady_queue.dashboard import audit, confirmed_ids, queue_names
-from steady_queue.dashboard.job_changes import CHANGES, apply
+from steady_queue.dashboard import audit, queue_names
+from steady_queue.dashboard.jobs import confirmed_ids
+from steady_queue.dashboard.jobs.changes import CHANGES, apply
 from steady_queue.dashboard.page import PageAdmin
 from steady_queue.models.pages import Queue
-from steady_queue.monitoring.job_pages import find_matches, iterate_ids
-from steady_queue.monitoring.job_search import JobSearch
+from steady_queue.monitoring.jobs.pages import find_matches, iterate_ids
+from steady_queue.monitoring.jobs.search import JobSearch
 from steady_queue.monitoring.json_values import queues_as_json
 from steady_queue.monitoring.queue_list import MAX_QUEUES, read_queue, read_queues
 from steady_queue.monitoring.states import JobState

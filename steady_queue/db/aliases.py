@@ -25,7 +25,7 @@ from django.utils.connection import ConnectionDoesNotExist
 import steady_queue
 from steady_queue.errors import ConfigurationError, StoreUnavailable
 from steady_queue.store.drivers.django import DjangoDriver, dialect_of
-from steady_queue.store.operations.charset import CHARSET
+from steady_queue.store.operations.database.charset import CHARSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from steady_queue.errors import StoreError, StoreNotMigrated
 from steady_queue.store.drivers.error_codes import is_column_missing, is_table_missing
 from steady_queue.store.names import database_option
-from steady_queue.store.operations.table_shapes import JOBS, describe_foreign_tables, find_shapes
+from steady_queue.store.operations.database.table_shapes import JOBS, describe_foreign_tables, find_shapes
 
 if TYPE_CHECKING:
     from steady_queue.store.drivers.django import DjangoDriver
     from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.operations.table_shapes import Shapes
+    from steady_queue.store.operations.database.table_shapes import Shapes
 
 
 def explain_store_error(driver: DjangoDriver, error: StoreError) -> StoreNotMigrated | None:

@@ -15,8 +15,8 @@ from steady_queue.actions.outcomes import ActionOutcome, OutcomeKind, apply_to
 from steady_queue.events.wording import counted
 from steady_queue.management.confirmation import confirm, find_user
 from steady_queue.management.progress_bar import ProgressBar
-from steady_queue.monitoring.job_detail import ACTIONS
-from steady_queue.monitoring.job_pages import BATCH_ROWS, find_matches, iterate_ids
+from steady_queue.monitoring.jobs.detail import ACTIONS
+from steady_queue.monitoring.jobs.pages import BATCH_ROWS, find_matches, iterate_ids
 from steady_queue.monitoring.text import show_line
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from steady_queue.management.shell_output import ShellOutput
-    from steady_queue.monitoring.job_search import JobSearch
+    from steady_queue.monitoring.jobs.search import JobSearch
 
 #: The question and the participle of each change.
 CHANGES = {

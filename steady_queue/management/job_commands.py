@@ -11,10 +11,10 @@ from steady_queue.management.confirmation import find_choice
 from steady_queue.management.job_changes import CHANGES, change_jobs
 from steady_queue.management.job_text import detail_lines, list_lines
 from steady_queue.management.shell_output import ShellOutput
-from steady_queue.monitoring.job_detail import find_detail
-from steady_queue.monitoring.job_json import detail_as_json, row_as_json
-from steady_queue.monitoring.job_pages import PAGE_ROWS, find_page
-from steady_queue.monitoring.job_search import InvalidSearch, JobSearch
+from steady_queue.monitoring.jobs.detail import find_detail
+from steady_queue.monitoring.jobs.json_values import detail_as_json, row_as_json
+from steady_queue.monitoring.jobs.pages import PAGE_ROWS, find_page
+from steady_queue.monitoring.jobs.search import InvalidSearch, JobSearch
 from steady_queue.monitoring.text import show_line
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from django.core.management.base import OutputWrapper
 
-    from steady_queue.monitoring.job_detail import JobDetail
-    from steady_queue.monitoring.job_rows import JobRow
+    from steady_queue.monitoring.jobs.detail import JobDetail
+    from steady_queue.monitoring.jobs.rows import JobRow
 
 FILTERS = ("state", "queue", "task", "error", "key", "worker", "since", "before", "text")
 #: Rows that are read at a time.

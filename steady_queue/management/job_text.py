@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from steady_queue.management.shell_output import ShellOutput
-    from steady_queue.monitoring.job_detail import JobDetail
-    from steady_queue.monitoring.job_rows import JobRow
-    from steady_queue.monitoring.timeline import Attempt, TimelineEntry
+    from steady_queue.monitoring.jobs.detail import JobDetail
+    from steady_queue.monitoring.jobs.rows import JobRow
+    from steady_queue.monitoring.jobs.timeline import Attempt, TimelineEntry
 
 #: Characters of a text on several lines, such as a traceback.
 TEXT_CHARACTERS = 20_000

@@ -25,13 +25,13 @@ from steady_queue.db.aliases import queue_alias
 from steady_queue.db.transaction_guard import guarded
 from steady_queue.db.transactions import run_one
 from steady_queue.errors import SteadyQueueError
-from steady_queue.jobs import results
-from steady_queue.jobs.caller_locale import activate
 from steady_queue.jobs.compat import TaskResultDoesNotExist
-from steady_queue.jobs.context import NoServices, TaskContext, TaskControl
+from steady_queue.jobs.definition.task import lane_of
+from steady_queue.jobs.enqueueing.caller_locale import activate
 from steady_queue.jobs.registry import registry
-from steady_queue.jobs.requests import TaskRequest
-from steady_queue.jobs.task import lane_of
+from steady_queue.jobs.results import results
+from steady_queue.jobs.running.context import NoServices, TaskContext, TaskControl
+from steady_queue.jobs.running.requests import TaskRequest
 from steady_queue.store.job import Claim, Lane, Status
 from steady_queue.store.operations.results import find_jobs
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from steady_queue.db.transaction_guard import TransactionGuard
     from steady_queue.jobs.compat import Task
-    from steady_queue.jobs.reports import LogLine, Progress
+    from steady_queue.jobs.running.reports import LogLine, Progress
     from steady_queue.store.job import JobRecord
 
 #: The name that the task sees as that of its worker.

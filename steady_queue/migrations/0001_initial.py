@@ -3,7 +3,7 @@ import steady_queue.models.fields
 from django.db import migrations, models
 
 from steady_queue.store.drivers.django import DjangoDriver
-from steady_queue.store.operations.charset import find_text_column_problem
+from steady_queue.store.operations.database.charset import find_text_column_problem
 
 # Rows of these tables live for seconds: with the default settings there would be many times more dead rows than live ones
 # before the first vacuum. A process's row is updated with every heartbeat, on the same page while that has room.

@@ -10,7 +10,7 @@ from django.db import models
 from django.utils import timezone
 
 from steady_queue.store.names import KEY_LENGTH, NAME_LENGTH
-from steady_queue.store.operations import charset
+from steady_queue.store.operations.database import charset
 
 __all__ = ["KEY_LENGTH", "NAME_LENGTH", "MomentField", "NameField"]
 

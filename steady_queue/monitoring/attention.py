@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from steady_queue.db.transactions import run_one
 from steady_queue.errors import StoreError
 from steady_queue.events.wording import counted, duration_text
-from steady_queue.monitoring.late_schedules import find_late_schedules
 from steady_queue.monitoring.process_list import STUCK_LAG_SECONDS, each_process
+from steady_queue.monitoring.recurring.late_schedules import find_late_schedules
 from steady_queue.monitoring.states import JobState
-from steady_queue.store.operations.open_transactions import find_oldest_transaction
+from steady_queue.store.operations.monitoring.open_transactions import find_oldest_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -9,7 +9,7 @@ from steady_queue.db.aliases import queue_alias
 from steady_queue.db.transactions import run_one
 from steady_queue.models import Semaphore
 from steady_queue.monitoring.counts import COUNT_LIMIT, CappedCount
-from steady_queue.store.operations.limits import count_slots, find_limit_keys
+from steady_queue.store.operations.monitoring.limits import count_slots, find_limit_keys
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -13,7 +13,7 @@ from steady_queue.models import Process
 from steady_queue.monitoring.statistics import read_now
 from steady_queue.monitoring.usage import read_usage
 from steady_queue.store.job import SERVED_LANES
-from steady_queue.store.operations.actors import parse_actors, serves
+from steady_queue.store.operations.processes.actors import parse_actors, serves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -13,10 +13,10 @@ from steady_queue.monitoring.process_list import each_process, read_processes
 from steady_queue.monitoring.statistics import Point, Rate, fill, hour_starts, hours_by_queue, rate_of, read_now
 from steady_queue.monitoring.usage import read_usage
 from steady_queue.store.job import SERVED_LANES, Lane
-from steady_queue.store.operations.actors import serves
-from steady_queue.store.operations.capped_counts import count_ready
-from steady_queue.store.operations.queue_heads import MAX_HEADS, find_queue_heads
-from steady_queue.store.operations.queues import find_paused_queues
+from steady_queue.store.operations.actions.queues import find_paused_queues
+from steady_queue.store.operations.monitoring.capped_counts import count_ready
+from steady_queue.store.operations.monitoring.queue_heads import MAX_HEADS, find_queue_heads
+from steady_queue.store.operations.processes.actors import serves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from steady_queue.monitoring.process_list import ProcessRow
     from steady_queue.monitoring.usage import Usage
-    from steady_queue.store.operations.queue_heads import QueueHead
+    from steady_queue.store.operations.monitoring.queue_heads import QueueHead
 
 #: Queues that are listed; those with ready tasks and those that are paused come first.
 MAX_QUEUES = 200

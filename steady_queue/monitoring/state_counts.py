@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.db.transactions import run_one
 from steady_queue.monitoring.counts import COUNT_LIMIT, CappedCount
-from steady_queue.monitoring.job_states import LOST_CLASSES
-from steady_queue.monitoring.sections import last_id_of
+from steady_queue.monitoring.jobs.current_state import LOST_CLASSES
+from steady_queue.monitoring.jobs.sections import last_id_of
 from steady_queue.monitoring.states import LATE_SECONDS, JobState
-from steady_queue.store.operations.capped_counts import count_states
+from steady_queue.store.operations.monitoring.capped_counts import count_states
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from django.db.models.functions import TruncHour
 from steady_queue.db.aliases import queue_alias
 from steady_queue.db.transactions import run_one
 from steady_queue.models import TaskStatistics
-from steady_queue.store.operations.recurring import read_database_time
+from steady_queue.store.operations.recurring.entries import read_database_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

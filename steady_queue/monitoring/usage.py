@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from steady_queue.db.transactions import run_one
 from steady_queue.monitoring.counts import COUNT_LIMIT
-from steady_queue.store.operations.capped_counts import count_running
+from steady_queue.store.operations.monitoring.capped_counts import count_running
 
 if TYPE_CHECKING:
     from uuid import UUID

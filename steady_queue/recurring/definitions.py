@@ -13,13 +13,13 @@ import steady_queue
 from steady_queue import arguments
 from steady_queue.errors import ConfigurationError
 from steady_queue.jobs.compat import Task, task_backends
+from steady_queue.jobs.definition.signatures import check_call
+from steady_queue.jobs.definition.task import SteadyQueueTask
 from steady_queue.jobs.registry import registry
-from steady_queue.jobs.signatures import check_call
-from steady_queue.jobs.task import SteadyQueueTask
 from steady_queue.recurring import schedule
 from steady_queue.recurring.catch_up import POLICIES
 from steady_queue.store.names import NAME_LENGTH, explain_unstorable
-from steady_queue.store.operations.recurring import NewEntry
+from steady_queue.store.operations.recurring.entries import NewEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

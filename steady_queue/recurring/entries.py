@@ -17,7 +17,7 @@ from steady_queue.db.transactions import arun_one, async_connection, defers_to, 
 from steady_queue.errors import ConfigurationError, UnknownRecurringTask
 from steady_queue.jobs.compat import Task, task_backends
 from steady_queue.recurring.definitions import Recurrence
-from steady_queue.store.operations import recurring
+from steady_queue.store.operations.recurring import entries as recurring
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from steady_queue.recurring.definitions import CatchUp
-    from steady_queue.store.operations.recurring import NewEntry
+    from steady_queue.store.operations.recurring.entries import NewEntry
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Operation
 

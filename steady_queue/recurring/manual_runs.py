@@ -15,18 +15,18 @@ from django.utils import timezone, translation
 from steady_queue import arguments
 from steady_queue.db.transactions import run_one
 from steady_queue.errors import DuplicateTask, UnknownRecurringTask
-from steady_queue.jobs.enqueue import enqueue_all
-from steady_queue.jobs.task import TaskCall
-from steady_queue.jobs.uniqueness import Unique
+from steady_queue.jobs.definition.task import TaskCall
+from steady_queue.jobs.definition.uniqueness import Unique
+from steady_queue.jobs.enqueueing.enqueue import enqueue_all
 from steady_queue.recurring.definitions import belongs_to_other_backend, resolve_task
-from steady_queue.store.operations import recurring
-from steady_queue.store.operations.ticks import unique_key_of
+from steady_queue.store.operations.recurring import entries as recurring
+from steady_queue.store.operations.recurring.ticks import unique_key_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from steady_queue.jobs.compat import Task
-    from steady_queue.store.operations.recurring import NewEntry
+    from steady_queue.store.operations.recurring.entries import NewEntry
 
 
 class ManualRun(NamedTuple):

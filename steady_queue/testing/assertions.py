@@ -9,8 +9,8 @@ from steady_queue.backend import SteadyQueueBackend
 from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.db.transactions import defers_to
 from steady_queue.errors import ConfigurationError, DeserializationError
-from steady_queue.jobs import results
 from steady_queue.jobs.compat import task_backends
+from steady_queue.jobs.results import results
 from steady_queue.models import BlockedExecution, ReadyExecution, ScheduledExecution
 from steady_queue.store.operations.results import find_jobs
 

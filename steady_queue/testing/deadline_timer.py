@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from steady_queue.jobs.context import TaskControl
+    from steady_queue.jobs.running.context import TaskControl
 
 
 def cancel_at_deadline(control: TaskControl) -> None:

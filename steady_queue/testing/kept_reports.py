@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steady_queue.aio.worker.task_reports import TaskReports
-from steady_queue.jobs.context import NoServices
-from steady_queue.jobs.reports import dump_line
+from steady_queue.aio.worker.reporting.task_reports import TaskReports
+from steady_queue.jobs.running.context import NoServices
+from steady_queue.jobs.running.reports import dump_line
 
 if TYPE_CHECKING:
-    from steady_queue.jobs.reports import LogLine, Progress
+    from steady_queue.jobs.running.reports import LogLine, Progress
     from steady_queue.store.job import Claim
     from steady_queue.store.operations.task_data import Report
 

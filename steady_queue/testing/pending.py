@@ -20,19 +20,19 @@ import steady_queue
 from steady_queue.aio.process_identity import hostname
 from steady_queue.aio.worker.executor import Executor
 from steady_queue.db.aliases import django_driver, queue_alias
-from steady_queue.jobs import results
 from steady_queue.jobs.compat import task_finished
-from steady_queue.jobs.context import TaskControl
-from steady_queue.jobs.expiry import refuse_expired
+from steady_queue.jobs.definition.expiry import refuse_expired
 from steady_queue.jobs.registry import limits_in_force, registry
+from steady_queue.jobs.results import results
+from steady_queue.jobs.running.context import TaskControl
 from steady_queue.models import Job, Pause, ReadyExecution, ScheduledExecution
 from steady_queue.store.job import Lane, NewJob
+from steady_queue.store.operations.actions.queues import find_queue_names
 from steady_queue.store.operations.claim import ClaimRequest, claim
 from steady_queue.store.operations.dispatch import dispatch
 from steady_queue.store.operations.enqueue import admit
-from steady_queue.store.operations.processes import NewProcess, deregister, register
-from steady_queue.store.operations.prune import BATCH_ROWS, find_process_claims, release_claims
-from steady_queue.store.operations.queues import find_queue_names
+from steady_queue.store.operations.processes.prune import BATCH_ROWS, find_process_claims, release_claims
+from steady_queue.store.operations.processes.registration import NewProcess, deregister, register
 from steady_queue.store.operations.results import find_jobs
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.operations.task_data import write_reports

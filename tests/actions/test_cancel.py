@@ -15,9 +15,9 @@ from steady_queue.db import notify
 from steady_queue.errors import JobIsRunning
 from steady_queue.events import Event, JobsCancelled, JobsCancelRequested, subscribe
 from steady_queue.jobs.compat import TaskResultDoesNotExist, task_backends
-from steady_queue.jobs.task_result import SteadyQueueResult, TaskState
+from steady_queue.jobs.results.task_result import SteadyQueueResult, TaskState
 from steady_queue.store.job import CancelRequest, FailureKind, Until
-from steady_queue.store.operations.cancellation import find_requests
+from steady_queue.store.operations.actions.cancellation import find_requests
 from steady_queue.store.outcome import Failed, Finished, Retried
 from tests.shop import tasks
 from tests.support.databases.tables import count, counts, query, row

@@ -12,7 +12,7 @@ from steady_queue import actions
 from steady_queue.actions import CancelOutcome
 from steady_queue.jobs.compat import TaskResultDoesNotExist
 from steady_queue.store.job import FailureKind
-from steady_queue.store.operations.cancellation import resolve_requests
+from steady_queue.store.operations.actions.cancellation import resolve_requests
 from steady_queue.store.outcome import Failed, Finished, Released
 from tests.support.databases.tables import count, counts
 from tests.support.store.jobs import job, limited, report

@@ -17,8 +17,8 @@ from steady_queue.actions import cleanup
 from steady_queue.actions.filters import parse_before
 from steady_queue.errors import ConfigurationError
 from steady_queue.models import FailedExecution, Job
-from steady_queue.store.operations import cleanup as store_cleanup
-from steady_queue.store.operations import maintenance
+from steady_queue.store.operations.actions import cleanup as store_cleanup
+from steady_queue.store.operations.maintenance import steps as maintenance
 from steady_queue.store.outcome import Finished
 from tests.shop import tasks
 from tests.support.databases.tables import count, counts

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from steady_queue import actions
-from steady_queue.store.operations import bulk_actions
+from steady_queue.store.operations.actions import bulk_actions
 from steady_queue.store.outcome import ErrorReport, Failed
 from tests.shop import tasks
 from tests.support.databases.tables import count, counts, query

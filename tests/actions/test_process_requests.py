@@ -13,7 +13,7 @@ from steady_queue import actions
 from steady_queue.db import notify
 from steady_queue.errors import JobIsNotRunning, UnknownProcess, UnknownRequest
 from steady_queue.jobs.compat import TaskResultDoesNotExist
-from steady_queue.store.operations.process_requests import find_open_requests, write_reply
+from steady_queue.store.operations.processes.requests import find_open_requests, write_reply
 from tests.support.databases.tables import count
 from tests.support.store.jobs import job
 

@@ -16,9 +16,9 @@ from steady_queue import actions
 from steady_queue.actions import cleanup
 from steady_queue.errors import JobIsRunning
 from steady_queue.jobs.compat import TaskResultDoesNotExist
-from steady_queue.store.operations import actions as revision
-from steady_queue.store.operations import bulk_actions
-from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter, clear_failed
+from steady_queue.store.operations.actions import bulk_actions
+from steady_queue.store.operations.actions import job_actions as revision
+from steady_queue.store.operations.actions.cleanup import CleanupPosition, EndedFilter, clear_failed
 from steady_queue.store.outcome import ErrorReport, Failed, Finished
 from steady_queue.store.statement import Operation
 from tests.support.databases.open_transactions import OpenTransaction, run_with_short_lock_timeout

@@ -13,7 +13,7 @@ from steady_queue import actions
 from steady_queue.db import notify
 from steady_queue.errors import JobIsRunning
 from steady_queue.jobs.compat import TaskResultDoesNotExist
-from steady_queue.store.operations.actions import MANUAL_SLOT_BASE
+from steady_queue.store.operations.actions.job_actions import MANUAL_SLOT_BASE
 from steady_queue.store.outcome import Finished
 from tests.shop import tasks
 from tests.support.databases.tables import count, counts, query, row

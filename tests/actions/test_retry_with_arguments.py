@@ -13,8 +13,8 @@ from steady_queue import Unique, actions
 from steady_queue.errors import ArgumentError, DuplicateTask, JobIsRunning
 from steady_queue.events import Event, JobsRetried, subscribe, unsubscribe
 from steady_queue.jobs.compat import TaskResultDoesNotExist, task_backends
-from steady_queue.jobs.old_arguments import OldArguments, load_old_arguments
-from steady_queue.store.operations import corrections
+from steady_queue.jobs.results.old_arguments import OldArguments, load_old_arguments
+from steady_queue.store.operations.actions import corrections
 from steady_queue.store.outcome import Finished
 from steady_queue.testing import run_pending
 from tests.shop.tasks import add, charge, fail, send_mail

@@ -18,7 +18,7 @@ from tests.support.runtime import EmittedEvents, error_of, in_thread, values, wa
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskResult
-    from steady_queue.jobs.task import SteadyQueueTask
+    from steady_queue.jobs.definition.task import SteadyQueueTask
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "sqlite")]
 

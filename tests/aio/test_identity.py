@@ -10,7 +10,7 @@ import pytest
 
 from steady_queue.aio import process_identity, running
 from steady_queue.aio.process_identity import describe, is_gone, start_time
-from steady_queue.store.operations.prune import RegisteredProcess
+from steady_queue.store.operations.processes.prune import RegisteredProcess
 from tests.shop.tasks import add
 from tests.support.processes.process_rows import rows
 from tests.support.runtime import in_thread, values, worker

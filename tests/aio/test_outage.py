@@ -23,7 +23,7 @@ from steady_queue.events import (
     ProcessRegisteredAgain,
 )
 from steady_queue.processes import ProcessMissingError
-from steady_queue.store.operations.prune import end_orphans
+from steady_queue.store.operations.processes.prune import end_orphans
 from steady_queue.store.outcome import report
 from tests.support.databases.tables import count, counts, query
 from tests.support.runtime import EmittedEvents, error_of, in_thread, until, values, wait_for_results, worker

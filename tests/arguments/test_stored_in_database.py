@@ -15,7 +15,7 @@ from steady_queue import aenqueue_all, enqueue_all
 from steady_queue.arguments import MAX_BYTES, DeserializationError, loads
 from steady_queue.arguments.decoding import MAX_DEPTH
 from steady_queue.errors import ArgumentError
-from steady_queue.jobs.task import TaskCall
+from steady_queue.jobs.definition.task import TaskCall
 from tests.shop import tasks
 from tests.shop.models import Customer
 from tests.support.arguments import same, stored_arguments

@@ -16,7 +16,7 @@ import steady_queue
 from steady_queue.aio.process_identity import describe, hostname
 from steady_queue.checks.health import check_health, default_max_age
 from steady_queue.configuration import Options, Worker
-from steady_queue.store.operations.processes import NewProcess, heartbeat, register
+from steady_queue.store.operations.processes.registration import NewProcess, heartbeat, register
 from tests.support.databases.aliases import extra_database, twin_settings
 from tests.support.databases.tables import query
 from tests.support.processes.scripts import run_script

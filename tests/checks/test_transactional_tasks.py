@@ -9,7 +9,7 @@ import pytest
 from steady_queue import task
 from steady_queue.checks.preflight import examine
 from steady_queue.checks.project import check_project
-from steady_queue.jobs.task import transactional_tasks
+from steady_queue.jobs.definition.task import transactional_tasks
 from tests.support.databases.aliases import application_in
 
 if TYPE_CHECKING:

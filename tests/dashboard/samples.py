@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from steady_queue import actions
 from steady_queue.models import Process, TaskStatistics
-from steady_queue.store.operations.processes import NewProcess, register
+from steady_queue.store.operations.processes.registration import NewProcess, register
 from tests.support.store.jobs import job, limited
 from tests.support.store.states import make_all_states
 from tests.support.store.stores import SyncStore

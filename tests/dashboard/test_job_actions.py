@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.test import Client
 
-from steady_queue.dashboard import job_actions
-from steady_queue.dashboard.job_changes import CHANGES
+from steady_queue.dashboard.jobs import actions as job_actions
+from steady_queue.dashboard.jobs.changes import CHANGES
 from steady_queue.models import Job
 from steady_queue.models.endings import Cancellation
-from steady_queue.monitoring import job_pages
-from steady_queue.store.operations.actions import retry, run_now
+from steady_queue.monitoring.jobs import pages as job_pages
+from steady_queue.store.operations.actions.job_actions import retry, run_now
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import counts
 from tests.support.store.jobs import fail_jobs, failed, job, later, limited, retried

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from steady_queue.dashboard.job_changes import CHANGES, OutcomeKind, apply
+from steady_queue.dashboard.jobs.changes import CHANGES, OutcomeKind, apply
 from steady_queue.models.endings import Cancellation
 from steady_queue.store.job import Until
 from steady_queue.store.outcome import Finished

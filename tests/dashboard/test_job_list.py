@@ -14,7 +14,7 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext, override_settings
 
 from steady_queue.models import Job
-from steady_queue.monitoring import job_pages
+from steady_queue.monitoring.jobs import pages as job_pages
 from steady_queue.monitoring.states import JobState
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import counts

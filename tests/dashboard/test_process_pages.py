@@ -13,9 +13,9 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 from steady_queue.models import Process, ProcessRequest
+from steady_queue.monitoring.jobs.waiting_reasons import MAX_HOLDERS
 from steady_queue.monitoring.limit_list import PAGE_SIZE
 from steady_queue.monitoring.process_list import each_process, read_processes
-from steady_queue.monitoring.waiting_reasons import MAX_HOLDERS
 from steady_queue.store.job import RequestKind
 from tests.dashboard.samples import fill
 from tests.support.store.jobs import limited

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steady_queue.dashboard.tracebacks import shorten
+from steady_queue.dashboard.jobs.tracebacks import shorten
 
 FULL = """Traceback (most recent call last):
   File "/srv/venv/lib/python3.13/site-packages/steady_queue/aio/worker/executor.py", line 10, in run

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from steady_queue.jobs.compat import TaskResult
-    from steady_queue.jobs.enqueued import Results
+    from steady_queue.jobs.enqueueing.enqueued import Results
 
 
 class Look(Protocol):

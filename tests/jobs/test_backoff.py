@@ -14,7 +14,7 @@ from steady_queue.jobs.compat import InvalidTask
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steady_queue.jobs.backoff import Backoff
+    from steady_queue.jobs.definition.backoff import Backoff
 
 
 def delays(backoff: Backoff, count: int) -> list[Any]:

@@ -12,9 +12,9 @@ import pytest
 from django.utils import translation
 
 from steady_queue import task
-from steady_queue.jobs.new_jobs import build_jobs
-from steady_queue.jobs.policy import DEFAULT_POLICY, apply_headers, policy_of
-from steady_queue.jobs.task import SteadyQueueTask, TaskCall
+from steady_queue.jobs.definition.policy import DEFAULT_POLICY, apply_headers, policy_of
+from steady_queue.jobs.definition.task import SteadyQueueTask, TaskCall
+from steady_queue.jobs.enqueueing.new_jobs import build_jobs
 from tests.shop.tasks import add
 
 

@@ -9,8 +9,9 @@ import pytest
 from django.db import transaction
 
 from steady_queue import enqueue_all
-from steady_queue.jobs import enqueued, results
 from steady_queue.jobs.compat import task_enqueued
+from steady_queue.jobs.enqueueing import enqueued
+from steady_queue.jobs.results import results
 from tests.shop import tasks
 
 if TYPE_CHECKING:

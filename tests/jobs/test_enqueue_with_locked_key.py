@@ -10,7 +10,7 @@ import pytest
 from django.db import transaction
 
 from steady_queue import enqueue_all
-from steady_queue.store.operations.maintenance import promote_stranded
+from steady_queue.store.operations.maintenance.steps import promote_stranded
 from steady_queue.store.operations.promote import lock_id
 from steady_queue.store.sql.postgres import LOCK_SPACE
 from tests.shop import tasks

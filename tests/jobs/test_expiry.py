@@ -13,9 +13,9 @@ from django.utils import timezone
 
 from steady_queue import task
 from steady_queue.jobs.compat import InvalidTask
-from steady_queue.jobs.expiry import LATEST
-from steady_queue.jobs.new_jobs import build_jobs
-from steady_queue.jobs.task import SteadyQueueTask, TaskCall
+from steady_queue.jobs.definition.expiry import LATEST
+from steady_queue.jobs.definition.task import SteadyQueueTask, TaskCall
+from steady_queue.jobs.enqueueing.new_jobs import build_jobs
 from steady_queue.models import Job
 from steady_queue.testing import run_pending
 from tests.shop.tasks import add

@@ -43,7 +43,7 @@ from django.dispatch import Signal
 from steady_queue import aenqueue_all
 from steady_queue.aio import running
 from steady_queue.jobs.compat import FRAMEWORK, task_enqueued, task_finished, task_started
-from steady_queue.jobs.task_result import SteadyQueueResult
+from steady_queue.jobs.results.task_result import SteadyQueueResult
 from steady_queue.events import JobsSettled
 from tests.support.tasks.recording import returns_context, returns_context_in_thread
 from tests.support.runtime import EmittedEvents, until, worker

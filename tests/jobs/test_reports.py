@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from steady_queue import LogLine, Progress, SteadyQueueResult
-from steady_queue.jobs.reports import dump_line, dump_progress, load_log, load_progress
+from steady_queue.jobs.running.reports import dump_line, dump_progress, load_log, load_progress
 from tests.shop.tasks import greet
 from tests.support.databases.tables import query
 

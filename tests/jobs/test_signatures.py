@@ -13,8 +13,8 @@ import steady_queue
 from steady_queue import enqueue_all, task
 from steady_queue.concurrency import limits_concurrency
 from steady_queue.errors import ArgumentError, EnqueueError
-from steady_queue.jobs import signatures
-from steady_queue.jobs.signatures import check_call, fitting_shapes
+from steady_queue.jobs.definition import signatures
+from steady_queue.jobs.definition.signatures import check_call, fitting_shapes
 from tests.shop import tasks
 from tests.support.databases.tables import count
 

@@ -12,8 +12,8 @@ from django.db import transaction
 from steady_queue import Unique, actions, enqueue_all, events, task
 from steady_queue.errors import DuplicateTask, UniqueKeyError
 from steady_queue.jobs.compat import InvalidTask, task_enqueued
-from steady_queue.jobs.new_jobs import build_jobs
-from steady_queue.jobs.task import SteadyQueueTask, TaskCall
+from steady_queue.jobs.definition.task import SteadyQueueTask, TaskCall
+from steady_queue.jobs.enqueueing.new_jobs import build_jobs
 from steady_queue.models import Job, UniqueKey
 from steady_queue.testing import run_pending
 from tests.shop.models import Customer

@@ -11,8 +11,8 @@ import pytest
 
 from steady_queue import StateChanged, TaskState
 from steady_queue.db import watcher as watchers
-from steady_queue.jobs.reports import LogLine, Progress
-from steady_queue.jobs.updates import Changes
+from steady_queue.jobs.results.updates import Changes
+from steady_queue.jobs.running.reports import LogLine, Progress
 from steady_queue.store.job import JobState, Lane, Status
 from steady_queue.store.outcome import Retried
 from tests.shop import tasks

@@ -10,8 +10,8 @@ from steady_queue.concurrency import limits_concurrency
 from tests.support.tasks.transactional import write
 
 if TYPE_CHECKING:
-    from steady_queue.jobs.context import TaskContext
-    from steady_queue.jobs.task import SteadyQueueTask
+    from steady_queue.jobs.definition.task import SteadyQueueTask
+    from steady_queue.jobs.running.context import TaskContext
 
 #: A task that is lost runs again, as often as it takes.
 AGAIN: dict[str, Any] = {"max_attempts": 100, "retry_lost": True, "backoff": lambda error, result: 0}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import steady_queue
-from steady_queue.monitoring.argument_text import (
+from steady_queue.monitoring.jobs.argument_text import (
     ARGUMENT_CHARACTERS,
     PARSED_CHARACTERS,
     SHORT_CHARACTERS,
@@ -17,7 +17,7 @@ from steady_queue.monitoring.argument_text import (
     load_redacted,
     short_text,
 )
-from steady_queue.monitoring.redaction import is_secret, redact
+from steady_queue.monitoring.jobs.redaction import is_secret, redact
 from tests.support.store.states import with_arguments
 
 PATH = "tests.shop.tasks.greet"

@@ -13,9 +13,9 @@ from django.test.utils import CaptureQueriesContext
 
 from steady_queue import actions
 from steady_queue.models import RecurringTask
-from steady_queue.monitoring.late_schedules import find_late_schedules
 from steady_queue.monitoring.overview import read_overview
-from steady_queue.store.operations.open_transactions import find_oldest_transaction
+from steady_queue.monitoring.recurring.late_schedules import find_late_schedules
+from steady_queue.store.operations.monitoring.open_transactions import find_oldest_transaction
 from tests.monitoring.test_lists import add_process
 from tests.support.databases.open_transactions import OpenTransaction
 from tests.support.store.jobs import fail_jobs, job

@@ -13,9 +13,9 @@ from django.test.utils import CaptureQueriesContext
 
 from steady_queue import actions
 from steady_queue.models import Job, RecurringExecution
-from steady_queue.monitoring.job_detail import find_detail
+from steady_queue.monitoring.jobs.detail import find_detail
+from steady_queue.monitoring.jobs.timeline import MAX_SHOWN_ATTEMPTS
 from steady_queue.monitoring.states import JobState
-from steady_queue.monitoring.timeline import MAX_SHOWN_ATTEMPTS
 from steady_queue.store.job import FailureKind
 from steady_queue.store.outcome import Finished
 from tests.shop import tasks
@@ -23,7 +23,7 @@ from tests.support.store.jobs import fail_jobs, failed, job, retried
 from tests.support.store.states import with_arguments
 
 if TYPE_CHECKING:
-    from steady_queue.monitoring.job_detail import JobDetail
+    from steady_queue.monitoring.jobs.detail import JobDetail
     from steady_queue.store.job import NewJob
     from tests.support.store.stores import SyncStore
 

@@ -12,12 +12,12 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 from steady_queue.models import ClaimedExecution, FailedExecution, Job
-from steady_queue.monitoring import job_pages
-from steady_queue.monitoring.job_pages import find_ids, find_matches, find_page, iterate_ids
-from steady_queue.monitoring.job_search import JobSearch
+from steady_queue.monitoring.jobs import pages as job_pages
+from steady_queue.monitoring.jobs.pages import find_ids, find_matches, find_page, iterate_ids
+from steady_queue.monitoring.jobs.search import JobSearch
 from steady_queue.monitoring.state_counts import read_state_counts
 from steady_queue.monitoring.states import JobState
-from steady_queue.store.operations.actions import discard, retry
+from steady_queue.store.operations.actions.job_actions import discard, retry
 from steady_queue.store.outcome import Finished, Released
 from tests.support.store.jobs import PATH, fail_jobs, job, later, limited
 from tests.support.store.states import old_job, with_arguments

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.http import QueryDict
 
-from steady_queue.monitoring.job_search import InvalidSearch, JobSearch
+from steady_queue.monitoring.jobs.search import InvalidSearch, JobSearch
 from steady_queue.monitoring.states import JobState
 
 FULL = JobSearch(

@@ -11,9 +11,9 @@ from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from steady_queue.monitoring import queue_list
-from steady_queue.monitoring.job_detail import find_detail
-from steady_queue.monitoring.job_pages import PAGE_WINDOW_ROWS, find_page
-from steady_queue.monitoring.job_search import JobSearch
+from steady_queue.monitoring.jobs.detail import find_detail
+from steady_queue.monitoring.jobs.pages import PAGE_WINDOW_ROWS, find_page
+from steady_queue.monitoring.jobs.search import JobSearch
 from steady_queue.monitoring.queue_list import read_queue, read_queues
 from steady_queue.monitoring.state_counts import read_state_counts
 from steady_queue.monitoring.states import JobState

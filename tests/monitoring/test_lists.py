@@ -22,8 +22,8 @@ from steady_queue.monitoring.process_list import LaneUse, each_process, read_pro
 from steady_queue.monitoring.queue_list import read_queue, read_queues
 from steady_queue.monitoring.usage import Usage, read_usage
 from steady_queue.store.job import Lane
-from steady_queue.store.operations import queue_heads
-from steady_queue.store.operations.queue_heads import find_queue_heads
+from steady_queue.store.operations.monitoring import queue_heads
+from steady_queue.store.operations.monitoring.queue_heads import find_queue_heads
 from tests.support.store.jobs import job, limited
 from tests.support.store.states import old_job
 

@@ -14,18 +14,18 @@ from django.utils import timezone
 from steady_queue import disable_recurring_task, schedule_recurring_task
 from steady_queue.errors import ConfigurationError
 from steady_queue.models import Job, ReadyExecution, RecurringExecution, RecurringTask
-from steady_queue.monitoring import recurring_calendar
-from steady_queue.monitoring.job_states import read_states
-from steady_queue.monitoring.late_schedules import find_late_schedules
-from steady_queue.monitoring.recurring import find_recurring, preview, read_history, read_recurring
-from steady_queue.monitoring.recurring_calendar import read_calendar
-from steady_queue.monitoring.schedule_words import describe_schedule
+from steady_queue.monitoring.jobs.current_state import read_states
+from steady_queue.monitoring.recurring import calendar as recurring_calendar
+from steady_queue.monitoring.recurring.calendar import read_calendar
+from steady_queue.monitoring.recurring.late_schedules import find_late_schedules
+from steady_queue.monitoring.recurring.schedule_words import describe_schedule
+from steady_queue.monitoring.recurring.tasks import find_recurring, preview, read_history, read_recurring
 from steady_queue.monitoring.states import JobState
 from tests.shop.tasks import add
 from tests.support.processes.scripts import run_script
 
 if TYPE_CHECKING:
-    from steady_queue.monitoring.recurring import RecurringRow
+    from steady_queue.monitoring.recurring.tasks import RecurringRow
 
 BERLIN = "Europe/Berlin"
 
@@ -94,7 +94,7 @@ def test_words_do_not_depend_on_the_locale_of_the_process(monkeypatch: pytest.Mo
 def test_what_finds_the_words_is_imported_only_for_them() -> None:
     printed = run_script(
         "import django; django.setup()\n"
-        "import sys, steady_queue.monitoring.recurring, steady_queue.management\n"
+        "import sys, steady_queue.monitoring.recurring.tasks, steady_queue.management\n"
         "print('cron_descriptor' in sys.modules)"
     )
     assert printed == "False\n"

@@ -10,8 +10,8 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 from steady_queue.monitoring.counts import CappedCount
-from steady_queue.monitoring.job_pages import find_page
-from steady_queue.monitoring.job_search import JobSearch
+from steady_queue.monitoring.jobs.pages import find_page
+from steady_queue.monitoring.jobs.search import JobSearch
 from steady_queue.monitoring.state_counts import read_state_counts
 from steady_queue.monitoring.states import JobState
 from tests.support.store.jobs import job

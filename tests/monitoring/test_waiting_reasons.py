@@ -11,15 +11,15 @@ import pytest
 
 from steady_queue import actions
 from steady_queue.models import Process
-from steady_queue.monitoring.job_rows import load_rows
-from steady_queue.monitoring.waiting_reasons import find_reasons
+from steady_queue.monitoring.jobs.rows import load_rows
+from steady_queue.monitoring.jobs.waiting_reasons import find_reasons
 from steady_queue.store.job import Lane
-from steady_queue.store.operations.processes import NewProcess, register
+from steady_queue.store.operations.processes.registration import NewProcess, register
 from tests.support.store.jobs import job, later, limited, retried
 from tests.support.store.states import make_overdue, old_job
 
 if TYPE_CHECKING:
-    from steady_queue.monitoring.waiting_reasons import WaitingReason
+    from steady_queue.monitoring.jobs.waiting_reasons import WaitingReason
     from steady_queue.store.job import NewJob
     from tests.support.store.stores import SyncStore
 

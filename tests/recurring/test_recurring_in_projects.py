@@ -247,7 +247,7 @@ async def test_two_projects_on_one_database_leave_each_others_entries_alone(data
 
 def _schedule_for(alias: str, path: str, key: str) -> None:
     """A dynamic entry, as a process of the project that has this task would make it."""
-    from steady_queue.store.operations.recurring import NewEntry, add
+    from steady_queue.store.operations.recurring.entries import NewEntry, add
     from tests.support.store.stores import SyncStore
 
     store = SyncStore(alias)

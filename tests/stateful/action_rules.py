@@ -10,11 +10,11 @@ from hypothesis.stateful import rule
 
 from steady_queue import actions
 from steady_queue.store.job import CancelRequest
-from steady_queue.store.operations import actions as revision
-from steady_queue.store.operations.actions import run_now
-from steady_queue.store.operations.cancellation import cancel, resolve_requests
-from steady_queue.store.operations.corrections import retry_with
-from steady_queue.store.operations.queues import pause, resume
+from steady_queue.store.operations.actions import job_actions as revision
+from steady_queue.store.operations.actions.cancellation import cancel, resolve_requests
+from steady_queue.store.operations.actions.corrections import retry_with
+from steady_queue.store.operations.actions.job_actions import run_now
+from steady_queue.store.operations.actions.queues import pause, resume
 from tests.stateful.base import QUEUES, calm, orders, some, step
 from tests.stateful.process_rules import ProcessRules
 

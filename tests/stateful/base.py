@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition
 
 from steady_queue.store.job import FailureKind, Lane, Status
+from steady_queue.store.operations.actions.queues import resume
 from steady_queue.store.operations.dispatch import dispatch
-from steady_queue.store.operations.maintenance import promote_stranded
-from steady_queue.store.operations.processes import NewProcess, register
-from steady_queue.store.operations.queues import resume
-from steady_queue.store.operations.recurring import NewEntry, persist
-from steady_queue.store.operations.sweeps import sweep_expired
+from steady_queue.store.operations.maintenance.steps import promote_stranded
+from steady_queue.store.operations.maintenance.sweeps import sweep_expired
+from steady_queue.store.operations.processes.registration import NewProcess, register
+from steady_queue.store.operations.recurring.entries import NewEntry, persist
 from steady_queue.store.outcome import Finished
 from tests.stateful.claim_history import ClaimHistory
 from tests.stateful.clock import HALF, HOUR, id_in, make_rows_older

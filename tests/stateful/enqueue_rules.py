@@ -12,11 +12,11 @@ from hypothesis.stateful import precondition, rule
 
 from steady_queue.backend import SteadyQueueBackend
 from steady_queue.db.aliases import django_driver
-from steady_queue.jobs import enqueue as production
-from steady_queue.jobs.enqueued import Results
+from steady_queue.jobs.enqueueing import enqueue as production
+from steady_queue.jobs.enqueueing.enqueued import Results
 from steady_queue.store.operations.dispatch import dispatch
-from steady_queue.store.operations.recurring import switch
-from steady_queue.store.operations.ticks import Tick, enqueue_ticks
+from steady_queue.store.operations.recurring.entries import switch
+from steady_queue.store.operations.recurring.ticks import Tick, enqueue_ticks
 from tests.stateful.base import ENTRIES, BaseMachine, Pending, batches, orders, step, which
 from tests.support.databases.open_transactions import OpenTransaction
 from tests.support.store.jobs import PATH

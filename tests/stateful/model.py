@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from steady_queue.store.job import FailureKind, OnConflict, Status
-from steady_queue.store.operations.corrections import COLUMNS
+from steady_queue.store.operations.actions.corrections import COLUMNS
 from steady_queue.store.outcome import Failed, Finished, Released, Retried, Snoozed, Verdict
 from tests.stateful.model_job import WAITING, Job
 from tests.stateful.model_keys import UniqueKeys

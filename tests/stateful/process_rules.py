@@ -9,11 +9,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from steady_queue.store.job import FailureKind, Lane, Status
-from steady_queue.store.operations.lost_claims import fail
-from steady_queue.store.operations.maintenance import clear_failed, clear_finished, free_ownerless, promote_stranded
-from steady_queue.store.operations.processes import deregister, heartbeat
-from steady_queue.store.operations.prune import end_orphans, prune_exited_process, prune_process
-from steady_queue.store.operations.ticks import clear_ticks
+from steady_queue.store.operations.maintenance.steps import (
+    clear_failed,
+    clear_finished,
+    free_ownerless,
+    promote_stranded,
+)
+from steady_queue.store.operations.processes.lost_claims import fail
+from steady_queue.store.operations.processes.prune import end_orphans, prune_exited_process, prune_process
+from steady_queue.store.operations.processes.registration import deregister, heartbeat
+from steady_queue.store.operations.recurring.ticks import clear_ticks
 from steady_queue.store.outcome import Failed, Released, Retried
 from tests.stateful.base import calm, some, step, which
 from tests.stateful.clock import HALF, HOUR, make_rows_older
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from steady_queue.store.job import Claim
-    from steady_queue.store.operations.lost_claims import Decide, SettledClaims
+    from steady_queue.store.operations.processes.lost_claims import Decide, SettledClaims
     from steady_queue.store.outcome import Outcome
 
 MOST = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steady_queue.store.job import Status
-from steady_queue.store.operations.actions import MANUAL_SLOT_BASE
+from steady_queue.store.operations.actions.job_actions import MANUAL_SLOT_BASE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

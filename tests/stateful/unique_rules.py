@@ -11,7 +11,7 @@ from hypothesis.stateful import rule
 
 from steady_queue.errors import DuplicateTask, StoreConflict
 from steady_queue.store.job import OnDuplicate, Until
-from steady_queue.store.operations.sweeps import sweep_expired, sweep_unique_keys
+from steady_queue.store.operations.maintenance.sweeps import sweep_expired, sweep_unique_keys
 from tests.stateful.action_rules import ActionRules
 from tests.stateful.base import orders, step
 from tests.stateful.clock import HALF, HOUR

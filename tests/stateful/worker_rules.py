@@ -8,10 +8,10 @@ from django.db import connections
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from steady_queue.jobs.expiry import refuse_expired
+from steady_queue.jobs.definition.expiry import refuse_expired
 from steady_queue.store.job import FailureKind, Lane, Status
 from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
-from steady_queue.store.operations.prune import release_claims
+from steady_queue.store.operations.processes.prune import release_claims
 from steady_queue.store.outcome import Finished, Released, Snoozed, Verdict
 from tests.stateful.base import QUEUES, some, step, which
 from tests.stateful.clock import HALF

@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 
 from steady_queue.processes import ProcessPrunedError
-from steady_queue.store.operations.processes import heartbeat
-from steady_queue.store.operations.prune import prune_process
+from steady_queue.store.operations.processes.prune import prune_process
+from steady_queue.store.operations.processes.registration import heartbeat
 from steady_queue.store.outcome import report
 from steady_queue.store.statement import Operation
 from tests.support.databases.tables import counts, query
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from uuid import UUID
 
-    from steady_queue.store.operations.prune import PrunedProcess
+    from steady_queue.store.operations.processes.prune import PrunedProcess
     from steady_queue.store.statement import Flow
     from tests.support.processes.commands import Command
     from tests.support.store.stores import Store

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from django.db import transaction
 
-from steady_queue.store.operations.actions import discard, run_now
+from steady_queue.store.operations.actions.job_actions import discard, run_now
 from steady_queue.store.operations.enqueue import admit, enqueue
+from steady_queue.store.operations.processes.prune import release_claims
 from steady_queue.store.operations.promote import lock_id
-from steady_queue.store.operations.prune import release_claims
 from steady_queue.store.outcome import Finished
 from steady_queue.store.sql.mysql import IDLE_TRANSACTION_SECONDS
 from steady_queue.store.statement import Operation

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from steady_queue.errors import DuplicateTask, StoreConflict, StoreError
 from steady_queue.store.job import OnDuplicate, Until
-from steady_queue.store.operations.sweeps import sweep_unique_keys
+from steady_queue.store.operations.maintenance.sweeps import sweep_unique_keys
 from steady_queue.store.outcome import Finished, Released, Verdict
 from tests.support.databases.open_transactions import OpenTransaction, run_with_short_lock_timeout
 from tests.support.databases.tables import count, counts

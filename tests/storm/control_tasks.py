@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from random import Random
 
-    from steady_queue.jobs.task import TaskCall
+    from steady_queue.jobs.definition.task import TaskCall
 
 MAX_ATTEMPTS = 4
 DELAY = fixed(0.2)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from steady_queue.jobs.task import TaskCall
+    from steady_queue.jobs.definition.task import TaskCall
     from tests.storm.workers import WorkerLife
 
 #: Seconds after the last fault within which a task ends and dead processes are pruned; those for a worker to start.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from steady_queue.jobs.compat import TaskContext
-    from steady_queue.jobs.task import TaskCall
+    from steady_queue.jobs.definition.task import TaskCall
 
 #: Waits are made of so long steps, in seconds: a task that was frozen in one still has to go through the others.
 STEP_SECONDS = 0.05

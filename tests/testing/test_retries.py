@@ -15,9 +15,9 @@ from django.conf import settings
 from django.test import override_settings
 
 from steady_queue import actions
-from steady_queue.jobs.attempt_errors import AttemptError
 from steady_queue.jobs.compat import TaskResultStatus, task_finished
-from steady_queue.jobs.task_result import SteadyQueueResult, TaskState
+from steady_queue.jobs.results.attempt_errors import AttemptError
+from steady_queue.jobs.results.task_result import SteadyQueueResult, TaskState
 from steady_queue.store.outcome import MAX_ERRORS, MAX_WORKER_IDS_CHARACTERS
 from steady_queue.testing import enqueued
 from tests.shop.tasks import fail
@@ -197,7 +197,7 @@ def test_a_task_that_asks_for_it_is_retried_and_spends_an_attempt(
     task.enqueue(how)
     _, last = run(including_scheduled=True)
     assert (last.return_value, last.attempts) == ("done", 2)
-    assert paths(last) == ["steady_queue.jobs.requests.RetryLater"]
+    assert paths(last) == ["steady_queue.jobs.running.requests.RetryLater"]
     if how == "by backoff":
         assert "ValueError: the cause" in last.errors[0].traceback
 

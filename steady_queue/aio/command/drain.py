@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from steady_queue import events
 from steady_queue.errors import StoreError
-from steady_queue.store.operations.queues import find_unserved_queues, has_remaining_jobs
+from steady_queue.store.operations.actions.queues import find_unserved_queues, has_remaining_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from anyio import move_on_after
 
 from steady_queue.errors import StoreUnavailable
-from steady_queue.store.operations.queues import count_waiting
+from steady_queue.store.operations.actions.queues import count_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

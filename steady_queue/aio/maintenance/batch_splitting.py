@@ -12,11 +12,11 @@ from steady_queue import events
 from steady_queue.aio.maintenance.lost_claims import emit_displaced
 from steady_queue.errors import StoreDataError
 from steady_queue.jobs.registry import limits_in_force
-from steady_queue.jobs.retries import decide_lost
-from steady_queue.store.operations import prune
-from steady_queue.store.operations.lost_claims import SettledClaims
-from steady_queue.store.operations.prune import BATCH_ROWS
-from steady_queue.store.operations.set_aside import ClaimOwner, end_claims, set_aside
+from steady_queue.jobs.running.retries import decide_lost
+from steady_queue.store.operations.maintenance.set_aside import ClaimOwner, end_claims, set_aside
+from steady_queue.store.operations.processes import prune
+from steady_queue.store.operations.processes.lost_claims import SettledClaims
+from steady_queue.store.operations.processes.prune import BATCH_ROWS
 from steady_queue.store.outcome import report
 from steady_queue.store.statement import chunks_of
 

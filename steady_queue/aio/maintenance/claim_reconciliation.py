@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from steady_queue import events
-from steady_queue.store.operations import prune
-from steady_queue.store.operations.set_aside import ClaimOwner
+from steady_queue.store.operations.maintenance.set_aside import ClaimOwner
+from steady_queue.store.operations.processes import prune
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.maintenance.steps import StepDriver
     from steady_queue.aio.worker.claims import Claims
     from steady_queue.events import Events
-    from steady_queue.store.operations.processes import NewProcess
+    from steady_queue.store.operations.processes.registration import NewProcess
 
 
 class OnLost(Protocol):

@@ -10,16 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.aio.maintenance.batch_splitting import REJECTED
-from steady_queue.store.operations import cleanup, maintenance
-from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter
-from steady_queue.store.operations.prune import BATCH_ROWS
+from steady_queue.store.operations.actions import cleanup
+from steady_queue.store.operations.actions.cleanup import CleanupPosition, EndedFilter
+from steady_queue.store.operations.maintenance import steps as maintenance
+from steady_queue.store.operations.processes.prune import BATCH_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
     from steady_queue.aio.maintenance.batch_splitting import Driver
-    from steady_queue.store.operations.cleanup import ClearedWindow
+    from steady_queue.store.operations.actions.cleanup import ClearedWindow
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Operation
 

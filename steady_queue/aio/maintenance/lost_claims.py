@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.events import Events
-    from steady_queue.store.operations.displacement import DisplacedJob
-    from steady_queue.store.operations.lost_claims import SettledClaims
+    from steady_queue.store.operations.processes.lost_claims import SettledClaims
+    from steady_queue.store.operations.uniqueness.displacement import DisplacedJob
     from steady_queue.store.outcome import ErrorReport
 
 

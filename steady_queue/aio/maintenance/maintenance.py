@@ -24,11 +24,11 @@ from steady_queue.aio.maintenance.steps import StepRunner, StepSkipped
 from steady_queue.aio.maintenance.unserved_queues import warn_of_unserved
 from steady_queue.configuration import alive_threshold
 from steady_queue.jobs.registry import durations_in_force, limits_in_force
-from steady_queue.store.operations import maintenance as store
-from steady_queue.store.operations.cancellation import resolve_requests
-from steady_queue.store.operations.maintenance import release_overrun_slots
-from steady_queue.store.operations.process_requests import delete_old_requests
-from steady_queue.store.operations.sweeps import sweep_expired, sweep_unique_keys
+from steady_queue.store.operations.actions.cancellation import resolve_requests
+from steady_queue.store.operations.maintenance import steps as store
+from steady_queue.store.operations.maintenance.steps import release_overrun_slots
+from steady_queue.store.operations.maintenance.sweeps import sweep_expired, sweep_unique_keys
+from steady_queue.store.operations.processes.requests import delete_old_requests
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.maintenance.cleanup import Kind
     from steady_queue.aio.maintenance.steps import StepDriver
     from steady_queue.configuration import Dispatcher
-    from steady_queue.store.operations.processes import NewProcess
+    from steady_queue.store.operations.processes.registration import NewProcess
     from steady_queue.store.statement import Operation
 
 T = TypeVar("T")

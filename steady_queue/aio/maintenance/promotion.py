@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from steady_queue.aio.maintenance.batch_splitting import REJECTED, split
 from steady_queue.jobs.registry import limits_in_force
-from steady_queue.store.operations.maintenance import promote_stranded as promote_stranded_page
+from steady_queue.store.operations.maintenance.set_aside import set_blocked_aside
+from steady_queue.store.operations.maintenance.steps import promote_stranded as promote_stranded_page
+from steady_queue.store.operations.processes.prune import BATCH_ROWS
 from steady_queue.store.operations.promote import find_blocked_keys, find_next_blocked_job, promote, promote_one
-from steady_queue.store.operations.prune import BATCH_ROWS
-from steady_queue.store.operations.set_aside import set_blocked_aside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,10 +10,10 @@ from steady_queue.aio.maintenance.lost_claims import emit_settled
 from steady_queue.aio.process_identity import is_gone
 from steady_queue.errors import ProcessExitError, ProcessMissingError, ProcessPrunedError
 from steady_queue.jobs.registry import limits_in_force
-from steady_queue.jobs.retries import decide_lost
-from steady_queue.store.operations import prune
-from steady_queue.store.operations.lost_claims import SettledClaims
-from steady_queue.store.operations.set_aside import ClaimOwner
+from steady_queue.jobs.running.retries import decide_lost
+from steady_queue.store.operations.maintenance.set_aside import ClaimOwner
+from steady_queue.store.operations.processes import prune
+from steady_queue.store.operations.processes.lost_claims import SettledClaims
 from steady_queue.store.outcome import report
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.maintenance.batch_splitting import ClaimSplitter, Driver
     from steady_queue.events import Events
-    from steady_queue.store.operations.prune import PrunedProcess, RegisteredProcess
+    from steady_queue.store.operations.processes.prune import PrunedProcess, RegisteredProcess
     from steady_queue.store.outcome import ErrorReport
     from steady_queue.store.statement import Operation
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steady_queue.aio.maintenance.steps import StepSkipped
-from steady_queue.store.operations.prune import BATCH_ROWS
-from steady_queue.store.operations.statistics import clear_hours, fold_minutes
+from steady_queue.store.operations.maintenance.statistics import clear_hours, fold_minutes
+from steady_queue.store.operations.processes.prune import BATCH_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

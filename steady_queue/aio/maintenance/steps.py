@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from steady_queue import events
 from steady_queue.errors import StoreError
-from steady_queue.store.operations.processes import write_metadata
+from steady_queue.store.operations.processes.registration import write_metadata
 from steady_queue.store.outcome import report_of
 
 if TYPE_CHECKING:

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from steady_queue import events
 from steady_queue.store.job import SERVED_LANES, Lane
-from steady_queue.store.operations import maintenance, prune
-from steady_queue.store.operations.actors import parse_actors, serves
+from steady_queue.store.operations.maintenance import steps as maintenance
+from steady_queue.store.operations.processes import prune
+from steady_queue.store.operations.processes.actors import parse_actors, serves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steady_queue.aio.maintenance.steps import StepDriver
     from steady_queue.events import Events
-    from steady_queue.store.operations.prune import RegisteredProcess
+    from steady_queue.store.operations.processes.prune import RegisteredProcess
 
 
 async def warn_of_unserved(driver: StepDriver, emitter: Events) -> None:

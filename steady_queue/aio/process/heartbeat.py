@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from steady_queue import events
 from steady_queue.aio.outage import MAX_PAUSE_SECONDS
 from steady_queue.errors import StoreError
-from steady_queue.store.operations.processes import heartbeat, register
+from steady_queue.store.operations.processes.registration import heartbeat, register
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.context import Context
     from steady_queue.aio.deadline_driver import DeadlineDriver
     from steady_queue.aio.lease import Lease
-    from steady_queue.store.operations.processes import NewProcess
+    from steady_queue.store.operations.processes.registration import NewProcess
     from steady_queue.store.statement import Operation
 
 T = TypeVar("T")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from steady_queue.configuration import Options
     from steady_queue.events import Events
     from steady_queue.hooks import HookPoint, Kind
-    from steady_queue.store.operations.processes import NewProcess
+    from steady_queue.store.operations.processes.registration import NewProcess
 
 
 class Lifecycle:

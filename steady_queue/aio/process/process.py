@@ -31,7 +31,7 @@ from steady_queue.db import notify
 from steady_queue.db.aliases import is_in_memory, queue_alias
 from steady_queue.errors import ConfigurationError
 from steady_queue.events import Events
-from steady_queue.store.operations.processes import NewProcess
+from steady_queue.store.operations.processes.registration import NewProcess
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

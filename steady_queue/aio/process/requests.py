@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 from steady_queue import events
 from steady_queue.aio.timing import WakeEvent
 from steady_queue.store.job import RequestKind
-from steady_queue.store.operations.process_requests import find_open_requests, write_reply
+from steady_queue.store.operations.processes.requests import find_open_requests, write_reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from steady_queue.aio.context import Context
-    from steady_queue.aio.worker.live_stacks import LiveStacks
+    from steady_queue.aio.worker.control.live_stacks import LiveStacks
     from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.operations.process_requests import OpenRequest
-    from steady_queue.store.operations.processes import NewProcess
+    from steady_queue.store.operations.processes.registration import NewProcess
+    from steady_queue.store.operations.processes.requests import OpenRequest
 
 
 def _forward_nothing() -> None:

@@ -25,16 +25,16 @@ from steady_queue.aio.scheduler.other_backends import OtherBackends
 from steady_queue.aio.scheduler.scheduler import Scheduler
 from steady_queue.aio.wake_ups import WakeUps
 from steady_queue.aio.worker.awaited import AwaitedJobs
-from steady_queue.aio.worker.cancellations import Cancellations
 from steady_queue.aio.worker.capacity import Capacity
 from steady_queue.aio.worker.claims import Claims
+from steady_queue.aio.worker.control.cancellations import Cancellations
+from steady_queue.aio.worker.control.live_stacks import LiveStacks
 from steady_queue.aio.worker.executor import Executor
-from steady_queue.aio.worker.live_stacks import LiveStacks
 from steady_queue.aio.worker.polling import LastPoll, PollingInterval
 from steady_queue.aio.worker.queues import QueuePlan
-from steady_queue.aio.worker.reports import Reports
+from steady_queue.aio.worker.reporting.reports import Reports
+from steady_queue.aio.worker.reporting.task_counts import TaskCounts
 from steady_queue.aio.worker.settler import Settler, Settlers
-from steady_queue.aio.worker.task_counts import TaskCounts
 from steady_queue.aio.worker.unknown_tasks import UnknownTasks
 from steady_queue.aio.worker.worker import Worker
 from steady_queue.configuration import alive_threshold
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     from steady_queue.aio.process.deadlines import Deadlines
     from steady_queue.aio.process.host import Host
     from steady_queue.aio.timing import WakeEvent
-    from steady_queue.aio.worker.timed_calls import WatchDeadline
+    from steady_queue.aio.worker.control.timed_calls import WatchDeadline
     from steady_queue.configuration import Dispatcher as DispatcherOptions
     from steady_queue.configuration import Options
     from steady_queue.configuration import Worker as WorkerOptions
-    from steady_queue.store.operations.processes import NewProcess
+    from steady_queue.store.operations.processes.registration import NewProcess
 
 
 class Services:

@@ -14,13 +14,13 @@ from django.apps import apps
 from django.conf import settings
 
 from steady_queue.errors import ConfigurationError, StoreBug, StoreError
-from steady_queue.store.operations.database_server import (
+from steady_queue.store.operations.database.server import (
     describe_schema_problem,
     find_applied_migrations,
     find_schema_window,
     find_version_problem,
 )
-from steady_queue.store.operations.table_shapes import (
+from steady_queue.store.operations.database.table_shapes import (
     describe_foreign_tables,
     describe_missing_columns,
     find_shapes,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.outage import Outage
     from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.operations.database_server import SchemaWindow
-    from steady_queue.store.operations.table_shapes import Shapes
+    from steady_queue.store.operations.database.server import SchemaWindow
+    from steady_queue.store.operations.database.table_shapes import Shapes
 
 
 async def find_start_problem(driver: AsyncDriver, alias: str) -> str | None:

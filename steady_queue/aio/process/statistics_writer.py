@@ -14,7 +14,7 @@ from anyio import move_on_after
 
 from steady_queue import events
 from steady_queue.errors import StoreError
-from steady_queue.store.operations.statistics import write_minutes
+from steady_queue.store.operations.maintenance.statistics import write_minutes
 from steady_queue.store.outcome import report_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.context import Context
     from steady_queue.aio.deadline_driver import DeadlineDriver
-    from steady_queue.aio.worker.task_counts import TaskCounts
+    from steady_queue.aio.worker.reporting.task_counts import TaskCounts
 
 #: How long a write may take, and how long the last one may delay the stop of the process.
 WRITE_SECONDS, FLUSH_SECONDS = 5.0, 1.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from steady_queue.aio.process.deadlines import Deadlines
-    from steady_queue.aio.worker.reports import Reports
+    from steady_queue.aio.worker.reporting.reports import Reports
 
 
 class TaskServices:

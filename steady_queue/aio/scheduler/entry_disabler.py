@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steady_queue import events
-from steady_queue.store.operations import recurring
+from steady_queue.store.operations.recurring import entries as recurring
 
 if TYPE_CHECKING:
     from steady_queue.aio.scheduler.timetable import Timetable
     from steady_queue.events import Events
     from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.operations.recurring import Entry
+    from steady_queue.store.operations.recurring.entries import Entry
 
 #: How many characters of an error are stored.
 MAX_REASON_CHARACTERS = 2000

@@ -21,8 +21,8 @@ from steady_queue.aio.timing import CooperativeYield
 from steady_queue.errors import ConfigurationError, StoreUnavailable, UnknownTaskError
 from steady_queue.jobs.compat import InvalidTask
 from steady_queue.jobs.registry import may_belong_to_project
-from steady_queue.store.operations import recurring
-from steady_queue.store.operations.ticks import clear_ticks
+from steady_queue.store.operations.recurring import entries as recurring
+from steady_queue.store.operations.recurring.ticks import clear_ticks
 from steady_queue.store.outcome import report_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.context import Context
     from steady_queue.aio.scheduler.other_backends import OtherBackends
     from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.operations.recurring import Entry, NewEntry
+    from steady_queue.store.operations.recurring.entries import Entry, NewEntry
 
 #: How often the entries are compared with the timetable.
 LOOK_SECONDS = 3.0

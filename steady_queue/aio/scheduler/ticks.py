@@ -11,16 +11,16 @@ from steady_queue import events
 from steady_queue.aio.scheduler.other_backends import failure_event
 from steady_queue.errors import StoreDataError
 from steady_queue.jobs.compat import task_backends, task_enqueued
-from steady_queue.jobs.enqueued import Results
-from steady_queue.jobs.new_jobs import build_jobs_from_text
+from steady_queue.jobs.definition.task import TaskCall
+from steady_queue.jobs.enqueueing.enqueued import Results
+from steady_queue.jobs.enqueueing.new_jobs import build_jobs_from_text
 from steady_queue.jobs.registry import limits_in_force
-from steady_queue.jobs.task import TaskCall
 from steady_queue.jobs.task_signals import asend, is_observed
 from steady_queue.recurring.catch_up import MISSED_AFTER, choose_ticks
 from steady_queue.recurring.definitions import belongs_to_other_backend
 from steady_queue.store.ids import new_job_ids
 from steady_queue.store.job import OnDuplicate, Uniqueness, Until
-from steady_queue.store.operations.ticks import Tick, enqueue_ticks, unique_key_of
+from steady_queue.store.operations.recurring.ticks import Tick, enqueue_ticks, unique_key_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from steady_queue.aio.scheduler.timetable import Planned
     from steady_queue.aio.timing import CooperativeYield
     from steady_queue.events import Events
-    from steady_queue.jobs.uniqueness import Unique
+    from steady_queue.jobs.definition.uniqueness import Unique
     from steady_queue.store.drivers.pool import AsyncDriver
-    from steady_queue.store.operations.ticks import EnqueuedTicks
+    from steady_queue.store.operations.recurring.ticks import EnqueuedTicks
 
     #: The entries of ticks, by the ids of the ticks.
     Origins = Mapping[UUID, Planned]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from steady_queue.jobs.compat import Task
     from steady_queue.recurring.schedule import Schedule
-    from steady_queue.store.operations.recurring import Entry, StoredTime
+    from steady_queue.store.operations.recurring.entries import Entry, StoredTime
 
 #: The number of lines for replaced or dropped plans that may stay in the heap.
 MAX_STALE_LINES = 100

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from steady_queue.aio.process.deadlines import Deadlines
 from steady_queue.aio.process.lifecycle import Lifecycle, actors_of
 from steady_queue.aio.process_identity import hostname, process_name
-from steady_queue.store.operations.processes import NewProcess
+from steady_queue.store.operations.processes.registration import NewProcess
 
 if TYPE_CHECKING:
     from uuid import UUID

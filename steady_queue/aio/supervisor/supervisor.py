@@ -40,7 +40,7 @@ from steady_queue.db import notify
 from steady_queue.db.aliases import open_async, queue_alias
 from steady_queue.errors import ConfigurationError, StoreError, StoreUnavailable
 from steady_queue.events import Events
-from steady_queue.store.operations.processes import NewProcess, deregister
+from steady_queue.store.operations.processes.registration import NewProcess, deregister
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

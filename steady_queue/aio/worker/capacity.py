@@ -9,11 +9,11 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from steady_queue.aio.orm_threads.connections import thread_connections
+from steady_queue.aio.worker.control.timeouts import Timeouts
 from steady_queue.aio.worker.running import Running, build_stopped
 from steady_queue.aio.worker.threads import Threads
-from steady_queue.aio.worker.timeouts import Timeouts
 from steady_queue.errors import ConfigurationError
-from steady_queue.jobs.expiry import refuse_expired
+from steady_queue.jobs.definition.expiry import refuse_expired
 from steady_queue.store.job import Lane
 from steady_queue.store.outcome import Completed, Failed, Finished, Released, report, report_of
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.orm_threads.pool import OrmThreads
     from steady_queue.aio.orm_threads.session import OrmSession
+    from steady_queue.aio.worker.control.timed_calls import WatchDeadline
     from steady_queue.aio.worker.executor import Executor
-    from steady_queue.aio.worker.task_counts import TaskCounts
-    from steady_queue.aio.worker.timed_calls import WatchDeadline
+    from steady_queue.aio.worker.reporting.task_counts import TaskCounts
     from steady_queue.events import Events
-    from steady_queue.jobs.context import TaskControl
+    from steady_queue.jobs.running.context import TaskControl
     from steady_queue.store.job import CancelRequest, Claim
     from steady_queue.store.outcome import Ending
 

@@ -18,16 +18,16 @@ from django.core.exceptions import SynchronousOnlyOperation
 
 from steady_queue import arguments
 from steady_queue.aio.orm_threads.connections import thread_connections
+from steady_queue.aio.worker.control.timed_calls import call_with_timeout, set_deadline
 from steady_queue.aio.worker.observed_results import ObservedResults
-from steady_queue.aio.worker.timed_calls import call_with_timeout, set_deadline
 from steady_queue.errors import TransactionLeftOpen
-from steady_queue.jobs.caller_locale import activate
 from steady_queue.jobs.compat import task_finished, task_started
-from steady_queue.jobs.completion import ignoring, run_transactional
-from steady_queue.jobs.context import NO_SERVICES, TaskContext
-from steady_queue.jobs.policy import Policies
-from steady_queue.jobs.retries import as_cancelled, decide
-from steady_queue.jobs.task import lane_of
+from steady_queue.jobs.definition.policy import Policies
+from steady_queue.jobs.definition.task import lane_of
+from steady_queue.jobs.enqueueing.caller_locale import activate
+from steady_queue.jobs.running.completion import ignoring, run_transactional
+from steady_queue.jobs.running.context import NO_SERVICES, TaskContext
+from steady_queue.jobs.running.retries import as_cancelled, decide
 from steady_queue.jobs.task_signals import FAILURE_LEVEL, asend, send
 from steady_queue.jobs.task_signals import is_logged as is_logged_by_framework
 from steady_queue.store.job import FailureKind, Lane
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.orm_threads.connections import ThreadConnections
     from steady_queue.aio.orm_threads.session import OrmSession
-    from steady_queue.aio.worker.timed_calls import WatchDeadline
+    from steady_queue.aio.worker.control.timed_calls import WatchDeadline
     from steady_queue.jobs.compat import Task, TaskResult
-    from steady_queue.jobs.context import ContextServices, TaskControl
     from steady_queue.jobs.registry import Registry
-    from steady_queue.jobs.retries import Decision
+    from steady_queue.jobs.running.context import ContextServices, TaskControl
+    from steady_queue.jobs.running.retries import Decision
     from steady_queue.store.job import Claim
     from steady_queue.store.outcome import Ending
 

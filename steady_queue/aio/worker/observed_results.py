@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steady_queue.jobs import results
 from steady_queue.jobs.compat import task_backends, task_finished, task_started
+from steady_queue.jobs.results import results
 from steady_queue.jobs.task_signals import is_observed
 from steady_queue.store.outcome import Completed
 

@@ -16,7 +16,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from steady_queue.store.operations.queues import find_waiting_queues
+from steady_queue.store.operations.actions.queues import find_waiting_queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence

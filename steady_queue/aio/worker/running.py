@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steady_queue.errors import TaskCancelled
-from steady_queue.jobs.context import TaskControl
+from steady_queue.jobs.running.context import TaskControl
 from steady_queue.store.job import FailureKind
 from steady_queue.store.outcome import Failed, Released, report_of
 

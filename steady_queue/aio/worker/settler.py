@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from steady_queue.aio.context import Context
     from steady_queue.aio.worker.awaited import AwaitedJobs
-    from steady_queue.aio.worker.reports import Reports
+    from steady_queue.aio.worker.reporting.reports import Reports
     from steady_queue.aio.worker.unknown_tasks import UnknownTasks
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.outcome import Ending, Outcome, Settlement

@@ -18,7 +18,7 @@ import steady_queue
 from steady_queue.configuration import alive_threshold
 from steady_queue.errors import StoreError, UnknownTaskError
 from steady_queue.jobs.compat import InvalidTaskBackend, task_backends
-from steady_queue.store.operations.processes import find_later_processes
+from steady_queue.store.operations.processes.registration import find_later_processes
 from steady_queue.store.outcome import Failed, Snoozed
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from steady_queue.aio.context import Context
     from steady_queue.store.drivers.pool import AsyncDriver
     from steady_queue.store.job import Claim
-    from steady_queue.store.operations.processes import LaterProcess
+    from steady_queue.store.operations.processes.registration import LaterProcess
     from steady_queue.store.outcome import Outcome
 
 #: For how long an answer of the database is used.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from anyio import CancelScope
 
 from steady_queue import events
+from steady_queue.store.operations.actions.queues import read_change_marker
 from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
-from steady_queue.store.operations.queues import read_change_marker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

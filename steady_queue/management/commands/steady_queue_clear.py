@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Callable, Mapping
 
-    from steady_queue.store.operations.cleanup import EndedFilter
+    from steady_queue.store.operations.actions.cleanup import EndedFilter
 
 DESCRIPTION = """\
 Deletes old finished and failed tasks. Never deletes waiting or running tasks.

@@ -12,7 +12,7 @@ from steady_queue.errors import StoreDataError, StoreUnavailable
 from steady_queue.store.drivers.error_codes import build_error, mysql_error
 from steady_queue.store.drivers.pool import Pool
 from steady_queue.store.drivers.server_link import ServerLink
-from steady_queue.store.operations.charset import CHARSET
+from steady_queue.store.operations.database.charset import CHARSET
 from steady_queue.store.sql.mysql import IDLE_TRANSACTION_SECONDS, MySQL, check_size
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steady_queue.store.operations.unique_keys import free_keys
+from steady_queue.store.operations.uniqueness.unique_keys import free_keys
 from steady_queue.store.outcome import append_line
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from steady_queue.store.operations.promote import (
     limit_in_force,
     promote,
 )
-from steady_queue.store.operations.uniqueness import resolve_duplicates
+from steady_queue.store.operations.uniqueness.conflicts import resolve_duplicates
 from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from zlib import crc32
 
 from steady_queue.store.names import LOCK_ID_COUNT
 from steady_queue.store.operations.expiry import end_expired, is_expired
-from steady_queue.store.operations.unique_keys import free_keys
+from steady_queue.store.operations.uniqueness.unique_keys import free_keys
 from steady_queue.store.statement import chunks_of, operation
 
 if TYPE_CHECKING:

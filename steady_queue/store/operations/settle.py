@@ -10,11 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from steady_queue.store.operations.displacement import end_displaced, retake_keys
 from steady_queue.store.operations.endings import insert_failed
 from steady_queue.store.operations.expiry import keep_from_expiring
 from steady_queue.store.operations.promote import NO_LIMITS, insert_blocked, insert_ready, limit_in_force, promote
-from steady_queue.store.operations.unique_keys import free_keys
+from steady_queue.store.operations.uniqueness.displacement import end_displaced, retake_keys
+from steady_queue.store.operations.uniqueness.unique_keys import free_keys
 from steady_queue.store.outcome import (
     Attempt,
     Failed,

@@ -12,7 +12,7 @@ import pytest
 
 from steady_queue.aio import running
 from steady_queue.processes import ProcessPrunedError
-from steady_queue.store.operations import prune
+from steady_queue.store.operations.processes import prune
 from steady_queue.store.outcome import report
 from tests.shop import tasks
 from tests.shop.tasks import add, greet

@@ -27,7 +27,7 @@ from steady_queue.events import (
 )
 from steady_queue.store.job import Lane, Until
 from steady_queue.store.names import LOCK_ID_COUNT
-from steady_queue.store.operations.processes import NewProcess, register
+from steady_queue.store.operations.processes.registration import NewProcess, register
 from steady_queue.store.outcome import Finished
 from tests.shop.tasks import charge
 from tests.support.databases.tables import count, counts, query

@@ -19,7 +19,7 @@ from steady_queue.events import (
     UnknownLane,
 )
 from steady_queue.store.names import LOCK_ID_COUNT
-from steady_queue.store.operations import maintenance as store_maintenance
+from steady_queue.store.operations.maintenance import steps as store_maintenance
 from steady_queue.store.sql.postgres import LOCK_SPACE
 from tests.shop.tasks import charge
 from tests.support.databases.refuse_changes import refusing

@@ -25,8 +25,8 @@ from steady_queue.events import (
 )
 from steady_queue.processes import ProcessExitError
 from steady_queue.store.job import Lane
-from steady_queue.store.operations import lost_claims
-from steady_queue.store.operations.lost_claims import SettledClaims
+from steady_queue.store.operations.processes import lost_claims
+from steady_queue.store.operations.processes.lost_claims import SettledClaims
 from steady_queue.store.outcome import report
 from tests.shop.tasks import charge
 from tests.support.databases.refuse_changes import refusing
@@ -250,7 +250,7 @@ async def test_an_error_of_our_own_code_sets_no_task_aside(
 
 async def test_a_process_whose_heartbeat_returns_keeps_the_claims_that_were_not_ended_yet(database: str) -> None:
     """A process is taken for dead, and sends a heartbeat while its claims are ended one by one."""
-    from steady_queue.store.operations.set_aside import ClaimOwner, end_claims, set_aside
+    from steady_queue.store.operations.maintenance.set_aside import ClaimOwner, end_claims, set_aside
 
     await enqueue_each(recording.works, range(2))
 

@@ -13,7 +13,7 @@ from steady_queue.aio.outage import Outage
 from steady_queue.aio.process.heartbeat import Heartbeat
 from steady_queue.aio.timing import SystemClock
 from steady_queue.db.aliases import open_async
-from steady_queue.store.operations.processes import NewProcess, deregister
+from steady_queue.store.operations.processes.registration import NewProcess, deregister
 from tests.support.databases.tables import count
 from tests.support.runtime import EmittedEvents
 from tests.support.wait import in_thread

@@ -13,10 +13,10 @@ from steady_queue import actions
 from steady_queue.aio import running
 from steady_queue.aio.maintenance import maintenance
 from steady_queue.aio.process import requests
-from steady_queue.aio.worker import cancellations, live_stacks
+from steady_queue.aio.worker.control import cancellations, live_stacks
 from steady_queue.db import notify
 from steady_queue.events import ProcessStopRequested
-from steady_queue.store.operations.process_requests import find_open_requests
+from steady_queue.store.operations.processes.requests import find_open_requests
 from tests.support.runtime import EmittedEvents, enqueue_each, until, values, wait_for_results, worker
 from tests.support.tasks import recording
 from tests.support.tasks.recording import task_record

@@ -13,7 +13,7 @@ from steady_queue.aio.embedding import prepare
 from steady_queue.aio.process.startup import find_start_problem, known_migrations
 from steady_queue.db.aliases import open_async
 from steady_queue.errors import ConfigurationError
-from steady_queue.store.operations.database_server import SCHEMA_VERSION
+from steady_queue.store.operations.database.server import SCHEMA_VERSION
 from tests.shop.tasks import add
 from tests.support.databases.foreign_tables import foreign_jobs, foreign_tables
 from tests.support.databases.tables import count, query

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.only_on("sqlite")]
 EXIT_ERROR = "steady_queue.processes.ProcessExitError"
 #: A manage.py whose processes find soon that a thread is stuck.
 SOON_STUCK = """
-from steady_queue.aio.worker import timeouts
+from steady_queue.aio.worker.control import timeouts
 timeouts.STUCK_THREAD_SECONDS = 0.1
 """
 ONE_THREAD = ("--only-work", "--threads", "1", "--coroutines", "2")

@@ -12,7 +12,7 @@ from steady_queue.errors import ConfigurationError
 from steady_queue.models import RecurringTask
 from steady_queue.recurring.definitions import Recurrence
 from steady_queue.store.job import OnDuplicate, Uniqueness, Until
-from steady_queue.store.operations.ticks import Tick, enqueue_ticks
+from steady_queue.store.operations.recurring.ticks import Tick, enqueue_ticks
 from steady_queue.store.outcome import Finished
 from tests.shop.tasks import add, greet
 from tests.support.databases.tables import count, counts
@@ -22,7 +22,7 @@ from tests.support.store.stores import SyncStore
 from tests.support.threads import together
 
 if TYPE_CHECKING:
-    from steady_queue.store.operations.ticks import EnqueuedTicks
+    from steady_queue.store.operations.recurring.ticks import EnqueuedTicks
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 SKIP = Uniqueness(Until.FINISHED, OnDuplicate.SKIP)

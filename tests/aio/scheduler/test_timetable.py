@@ -9,7 +9,7 @@ import pytest
 
 from steady_queue.aio.scheduler.timetable import MAX_STALE_LINES, Timetable
 from steady_queue.errors import ConfigurationError, DeserializationError
-from steady_queue.store.operations.recurring import Entry, NewEntry
+from steady_queue.store.operations.recurring.entries import Entry, NewEntry
 
 NOW = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)

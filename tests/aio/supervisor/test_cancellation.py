@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue import actions, aenqueue_all
-from steady_queue.jobs.task_result import SteadyQueueResult, TaskState
+from steady_queue.jobs.results.task_result import SteadyQueueResult, TaskState
 from tests.aio.supervisor.tasks import IMPORT_TASKS, awaits, blocks, rests
 from tests.support.databases.tables import count, counts, query
 from tests.support.processes.commands import command, stop_command

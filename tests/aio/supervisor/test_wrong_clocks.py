@@ -13,7 +13,7 @@ import steady_queue
 from steady_queue.aio import running
 from steady_queue.aio.maintenance import maintenance
 from steady_queue.events import ProcessPruned
-from steady_queue.store.operations.processes import NewProcess, register
+from steady_queue.store.operations.processes.registration import NewProcess, register
 from tests.aio.supervisor.tasks import IMPORT_TASKS, awaits_alone, rests
 from tests.support.databases.tables import count, counts, query
 from tests.support.processes.commands import command, stop_command, wait_for_output

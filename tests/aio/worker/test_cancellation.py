@@ -12,11 +12,11 @@ import steady_queue
 from steady_queue import actions
 from steady_queue.actions import CancelOutcome
 from steady_queue.aio import running
-from steady_queue.aio.worker import cancellations
+from steady_queue.aio.worker.control import cancellations
 from steady_queue.events import JobCancelled, JobFailed
 from steady_queue.jobs.compat import TaskResultStatus
-from steady_queue.jobs.task_result import SteadyQueueResult, TaskState
-from steady_queue.store.operations.cancellation import find_requests
+from steady_queue.jobs.results.task_result import SteadyQueueResult, TaskState
+from steady_queue.store.operations.actions.cancellation import find_requests
 from tests.support.databases.tables import count, counts
 from tests.support.runtime import (
     EmittedEvents,

@@ -16,7 +16,7 @@ from steady_queue.db.aliases import open_async
 from steady_queue.store.job import Lane
 from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
 from steady_queue.store.operations.enqueue import enqueue
-from steady_queue.store.operations.processes import NewProcess, register
+from steady_queue.store.operations.processes.registration import NewProcess, register
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Released
 from steady_queue.store.queue_selection import QueueSelection

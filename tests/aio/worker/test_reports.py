@@ -9,8 +9,8 @@ import pytest
 
 from steady_queue import LogLine, Progress, SteadyQueueResult, enqueue_all
 from steady_queue.aio import running
-from steady_queue.aio.worker import reports
-from steady_queue.jobs.reports import LINE_CHARACTERS, load_log
+from steady_queue.aio.worker.reporting import reports
+from steady_queue.jobs.running.reports import LINE_CHARACTERS, load_log
 from tests.support.databases.aliases import application_in
 from tests.support.databases.tables import query
 from tests.support.runtime import EmittedEvents, in_thread, until, values, wait_for_results, worker

@@ -13,7 +13,7 @@ import pytest
 from steady_queue import events
 from steady_queue.aio import running
 from steady_queue.configuration import Options, Worker
-from steady_queue.jobs.task_result import SteadyQueueResult, TaskState
+from steady_queue.jobs.results.task_result import SteadyQueueResult, TaskState
 from tests.support.databases.tables import counts, query
 from tests.support.runtime import EmittedEvents, in_thread, until, values, wait_for_results, worker
 from tests.support.tasks import recording, retrying

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.aio.worker.stacks import STACK_LENGTH, stack_of_task, stack_of_thread
+from steady_queue.aio.worker.control.stacks import STACK_LENGTH, stack_of_task, stack_of_thread
 from tests.support.wait import until
 
 if TYPE_CHECKING:

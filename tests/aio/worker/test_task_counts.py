@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 from django.test import override_settings
 
-from steady_queue.aio.worker import task_counts
+from steady_queue.aio.worker.reporting import task_counts
+from steady_queue.aio.worker.reporting.task_counts import TaskCounts
 from steady_queue.aio.worker.running import Running
-from steady_queue.aio.worker.task_counts import TaskCounts
 from steady_queue.errors import UnknownTaskError
 from steady_queue.store.job import Claim
 from steady_queue.store.outcome import (
@@ -26,7 +26,7 @@ from steady_queue.store.outcome import (
 )
 
 if TYPE_CHECKING:
-    from steady_queue.store.operations.statistics import TaskSums
+    from steady_queue.store.operations.maintenance.statistics import TaskSums
     from steady_queue.store.outcome import Ending
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -13,7 +13,7 @@ from django.test import override_settings
 import steady_queue
 from steady_queue import actions
 from steady_queue.aio import running
-from steady_queue.aio.worker import timeouts
+from steady_queue.aio.worker.control import timeouts
 from steady_queue.errors import TaskTimeout
 from steady_queue.events import JobFailed, JobPastTimeout, JobReleased, ProcessStopped, ThreadsStuck
 from steady_queue.jobs.compat import task_finished
@@ -26,7 +26,7 @@ from tests.support.tasks.recording import task_record
 if TYPE_CHECKING:
     from steady_queue.backend import SteadyQueueBackend
     from steady_queue.jobs.compat import TaskResult
-    from steady_queue.jobs.task import SteadyQueueTask
+    from steady_queue.jobs.definition.task import SteadyQueueTask
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usually_on("postgres", "mariadb", "sqlite")]
 

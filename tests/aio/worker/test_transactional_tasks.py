@@ -21,7 +21,7 @@ from steady_queue.events import (
     JobsSettled,
 )
 from steady_queue.jobs.compat import task_finished
-from steady_queue.store.operations.prune import release_claims
+from steady_queue.store.operations.processes.prune import release_claims
 from tests.shop.models import Customer
 from tests.shop.tasks import greet
 from tests.support.databases.aliases import application_in

@@ -23,7 +23,7 @@ from steady_queue.db.aliases import open_async
 from steady_queue.errors import UnknownTaskError
 from steady_queue.events import JobSnoozed
 from steady_queue.store.job import Claim, Lane
-from steady_queue.store.operations.processes import LaterProcess, NewProcess, deregister, register
+from steady_queue.store.operations.processes.registration import LaterProcess, NewProcess, deregister, register
 from steady_queue.store.outcome import Failed, Snoozed, report
 from tests.aio.worker.helpers import failures, rows, still_works
 from tests.support.databases.tables import count, counts, query, row

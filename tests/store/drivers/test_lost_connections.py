@@ -19,7 +19,7 @@ from django.db import connections
 from steady_queue.db.aliases import open_async
 from steady_queue.errors import StoreBug, StoreError, StoreUnavailable
 from steady_queue.store.operations.enqueue import enqueue
-from steady_queue.store.operations.processes import deregister, heartbeat
+from steady_queue.store.operations.processes.registration import deregister, heartbeat
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Finished, Verdict
 from steady_queue.store.statement import Operation

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from steady_queue.store.operations.processes import heartbeat
+from steady_queue.store.operations.processes.registration import heartbeat
 from steady_queue.store.outcome import Finished, Released, Verdict
 from steady_queue.store.sql.postgres import IDLE_TRANSACTION_TIMEOUT, SETTINGS
 from steady_queue.store.statement import Operation

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steady_queue.store.job import CancelRequest, FailureKind
-from steady_queue.store.operations import cancellation, maintenance
-from steady_queue.store.operations.actions import discard
+from steady_queue.store.operations.actions import cancellation
+from steady_queue.store.operations.actions.job_actions import discard
+from steady_queue.store.operations.maintenance import steps as maintenance
 from steady_queue.store.outcome import Failed, Finished, Released, Retried
 from tests.support.databases.tables import count, row
 from tests.support.store.jobs import job, limited, report

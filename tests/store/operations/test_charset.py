@@ -18,7 +18,7 @@ from steady_queue.checks.installation import check_installation
 from steady_queue.checks.preflight import examine
 from steady_queue.checks.project import check_schema
 from steady_queue.models.fields import NameField
-from steady_queue.store.operations.charset import (
+from steady_queue.store.operations.database.charset import (
     NAME_COLUMNS,
     TextColumn,
     bytewise_collation,

@@ -13,7 +13,7 @@ from steady_queue.db.aliases import django_driver
 from steady_queue.store.job import Claim, Lane
 from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
 from steady_queue.store.operations.dispatch import dispatch
-from steady_queue.store.operations.processes import deregister, heartbeat
+from steady_queue.store.operations.processes.registration import deregister, heartbeat
 from steady_queue.store.outcome import Finished, Released, Retried, report
 from steady_queue.store.statement import Operation, drive
 from tests.support.databases.tables import counts, query, row

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue.errors import TaskExpired
-from steady_queue.jobs.expiry import refuse_expired
+from steady_queue.jobs.definition.expiry import refuse_expired
 from steady_queue.store.job import FailureKind
-from steady_queue.store.operations.actions import run_now
+from steady_queue.store.operations.actions.job_actions import run_now
 from steady_queue.store.operations.dispatch import dispatch
-from steady_queue.store.operations.maintenance import find_work
-from steady_queue.store.operations.sweeps import sweep_expired
+from steady_queue.store.operations.maintenance.steps import find_work
+from steady_queue.store.operations.maintenance.sweeps import sweep_expired
 from steady_queue.store.outcome import Finished, Released, Retried, Snoozed
 from tests.support.databases.tables import count, counts, query, row
 from tests.support.store.jobs import failed, job, later, limited, report

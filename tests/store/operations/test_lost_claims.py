@@ -9,10 +9,10 @@ import pytest
 
 from steady_queue.errors import ProcessExitError, ProcessMissingError, ProcessPrunedError
 from steady_queue.store.job import FailureKind, Until
-from steady_queue.store.operations.displacement import DisplacedJob
-from steady_queue.store.operations.lost_claims import fail
-from steady_queue.store.operations.prune import end_orphans, prune_exited_process, prune_process
-from steady_queue.store.operations.set_aside import ClaimOwner, end_claims, set_aside
+from steady_queue.store.operations.maintenance.set_aside import ClaimOwner, end_claims, set_aside
+from steady_queue.store.operations.processes.lost_claims import fail
+from steady_queue.store.operations.processes.prune import end_orphans, prune_exited_process, prune_process
+from steady_queue.store.operations.uniqueness.displacement import DisplacedJob
 from steady_queue.store.outcome import MAX_ERRORS, Finished, Retried, report
 from tests.support.databases.tables import counts, query, row
 from tests.support.store.jobs import job, unique
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.store.job import Claim, NewJob
-    from steady_queue.store.operations.lost_claims import SettledClaims
+    from steady_queue.store.operations.processes.lost_claims import SettledClaims
     from steady_queue.store.outcome import ErrorReport, Failed
     from tests.support.store.stores import Store
 
@@ -117,7 +117,7 @@ def test_a_task_is_retried_after_each_way_to_lose_its_process_if_it_wants_that(
     store: Store, kind: type[Exception]
 ) -> None:
     from steady_queue.arguments import dumps
-    from steady_queue.jobs.retries import decide_lost
+    from steady_queue.jobs.running.retries import decide_lost
     from tests.support.tasks import retrying
 
     paths = [retrying.retries_lost.module_path, retrying.flaky.module_path, "tests.unknown.task"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import transaction
 
-from steady_queue.store.operations import prune
-from steady_queue.store.operations.lost_claims import SettledClaims
-from steady_queue.store.operations.maintenance import find_work, free_ownerless, release_overrun_slots
+from steady_queue.store.operations.maintenance.steps import find_work, free_ownerless, release_overrun_slots
+from steady_queue.store.operations.processes import prune
+from steady_queue.store.operations.processes.lost_claims import SettledClaims
 from steady_queue.store.outcome import Finished, Released
 from tests.support.databases.tables import count, counts, query, row
 from tests.support.store.jobs import PATH, failed, limited, report

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from steady_queue.store.job import RequestKind
-from steady_queue.store.operations import process_requests
-from steady_queue.store.operations.cancellation import find_requests
-from steady_queue.store.operations.maintenance import Work, find_work
-from steady_queue.store.operations.processes import heartbeat
+from steady_queue.store.operations.actions.cancellation import find_requests
+from steady_queue.store.operations.maintenance.steps import Work, find_work
+from steady_queue.store.operations.processes import requests as process_requests
+from steady_queue.store.operations.processes.registration import heartbeat
 from tests.support.databases.tables import count, query
 from tests.support.store.jobs import job
 

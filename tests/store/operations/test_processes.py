@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from steady_queue.store.operations.processes import (
+from steady_queue.store.operations.processes.registration import (
     NewProcess,
     deregister,
     find_later_processes,

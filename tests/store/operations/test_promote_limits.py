@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from steady_queue.store.operations import promote as promotions
-from steady_queue.store.operations.actions import discard
+from steady_queue.store.operations.actions.job_actions import discard
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import counts

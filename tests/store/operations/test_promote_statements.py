@@ -10,7 +10,7 @@ from steady_queue.store.operations import dispatch as dispatching
 from steady_queue.store.operations import promote as promotions
 from steady_queue.store.operations.dispatch import dispatch
 from steady_queue.store.operations.enqueue import enqueue
-from steady_queue.store.operations.maintenance import promote_stranded
+from steady_queue.store.operations.maintenance.steps import promote_stranded
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import count, counts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue.store.job import Lane
-from steady_queue.store.operations.queues import (
+from steady_queue.store.operations.actions.queues import (
     count_waiting,
     find_queue_names,
     find_unserved_queues,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steady_queue.store.operations.recurring import (
+from steady_queue.store.operations.recurring.entries import (
     Entry,
     add,
     disable_broken,
@@ -17,7 +17,7 @@ from steady_queue.store.operations.recurring import (
     remove,
     switch,
 )
-from steady_queue.store.operations.ticks import enqueue_ticks
+from steady_queue.store.operations.recurring.ticks import enqueue_ticks
 from tests.support.databases.tables import count, query
 from tests.support.store.jobs import job
 from tests.support.store.recurring import MINUTE, build_tick, disable_entry, entry, persist_entries, read_stored

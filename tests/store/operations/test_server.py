@@ -12,7 +12,7 @@ from django.test import override_settings
 
 from steady_queue.aio.process.startup import known_migrations
 from steady_queue.errors import StoreUnavailable
-from steady_queue.store.operations.database_server import (
+from steady_queue.store.operations.database.server import (
     SCHEMA_VERSION,
     SchemaWindow,
     check_version,

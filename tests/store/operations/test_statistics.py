@@ -8,8 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from steady_queue.store.operations.maintenance import find_work
-from steady_queue.store.operations.statistics import (
+from steady_queue.store.operations.maintenance.statistics import (
     NO_PROCESS,
     SUMS,
     TaskSums,
@@ -17,6 +16,7 @@ from steady_queue.store.operations.statistics import (
     fold_minutes,
     write_minutes,
 )
+from steady_queue.store.operations.maintenance.steps import find_work
 from steady_queue.store.statement import Operation
 from tests.support.databases.tables import count
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from steady_queue.store.operations.maintenance import Work
+    from steady_queue.store.operations.maintenance.steps import Work
     from steady_queue.store.statement import Flow
     from tests.support.store.stores import Store
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue.aio.process.startup import describe_schema, known_shapes
-from steady_queue.store.operations.table_shapes import (
+from steady_queue.store.operations.database.table_shapes import (
     describe_foreign_tables,
     describe_missing_columns,
     find_shapes,

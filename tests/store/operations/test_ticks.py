@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steady_queue.errors import StoreError
-from steady_queue.store.operations import maintenance
-from steady_queue.store.operations.recurring import add, remove, switch
-from steady_queue.store.operations.ticks import EnqueuedTicks, Tick, clear_ticks, enqueue_ticks
+from steady_queue.store.operations.maintenance import steps as maintenance
+from steady_queue.store.operations.recurring.entries import add, remove, switch
+from steady_queue.store.operations.recurring.ticks import EnqueuedTicks, Tick, clear_ticks, enqueue_ticks
 from tests.support.databases.tables import count, counts, query
 from tests.support.store.jobs import discarding, job, limited, new_job_id
 from tests.support.store.recurring import MINUTE, build_tick, enqueue_tick, entry, persist_entries, read_stored

@@ -10,11 +10,11 @@ from django.db import transaction
 
 from steady_queue.errors import DuplicateTask
 from steady_queue.store.job import FailureKind, OnDuplicate, Until
-from steady_queue.store.operations.actions import run_now
-from steady_queue.store.operations.cleanup import CleanupPosition, EndedFilter, clear_failed
-from steady_queue.store.operations.corrections import retry_with
+from steady_queue.store.operations.actions.cleanup import CleanupPosition, EndedFilter, clear_failed
+from steady_queue.store.operations.actions.corrections import retry_with
+from steady_queue.store.operations.actions.job_actions import run_now
 from steady_queue.store.operations.dispatch import dispatch
-from steady_queue.store.operations.sweeps import sweep_expired, sweep_unique_keys
+from steady_queue.store.operations.maintenance.sweeps import sweep_expired, sweep_unique_keys
 from steady_queue.store.outcome import Failed, Finished, Released, Retried, Snoozed
 from tests.support.databases.tables import count, counts, query, row
 from tests.support.store.jobs import discarding, failed, job, later, limited, report, unique

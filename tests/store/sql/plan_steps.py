@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from steady_queue.store.job import CancelRequest, Lane, OnDuplicate, Status, Uniqueness, Until
-from steady_queue.store.operations import recurring
-from steady_queue.store.operations.actions import discard, retry, run_now
-from steady_queue.store.operations.bulk_actions import JobFilter, Position, discard_window, retry_window
-from steady_queue.store.operations.cancellation import (
+from steady_queue.store.operations.actions.bulk_actions import JobFilter, Position, discard_window, retry_window
+from steady_queue.store.operations.actions.cancellation import (
     cancel,
     find_requests,
     from_unclaimed_requests,
     resolve_requests,
 )
+from steady_queue.store.operations.actions.job_actions import discard, retry, run_now
+from steady_queue.store.operations.actions.queues import find_waiting_queues, latency, pause, size
 from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
 from steady_queue.store.operations.dispatch import dispatch, poll_scheduled
 from steady_queue.store.operations.enqueue import enqueue
-from steady_queue.store.operations.processes import NewProcess, deregister, heartbeat, register
+from steady_queue.store.operations.maintenance.sweeps import sweep_expired, sweep_unique_keys
+from steady_queue.store.operations.processes.registration import NewProcess, deregister, heartbeat, register
 from steady_queue.store.operations.promote import promote
-from steady_queue.store.operations.queues import find_waiting_queues, latency, pause, size
-from steady_queue.store.operations.recurring import NewEntry
+from steady_queue.store.operations.recurring import entries as recurring
+from steady_queue.store.operations.recurring.entries import NewEntry
+from steady_queue.store.operations.recurring.ticks import Tick, clear_ticks, enqueue_ticks
 from steady_queue.store.operations.results import find_jobs, find_states
 from steady_queue.store.operations.settle import settle
-from steady_queue.store.operations.sweeps import sweep_expired, sweep_unique_keys
 from steady_queue.store.operations.task_data import Report, save_task_data, write_reports
-from steady_queue.store.operations.ticks import Tick, clear_ticks, enqueue_ticks
 from steady_queue.store.outcome import Finished, Released
 from steady_queue.store.statement import Operation
 from tests.support.databases.query_plans import Plan, explained
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steady_queue.store.job import NewJob
-    from steady_queue.store.operations.recurring import Entry
+    from steady_queue.store.operations.recurring.entries import Entry
     from steady_queue.store.outcome import Outcome
     from steady_queue.store.sql import Dialect
     from steady_queue.store.statement import Flow, Statement, T

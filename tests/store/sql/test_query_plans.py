@@ -16,9 +16,9 @@ from django.db import connections
 
 from steady_queue.errors import StoreDataError
 from steady_queue.store.job import CancelRequest, Lane
-from steady_queue.store.operations import recurring
-from steady_queue.store.operations.cancellation import cancel
-from steady_queue.store.operations.ticks import Tick, enqueue_ticks
+from steady_queue.store.operations.actions.cancellation import cancel
+from steady_queue.store.operations.recurring import entries as recurring
+from steady_queue.store.operations.recurring.ticks import Tick, enqueue_ticks
 from steady_queue.store.statement import Operation
 from tests.conftest import chosen
 from tests.store.sql.plan_steps import STEPS, Observer, day, recurs

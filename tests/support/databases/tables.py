@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.apps import apps
 from django.db import connections
 
-from steady_queue.store.operations.database_server import SCHEMA_VERSION
+from steady_queue.store.operations.database.server import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from uuid import UUID

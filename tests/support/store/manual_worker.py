@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from steady_queue.store.job import Lane
-from steady_queue.store.operations.actions import discard, retry
+from steady_queue.store.operations.actions.job_actions import discard, retry
 from steady_queue.store.outcome import ErrorReport, Failed, Finished, Released
 from tests.support.store.stores import SyncStore
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from steady_queue.store.operations import recurring
-from steady_queue.store.operations.recurring import (
+from steady_queue.store.operations.recurring import entries as recurring
+from steady_queue.store.operations.recurring.entries import (
     Entry,
     NewEntry,
     StoredTime,
     disable_broken,
     read_entries,
 )
-from steady_queue.store.operations.ticks import EnqueuedTicks, Tick, enqueue_ticks
+from steady_queue.store.operations.recurring.ticks import EnqueuedTicks, Tick, enqueue_ticks
 from tests.support.store.jobs import PATH, job
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from steady_queue.models import ScheduledExecution
 from steady_queue.monitoring.states import JobState
 from steady_queue.store.ids import uuid_of
 from steady_queue.store.job import CancelRequest, FailureKind, NewJob
-from steady_queue.store.operations.cancellation import cancel
+from steady_queue.store.operations.actions.cancellation import cancel
 from steady_queue.store.outcome import Failed, Finished, report_of
 from tests.support.store.jobs import failed, job, later, limited, new_job_id, retried
 

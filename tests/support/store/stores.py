@@ -9,12 +9,12 @@ from uuid import UUID, uuid4
 
 from steady_queue.db.aliases import django_driver, open_async
 from steady_queue.store.job import Lane, OnDuplicate, Uniqueness
-from steady_queue.store.operations.actions import discard, retry
+from steady_queue.store.operations.actions.job_actions import discard, retry
+from steady_queue.store.operations.actions.queues import find_waiting_queues
 from steady_queue.store.operations.claim import ClaimRequest, claim, claim_from_all
 from steady_queue.store.operations.enqueue import enqueue
-from steady_queue.store.operations.processes import NewProcess, register
+from steady_queue.store.operations.processes.registration import NewProcess, register
 from steady_queue.store.operations.promote import NO_LIMITS, promote
-from steady_queue.store.operations.queues import find_waiting_queues
 from steady_queue.store.operations.results import find_jobs
 from steady_queue.store.operations.settle import settle
 from steady_queue.store.statement import Operation

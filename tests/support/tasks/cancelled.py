@@ -10,7 +10,7 @@ from steady_queue.errors import TaskCancelled
 from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
-    from steady_queue.jobs.context import TaskContext
+    from steady_queue.jobs.running.context import TaskContext
 
 
 @task(takes_context=True)

@@ -11,7 +11,7 @@ from steady_queue.concurrency import limits_concurrency
 
 if TYPE_CHECKING:
     from steady_queue.jobs.compat import TaskResult
-    from steady_queue.jobs.context import TaskContext
+    from steady_queue.jobs.running.context import TaskContext
 
 #: What the backoffs were called with.
 seen: list[tuple[BaseException, TaskResult[Any]]] = []

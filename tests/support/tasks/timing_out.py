@@ -15,7 +15,7 @@ from tests.support.tasks.recording import task_record
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from steady_queue.jobs.context import TaskContext
+    from steady_queue.jobs.running.context import TaskContext
 
 
 @task(timeout=0.05)

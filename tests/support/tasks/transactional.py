@@ -17,7 +17,7 @@ from tests.shop.models import Customer
 from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
-    from steady_queue.jobs.context import TaskContext
+    from steady_queue.jobs.running.context import TaskContext
 
 
 def write(name: str) -> None:

@@ -1,0 +1,163 @@
+"""Lists of tasks by state, with filters, and the pages and actions below them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
+
+from steady_queue.dashboard.jobs import actions as job_actions
+from steady_queue.dashboard.jobs import detail_page as job_page
+from steady_queue.dashboard.jobs import edit_page as job_edit_page
+from steady_queue.dashboard.jobs import stack as job_stack
+from steady_queue.dashboard.jobs.changes import CHANGES
+from steady_queue.dashboard.jobs.filters import build_fields, describe_filters
+from steady_queue.dashboard.page import PageAdmin
+from steady_queue.monitoring.jobs.pages import find_page
+from steady_queue.monitoring.jobs.search import InvalidSearch, JobSearch
+from steady_queue.monitoring.state_counts import read_state_counts
+from steady_queue.monitoring.states import JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from uuid import UUID
+
+    from django.http import HttpRequest, HttpResponse
+
+    from steady_queue.dashboard.jobs.changes import JobChange
+    from steady_queue.monitoring.counts import CappedCount
+    from steady_queue.monitoring.jobs.rows import JobRow
+
+    JobView = Callable[[PageAdmin, HttpRequest, UUID], HttpResponse]
+
+#: What the column with the time means, by state.
+TIMES: Mapping[JobState | None, str] = {
+    None: "When",
+    JobState.RUNNING: "Running since",
+    JobState.READY: "Enqueued",
+    JobState.BLOCKED: "Enqueued",
+    JobState.LATE: "Due",
+    JobState.SCHEDULED: "Due",
+    JobState.RETRYING: "Next attempt",
+    JobState.FINISHED: "Finished",
+    JobState.CANCELLED: "Cancelled",
+    JobState.EXPIRED: "Expired",
+}
+
+
+#: The lists that begin with the newest task; the others begin with the one that is next, or has waited longest.
+NEWEST_FIRST = frozenset({None, *JobState}) - {
+    *(JobState.RUNNING, JobState.READY, JobState.BLOCKED),
+    *(JobState.LATE, JobState.SCHEDULED, JobState.RETRYING),
+}
+
+
+class Tab(NamedTuple):
+    """A link to the tasks of one state, with the same filters."""
+
+    title: str
+    query: str
+    size: CappedCount | None
+    is_current: bool
+
+
+class Line(NamedTuple):
+    """A task in the list, and the action that has a button in its row: the one that is wanted most often."""
+
+    row: JobRow
+    url: str
+    change: JobChange | None
+
+
+class JobListPage(PageAdmin):
+    title = "Tasks"
+    views = (
+        ("action/", "action", "act"),
+        ("<str:job_id>/", "change", "show_job"),
+        ("<str:job_id>/edit/", "edit", "edit_job"),
+    )
+    changes = (("<str:job_id>/stack/", "stack", "ask_for_stack"),)
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        try:
+            search = JobSearch.from_query(request.GET)
+        except InvalidSearch as error:
+            return self.show_problem(request, job_actions.as_sentence(error))
+        found = find_page(search, after=request.GET.get("after"), before=request.GET.get("until"))
+        query = search.to_query()
+        is_newest_first = search.state in NEWEST_FIRST
+        return self.render(
+            request,
+            "job_list.html",
+            self.title,
+            **self.describe(request, search),
+            query=urlencode(query),
+            found=found,
+            searched=f"{found.searched:,}",
+            lines=[self.line(request, row) for row in found.rows],
+            time_title=TIMES.get(search.state, "Failed"),
+            is_first=found.previous_cursor is None,
+            previous_query=found.previous_cursor and urlencode({**query, "until": found.previous_cursor}),
+            next_query=found.next_cursor and urlencode({**query, "after": found.next_cursor}),
+            previous_title="Newer" if is_newest_first else "Previous",
+            next_title="Search further" if not found.is_complete else "Older" if is_newest_first else "Next",
+        )
+
+    def describe(self, request: HttpRequest, search: JobSearch) -> dict[str, Any]:
+        """The parts of the page that do not depend on what was found."""
+        return {
+            "search": search,
+            # The counts are those of all tasks: with filters, they would not say how many match.
+            "tabs": build_tabs(search, {} if describe_filters(search) else read_state_counts().states),
+            "chips": describe_filters(search),
+            "fields": build_fields(request.GET),
+            "changes": self.allowed_changes(request, search.state),
+            "list_url": self.url_of("job_changelist"),
+            "action_url": self.url_of("job_action"),
+        }
+
+    def show_problem(self, request: HttpRequest, problem: str) -> HttpResponse:
+        """Show the form again, with what is wrong in it."""
+        context = self.describe(request, JobSearch())
+        return self.render(request, "job_list.html", self.title, status=400, problem=problem, **context)
+
+    def line(self, request: HttpRequest, row: JobRow) -> Line:
+        change = next(iter(self.allowed_changes(request, row.state)), None)
+        return Line(row, self.url_of("job_change", row.id), change)
+
+    def act(self, request: HttpRequest) -> HttpResponse:
+        return job_actions.act(self, request)
+
+    def show_job(self, request: HttpRequest, job_id: str) -> HttpResponse:
+        return self.with_id(request, job_id, job_page.show)
+
+    def edit_job(self, request: HttpRequest, job_id: str) -> HttpResponse:
+        return self.with_id(request, job_id, job_edit_page.edit)
+
+    def ask_for_stack(self, request: HttpRequest, job_id: str) -> HttpResponse:
+        return self.with_id(request, job_id, job_stack.ask)
+
+    def with_id(self, request: HttpRequest, text: str, view: JobView) -> HttpResponse:
+        """Call a view of one task."""
+        try:
+            job_id = job_actions.parse_id(text)
+        except ValueError as error:
+            return self.redirect_with(request, job_actions.as_sentence(error), self.url_of("job_changelist"))
+        return view(self, request, job_id)
+
+    def allowed_changes(self, request: HttpRequest, state: JobState | None) -> list[JobChange]:
+        """The actions that the user may do with tasks in this state; with None, in any."""
+        return [
+            change
+            for change in CHANGES.values()
+            if (state is None or state in change.states) and self.may(request, change.permission)
+        ]
+
+
+def build_tabs(search: JobSearch, counts: Mapping[JobState, CappedCount]) -> list[Tab]:
+    """Return a tab for each state, and one for all."""
+    filters = search.without("state").to_query()
+    tabs = [Tab("all", urlencode(filters), None, search.state is None)]
+    return tabs + [
+        Tab(state.value, urlencode({"state": state.value, **filters}), counts.get(state), search.state is state)
+        for state in JobState
+    ]

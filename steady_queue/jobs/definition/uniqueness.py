@@ -1,0 +1,96 @@
+"""Uniqueness: at most one task with the same key waits, or is unfinished."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Literal
+
+from steady_queue import arguments
+from steady_queue.arguments.decoding import MARK
+from steady_queue.arguments.json_text import parse
+from steady_queue.errors import UniqueKeyError
+from steady_queue.jobs.definition.key_text import compute_key
+from steady_queue.jobs.definition.signatures import signature_of
+from steady_queue.store.job import OnDuplicate, Uniqueness, Until
+from steady_queue.store.names import LONGEST_TIMEDELTA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from steady_queue.jobs.compat import Task
+
+MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unique:
+    """`key` is a text, or a function of the task's arguments; without it, all arguments are the key.
+
+    The key is taken until the task has started, or until it has finished, and for at least `within`. A second task with
+    that key is refused, returned as the existing one, or replaces the one that waits.
+    """
+
+    key: str | Callable[..., Any] | None = None
+    until: Literal["started", "finished"] = "finished"
+    within: timedelta | None = None
+    on_conflict: Literal["reject", "return_existing", "replace"] = "reject"
+
+    def key_for(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """Return the key of one call. It begins with the path of the task."""
+        path = task.module_path
+        key = partial(_digest, task) if self.key is None else self.key
+        return compute_key(UniqueKeyError, path, path, key, args, kwargs)
+
+    @property
+    def rule(self) -> Uniqueness:
+        """How a new job takes its key."""
+        within = None if self.within is None else self.within // MICROSECOND
+        return Uniqueness(Until[self.until.upper()], OnDuplicate[self.on_conflict.upper()], within)
+
+
+def _digest(task: Task[..., Any], *args: Any, **kwargs: Any) -> str:
+    """A text that is equal for equal arguments, however they are passed. Arguments may be longer than a key."""
+    accepted = signature_of(task.func, takes_context=task.takes_context)
+    if accepted is not None:
+        bound = accepted.bind(*args, **kwargs)
+        bound.apply_defaults()
+        args, kwargs = bound.args, bound.kwargs
+    nodes = parse(arguments.dumps(args, kwargs))
+    return hashlib.sha256(json.dumps(_sort_pairs(nodes), sort_keys=True).encode()).hexdigest()
+
+
+def _sort_pairs(node: Any) -> Any:
+    """The JSON of arguments, where dicts whose keys are no strings are lists of pairs, without the order of these."""
+    if type(node) is list:
+        return [_sort_pairs(item) for item in node]
+    if type(node) is not dict:
+        return node
+    items = {name: _sort_pairs(value) for name, value in node.items()}
+    if items.get(MARK) == "dict":
+        items["v"] = sorted(items["v"], key=partial(json.dumps, sort_keys=True))
+    return items
+
+
+def find_problems(unique: object) -> Iterator[str]:
+    """What is wrong with the option `unique` of a task."""
+    if not isinstance(unique, Unique):
+        yield f"unique must be Unique(...), not {unique!r}"
+        return
+    key: object = unique.key
+    if iscoroutinefunction(key):
+        yield "unique: key must not be an async function"
+    elif not (key is None or isinstance(key, str) or callable(key)):
+        yield f"unique: key must be a string or a callable, not {key!r}"
+    if unique.until not in ("started", "finished"):
+        yield f"unique: until must be 'started' or 'finished', not {unique.until!r}"
+    if unique.within is not None and not (
+        isinstance(unique.within, timedelta) and timedelta(0) < unique.within <= LONGEST_TIMEDELTA
+    ):
+        yield f"unique: within must be a timedelta greater than zero, not {unique.within!r}"
+    if unique.on_conflict not in ("reject", "return_existing", "replace"):
+        yield f"unique: on_conflict must be 'reject', 'return_existing' or 'replace', not {unique.on_conflict!r}"

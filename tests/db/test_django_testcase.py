@@ -14,12 +14,10 @@ from django.test import SimpleTestCase, TestCase, TransactionTestCase
 import steady_queue
 from steady_queue import aenqueue_all, enqueue_all
 from steady_queue.jobs.compat import TaskResultStatus
-from steady_queue.models import LockBucket
-from steady_queue.store.names import LOCK_ID_COUNT
 from tests.shop import tasks
 from tests.shop.models import Customer
 from tests.support.databases.aliases import pointed_at
-from tests.support.databases.tables import count, counts, empty_tables
+from tests.support.databases.tables import count, counts, empty_tables, restore_migrated_rows
 from tests.support.store.manual_worker import Worker
 from tests.support.threads import WAIT_TIMEOUT_SECONDS, while_in_thread
 
@@ -154,9 +152,7 @@ class Committed(InDatabase, TransactionTestCase):
     @classmethod
     def tearDownClass(cls) -> None:
         super().tearDownClass()
-        # Other tests lock these rows; the flush took them as it would take a user's.
-        rows = [LockBucket(id=id_) for id_ in range(LOCK_ID_COUNT)]
-        LockBucket.objects.using(cls.database_name).bulk_create(rows, ignore_conflicts=True)
+        restore_migrated_rows(cls.database_name)
         connections.close_all()
 
     def test_enqueue_commits(self) -> None:

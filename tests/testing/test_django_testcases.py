@@ -15,14 +15,12 @@ from django.test import SimpleTestCase, TestCase, TransactionTestCase
 
 import steady_queue
 from steady_queue.jobs.compat import TaskResultStatus
-from steady_queue.models import LockBucket
-from steady_queue.store.names import LOCK_ID_COUNT
 from steady_queue.testing import arun_pending, assert_enqueued, assert_not_enqueued, enqueued, run_pending
 from tests.shop import tasks as shop
 from tests.shop.models import Customer
 from tests.support.databases.aliases import pointed_at
 from tests.support.databases.invariants import violations
-from tests.support.databases.tables import count, counts
+from tests.support.databases.tables import count, counts, restore_migrated_rows
 from tests.support.threads import WAIT_TIMEOUT_SECONDS, while_in_thread
 from tests.support.wait import until
 from tests.testing import tasks
@@ -241,9 +239,7 @@ class Committed(Both, TransactionTestCase):
     @classmethod
     def tearDownClass(cls) -> None:
         super().tearDownClass()
-        # Other tests lock these rows; the flush took them as it would take a user's.
-        rows = [LockBucket(id=id_) for id_ in range(LOCK_ID_COUNT)]
-        LockBucket.objects.using(cls.database_name).bulk_create(rows, ignore_conflicts=True)
+        restore_migrated_rows(cls.database_name)
         connections.close_all()
 
     def test_everything_is_committed(self) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
 from django.db import connections
 
-from steady_queue.store.operations.database.server import SCHEMA_VERSION
+from steady_queue.aio.process.startup import known_migrations
+from steady_queue.store.names import LOCK_ID_COUNT
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -45,9 +47,19 @@ def empty_tables(alias: str) -> None:
     for table, has_rows in zip(tables, found[1:], strict=True):
         if has_rows:
             query(alias, f"DELETE FROM {table}")
-    if not found[0]:  # a TransactionTestCase of Django has emptied this table as well
-        versions = apps.get_model("steady_queue", "SchemaVersion")._default_manager.using(alias)
-        versions.create(id=1, version=SCHEMA_VERSION, compatible_with=SCHEMA_VERSION)
+    if not found[0]:
+        restore_migrated_rows(alias)
+
+
+def restore_migrated_rows(alias: str) -> None:
+    """Insert what the migrations have inserted: a TransactionTestCase of Django empties all tables at its end."""
+    from steady_queue.models import LockBucket, SchemaVersion
+
+    newest = import_module(f"steady_queue.migrations.{(known_migrations() or [])[-1]}")
+    window = {"version": newest.VERSION, "compatible_with": newest.COMPATIBLE_WITH}
+    SchemaVersion.objects.using(alias).get_or_create(id=1, defaults=window)
+    rows = [LockBucket(id=id_) for id_ in range(LOCK_ID_COUNT)]
+    LockBucket.objects.using(alias).bulk_create(rows, ignore_conflicts=True)
 
 
 @cache

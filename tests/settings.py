@@ -67,6 +67,7 @@ TASKS = {
     },
 }
 
+MIDDLEWARE: list[str] = []
 # Only in the processes of pytest itself: to import the admin takes longer than most other processes of the suite need.
 if os.environ.get("STEADY_QUEUE_TEST_ADMIN"):
     INSTALLED_APPS += [

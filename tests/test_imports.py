@@ -140,6 +140,21 @@ def test_every_public_name_exists() -> None:
         from steady_queue import flavour  # noqa: F401
 
 
+def test_the_settings_of_the_benchmarks_need_no_admin() -> None:
+    printed = run_script(
+        """
+import os
+os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.settings"
+os.environ["STEADY_QUEUE_TEST_DATABASES"] = "postgres"
+import django
+django.setup()
+from django.conf import settings
+print("django.contrib.admin" in settings.INSTALLED_APPS, settings.MIDDLEWARE)
+"""
+    )
+    assert printed == "False []\n"
+
+
 def test_the_package_declares_that_it_is_typed() -> None:
     assert resources.files("steady_queue").joinpath("py.typed").is_file()
 

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steady_queue.aio import worker
 from steady_queue.events.tracebacks import cut
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 STACK_LENGTH = 10_000
 #: The most frames that are read: a task may recurse without end.
 MAX_FRAMES = 200
-_RUNTIME = str(Path(__file__).parent)
+#: The directory of the modules that run tasks.
+_RUNTIME = str(Path(worker.__file__).parent)
 #: The attributes with the frame of a coroutine, a generator or an async generator, and with what it awaits.
 _FRAMES = ("cr_frame", "gi_frame", "ag_frame")
 _AWAITED = ("cr_await", "gi_yieldfrom", "ag_await")

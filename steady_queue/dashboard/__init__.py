@@ -13,6 +13,7 @@ the admin lists it, links to it and asks for its permissions.
     limit_page.py       the concurrency limits that are in use
     audit.py            who changed what, when and why, in the admin's log
     charts.py           charts as inline SVG
+    chart_period.py     which period they show
     argument_form.py    arguments as JSON that can be edited, and back
     queue_names.py      names of queues as parts of URLs
 """

@@ -27,6 +27,7 @@ BAR_SHARE = 0.8
 _COUNTS = (2, 4, 6, 10)
 _DURATIONS = (0.01, 0.02, 0.1, 0.2, 1, 2, 4, 10, 20, 60, 120, 240, 600, 1_200, 3_600, 7_200, 14_400, 43_200, 86_400)
 _DAY_SECONDS = 86_400
+_A = {"minute": "a minute", "hour": "an hour"}
 
 _FIGURE = """<figure class="sq-figure">
 <div class="sq-y" aria-hidden="true">{y}</div>
@@ -60,8 +61,10 @@ class Axis(NamedTuple):
         return [self.show(self.top), self.show(self.top / 2), "0"]
 
 
-def draw_throughput(finished: Sequence[int], failed: Sequence[int], times: Sequence[str]) -> SafeString:
-    """Bars of the finished tasks and, on top of them, the failed attempts of each minute. `times` names the minutes."""
+def draw_throughput(
+    finished: Sequence[int], failed: Sequence[int], times: Sequence[str], unit: str = "minute"
+) -> SafeString:
+    """Bars of the finished tasks and, on top, the failed attempts of each minute or hour; `times` names these."""
     minutes = list(zip(times, _clean(finished), _clean(failed), strict=True))
     axis = count_axis(max((succeeded + errors for _, succeeded, errors in minutes), default=0))
     place = WIDTH / max(len(minutes), 1)
@@ -74,7 +77,8 @@ def draw_throughput(finished: Sequence[int], failed: Sequence[int], times: Seque
             if minute[1] or minute[2]
         ),
     )
-    return _draw_figure("Finished tasks and failed attempts in each minute", _describe(minutes), axis, times, bars)
+    title = f"Finished tasks and failed attempts in each {unit}"
+    return _draw_figure(title, _describe(minutes, unit), axis, times, bars)
 
 
 def draw_counts(title: str, counts: Sequence[int], times: Sequence[str], text: str) -> SafeString:
@@ -99,7 +103,7 @@ def draw_counts(title: str, counts: Sequence[int], times: Sequence[str], text: s
 def draw_durations(
     title: str, means: Sequence[float | None], longest: Sequence[float | None], times: Sequence[str]
 ) -> SafeString:
-    """Lines of the mean and the longest duration in each minute; a minute without one is a gap."""
+    """Lines of the mean and the longest duration in each minute or hour; one without a duration is a gap."""
     means, longest = _known(means), _known(longest)
     axis = duration_axis(max(_clean([*means, *longest]), default=0.0))
     shapes = format_html(
@@ -222,13 +226,13 @@ def _runs(axis: Axis, values: Sequence[float | None]) -> list[list[tuple[float, 
     return [run for run in runs if run]
 
 
-def _describe(minutes: Sequence[tuple[str, float, float]]) -> str:
+def _describe(minutes: Sequence[tuple[str, float, float]], unit: str) -> str:
     finished, failed = sum(minute[1] for minute in minutes), sum(minute[2] for minute in minutes)
     if not finished + failed:
         return "No task ended in this time."
     time, *most = max(minutes, key=lambda minute: minute[1] + minute[2])
     total = f"{finished:,.0f} finished and {failed:,.0f} failed attempts"
-    return f"{total}; at most {sum(most):,.0f} in a minute, at {time}."
+    return f"{total}; at most {sum(most):,.0f} in {_A[unit]}, at {time}."
 
 
 def _clean(values: Iterable[float | None]) -> list[float]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from django.contrib import messages
 
+from steady_queue.dashboard.chart_period import PERIODS, read_period, read_points
 from steady_queue.dashboard.page import PageAdmin
 from steady_queue.monitoring.json_values import overview_as_json
 from steady_queue.monitoring.overview import read_overview
@@ -39,11 +40,15 @@ class OverviewPage(PageAdmin):
     def show_list(self, request: HttpRequest) -> HttpResponse:
         looked_at = read_looked_at(request)
         overview = read_overview(looked_at)
+        period = read_period(request)
         return self.render(
             request,
             "overview.html",
             self.title,
             overview=overview,
+            period=period,
+            periods=PERIODS,
+            points=read_points(period, overview.hour, overview.now),
             states=_list_states(overview.states),
             looked_at=looked_at,
             seen_at=overview.now.isoformat(),

@@ -9,6 +9,7 @@ from django.contrib import messages
 
 from steady_queue import actions
 from steady_queue.dashboard import audit, queue_names
+from steady_queue.dashboard.chart_period import PERIODS, read_period, read_points
 from steady_queue.dashboard.jobs import confirmed_ids
 from steady_queue.dashboard.jobs.changes import CHANGES, apply
 from steady_queue.dashboard.page import PageAdmin
@@ -62,11 +63,15 @@ class QueuePage(PageAdmin):
         queue = read_queue(name)
         if queue is None:
             return self._redirect_unknown(request, name)
+        period = read_period(request)
         return self.render(
             request,
             "queue.html",
             f"Queue {show_line(name)}",
             queue=queue,
+            period=period,
+            periods=PERIODS,
+            points=read_points(period, queue.hour, queue=name),
             states=[str(state) for state in _LINKED_STATES],
             may_pause=self.may(request, "pause_queue"),
             may_clear=self.may(request, "clear_queue"),

@@ -77,12 +77,14 @@ def add_hours(hours: Iterable[Sequence[Point]], now: datetime) -> list[Point]:
     return fill(hour_starts(now), {at: _add(at, parts) for at, parts in points.items()})
 
 
-def read_day(now: datetime | None = None) -> list[Point]:
-    """The last 24 hours, the current one included, in order."""
+def read_day(now: datetime | None = None, queue: str | None = None) -> list[Point]:
+    """The last 24 hours, the current one included, in order; of all queues or of one."""
     current = (now or read_now()).replace(minute=0, second=0, microsecond=0)
     starts = [current - HOUR * ago for ago in reversed(range(HOURS_PER_DAY))]
     # Minutes are deleted when they are added to their hour: what happened is in exactly one row.
     rows = _rows().filter(seconds__in=(MINUTE.seconds, HOUR.seconds), starts_at__gte=starts[0])
+    if queue is not None:
+        rows = rows.filter(queue_name=queue)
     by_hour = rows.annotate(hour=TruncHour("starts_at", tzinfo=UTC))
     return fill(starts, {at: _point(at, sums) for at, *sums in _sums(by_hour, "hour")})
 

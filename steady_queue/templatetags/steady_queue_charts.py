@@ -22,26 +22,26 @@ register = template.Library()
 
 
 @register.simple_tag
-def throughput_chart(points: Sequence[Point]) -> SafeString:
-    """The finished tasks and the failed attempts of each minute, also those that are followed by another attempt."""
+def throughput_chart(points: Sequence[Point], unit: str) -> SafeString:
+    """The finished tasks and the failed attempts of each minute or hour, also attempts that are followed by another."""
     failed = [point.failed + point.retried for point in points]
-    return charts.draw_throughput([point.finished for point in points], failed, _times(points))
+    return charts.draw_throughput([point.finished for point in points], failed, _times(points), unit)
 
 
 @register.simple_tag
-def wait_chart(points: Sequence[Point]) -> SafeString:
-    """How long the tasks of each minute had waited since they were due."""
+def wait_chart(points: Sequence[Point], unit: str) -> SafeString:
+    """How long the tasks of each minute or hour had waited since they were due."""
     means = [point.mean_wait_seconds for point in points]
     longest = [point.longest_wait_seconds for point in points]
-    return charts.draw_durations("How long tasks waited, in each minute", means, longest, _times(points))
+    return charts.draw_durations(f"How long tasks waited, in each {unit}", means, longest, _times(points))
 
 
 @register.simple_tag
-def run_chart(points: Sequence[Point]) -> SafeString:
-    """How long the tasks of each minute ran."""
+def run_chart(points: Sequence[Point], unit: str) -> SafeString:
+    """How long the tasks of each minute or hour ran."""
     means = [point.mean_run_seconds for point in points]
     longest = [point.longest_run_seconds for point in points]
-    return charts.draw_durations("How long tasks ran, in each minute", means, longest, _times(points))
+    return charts.draw_durations(f"How long tasks ran, in each {unit}", means, longest, _times(points))
 
 
 @register.simple_tag

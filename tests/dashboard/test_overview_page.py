@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 from django.contrib import admin
@@ -16,9 +17,10 @@ from django.test.utils import CaptureQueriesContext, override_settings
 from django.urls import path
 
 from steady_queue.dashboard import site as dashboard_site
-from steady_queue.models import Process
+from steady_queue.models import Process, TaskStatistics
 from steady_queue.models.pages import Overview, Queue
 from steady_queue.monitoring.states import JobState
+from steady_queue.monitoring.statistics import read_now
 from tests.dashboard.samples import HOSTILE, fill
 from tests.support.databases.aliases import pointed_at
 from tests.support.store.jobs import failed, job
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 OVERVIEW = "/admin/steady_queue/overview/"
 #: Every page of this part of the dashboard that needs no id.
 PAGES = [OVERVIEW, "/admin/steady_queue/queue/", "/admin/steady_queue/process/", "/admin/steady_queue/limit/"]
+
+
+_NO_SUMS = dict.fromkeys(("failed", "retried", "wait_milliseconds", "longest_wait_milliseconds"), 0)
 
 
 def read(client: Client, path: str = OVERVIEW, **headers: str) -> str:
@@ -59,6 +64,30 @@ def test_the_overview_shows_states_the_last_hour_queues_processes_and_what_needs
     assert "Queue reports is paused" in page
     assert 'class="sq-chart"' in page
     assert 'class="sq-sparkline"' in page
+
+
+def test_charts_show_the_last_hour_or_the_last_day(database: str, superuser: Client) -> None:
+    fill(database)
+    name = TaskStatistics.objects.using(database).values_list("queue_name", flat=True)[0]
+    now = read_now()
+    sums = {"queue_name": name, "task_path": "shop.tasks.send", "started": 7, "finished": 7, "process_id": UUID(int=0)}
+    sums |= {"run_milliseconds": 7_000_000, "longest_run_milliseconds": 7_000_000, **_NO_SUMS}
+    three_hours_ago = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=3)
+    TaskStatistics.objects.using(database).create(seconds=3600, starts_at=three_hours_ago, **sums)
+
+    for url in (OVERVIEW, f"/admin/steady_queue/queue/{name}/"):
+        with CaptureQueriesContext(connections[database]) as queries:
+            hour, day = read(superuser, url), read(superuser, f"{url}?period=day")
+
+        assert len(queries) <= 30
+        for page, unit in ((hour, "a minute"), (day, "an hour")):
+            assert f"in {unit}, at" in page
+        assert "Tasks per minute" in hour
+        assert "Tasks per hour" in day
+        assert "At most 1 h 56 min" in day
+        assert "At most 1 h 56 min" not in hour
+        assert '<a href="?period=day" aria-current="true">Last day</a>' in day
+        assert '<a href="?period=hour" aria-current="true">Last hour</a>' in read(superuser, f"{url}?period=century")
 
 
 @pytest.mark.usually_on("sqlite")

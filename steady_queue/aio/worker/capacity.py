@@ -73,7 +73,6 @@ class Capacity:
         self.running: dict[UUID, Running] = {}
         self.threads = threads
         self._counts = counts
-        self._finished_times = counts.finished_times
         #: Called when a thread is stuck in a task that has timed out, and when such a task has ended.
         self._on_stuck_thread = on_stuck_thread
         self._timeouts = Timeouts(
@@ -124,6 +123,8 @@ class Capacity:
 
     def start(self, claims: Iterable[Claim]) -> None:
         """Start jobs that were claimed for the free capacity."""
+        queue_name = task_path = ""
+        times: list[float] = []
         for claim in claims:
             if claim.expires_at is not None and (refused := refuse_expired(claim)) is not None:
                 self._settle(refused)
@@ -134,14 +135,18 @@ class Capacity:
                 error = f"the job has the lane {lane}, for which this worker has no capacity"
                 self._settle(Failed(claim, report(ConfigurationError, error)))
                 continue
+            # The claims of most batches are of one task: it is cheaper to compare than to look up the list of each.
+            if claim.task_path != task_path or claim.queue_name != queue_name:
+                queue_name, task_path = claim.queue_name, claim.task_path
+                times = self._counts.times_of((queue_name, task_path))
             self.idle.clear()
             self._room[lane] -= 1
             if lane == ASYNC:
                 session, context = self._orm_threads.begin(claim.label)
-                running = self.running[claim.claim_id] = Running(claim, session=session)
+                running = self.running[claim.claim_id] = Running(claim, times, session)
                 running.task = self._loop.create_task(self._run(running, session), context=context)
             else:
-                running = self.running[claim.claim_id] = Running(claim)
+                running = self.running[claim.claim_id] = Running(claim, times)
                 self._threads.submit(running)
         if self._room[Lane.THREAD] < 0 and self._long_task_timer is None:
             self._start_long_task_timer()
@@ -279,7 +284,7 @@ class Capacity:
         if running.completed is not None and not isinstance(outcome, Completed):
             outcome = running.completed  # cancelled or timed out after it had been settled
         if type(outcome) is Finished:
-            times = self._finished_times[claim.queue_name, claim.task_path]
+            times = running.times
             times.append(seconds)
             times.append(claim.waited_seconds)
         else:

@@ -47,7 +47,7 @@ class CountedTasks:
         self.counts.change_minute(AT + at)
         plain = dict.fromkeys(Claim._fields)
         given = {"claim_id": uuid4(), "queue_name": queue, "task_path": path, "waited_seconds": 0.0}
-        running = Running(Claim(**{**plain, **given, **columns}))
+        running = Running(Claim(**{**plain, **given, **columns}), self.counts.times_of((queue, path)))
         running.has_begun = True
         self.running[running] = at
         return running
@@ -56,7 +56,7 @@ class CountedTasks:
         self.counts.change_minute(AT + at)
         seconds, claim = at - self.running.pop(running), running.claim
         if outcome is None:
-            self.counts.finished_times[claim.queue_name, claim.task_path] += [seconds, claim.waited_seconds]
+            running.times += [seconds, claim.waited_seconds]
         else:
             self.counts.add(outcome, seconds)
 
@@ -108,6 +108,20 @@ def test_times_of_attempts_that_ended_are_added_up_and_the_longest_is_kept(tasks
     (row,) = tasks.write(56)
     assert (row.run_milliseconds, row.longest_run_milliseconds) == (3000, 2000)
     assert (row.wait_milliseconds, row.longest_wait_milliseconds) == (12_000, 10_000)
+
+
+def test_the_lists_of_tasks_of_which_nothing_runs_are_forgotten_with_their_minute(tasks: CountedTasks) -> None:
+    tasks.end(tasks.start(1, queue="short-lived"), 2)
+    running = tasks.start(3, queue="lasting")
+    tasks.counts.change_minute(AT + 61)
+    assert list(tasks.counts._times) == [("lasting", "task")]
+    tasks.end(running, 62)
+    tasks.end(tasks.start(63, queue="short-lived"), 64)
+    assert [(row.queue_name, *row[3:5]) for row in tasks.write(65) if row.finished] == [
+        ("short-lived", 1, 1),
+        ("lasting", 0, 1),
+        ("short-lived", 1, 1),
+    ]
 
 
 def test_a_task_that_was_settled_in_its_own_transaction_has_finished_unless_it_was_rolled_back(

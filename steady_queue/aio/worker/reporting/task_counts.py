@@ -1,8 +1,8 @@
 """Task counts: what a process did with its tasks in each minute, by queue and task.
 
-Every task that succeeds appends its times to a list, and nothing else (measured: with the clock and the claim's column
-it is 2 % of the instructions of a task that does nothing). The lists are summed up every few seconds, and how many
-attempts were started is computed only when the minute ends or is written (see `_count_started`).
+Every task that succeeds appends its times to a list that it got at its start, and nothing else. The lists are summed up
+every few seconds, and how many attempts were started is computed only when the minute ends or is written (see
+`_count_started`).
 
 Minutes are those of the database, which the process knows from its heartbeats. Between them it uses its own monotonic
 clock. A minute never begins again after it has ended, even if the clock of the database is set back.
@@ -10,7 +10,7 @@ clock. A minute never begins again after it has ended, even if the clock of the 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from datetime import timedelta
 from math import inf
 from typing import TYPE_CHECKING
@@ -117,12 +117,18 @@ class TaskCounts:
 
     def __init__(self, running: Callable[[], Iterable[Running]]) -> None:
         self._running = running
-        #: For each attempt that has succeeded since the last `sum_up`, how many seconds it ran and had waited.
-        self.finished_times: defaultdict[Key, list[float]] = defaultdict(list)
+        self._times: dict[Key, list[float]] = {}
         self._ended: list[Minute] = []
         self._minute = Minute(None, Counter())
         #: When the minute ends, by `time.monotonic()`.
         self._ends_at = inf
+
+    def times_of(self, key: Key) -> list[float]:
+        """Return the list to which each attempt that succeeds adds how many seconds it ran and had waited."""
+        times = self._times.get(key)
+        if times is None:
+            times = self._times[key] = []
+        return times
 
     def add(self, outcome: Ending, seconds: float) -> None:
         """Count an attempt that may not have succeeded."""
@@ -141,11 +147,12 @@ class TaskCounts:
 
     def sum_up(self) -> None:
         """Sum up the times of the attempts that have succeeded."""
-        for key, times in self.finished_times.items():
-            sums = self._minute.sums_of(key)
-            sums.finished += len(times) // 2
-            sums.add_times(times[::2], times[1::2])
-        self.finished_times.clear()
+        for key, times in self._times.items():
+            if times:
+                sums = self._minute.sums_of(key)
+                sums.finished += len(times) // 2
+                sums.add_times(times[::2], times[1::2])
+                times.clear()
 
     def set_time(self, now: datetime, at: float) -> None:
         """Note the time of the database at a monotonic time."""
@@ -186,7 +193,13 @@ class TaskCounts:
         minutes = 1 + int((at - self._ends_at) // MINUTE_SECONDS)
         self._minute = Minute(before.starts_at + minutes * _MINUTE, running)
         self._ends_at += minutes * MINUTE_SECONDS
+        self._drop_unused_times()
         self._drop_oldest()
+
+    def _drop_unused_times(self) -> None:
+        """Forget tasks and queues of which nothing runs: a project may have any number of queues."""
+        used = {id(running.times) for running in self._running()}
+        self._times = {key: times for key, times in self._times.items() if times or id(times) in used}
 
     def _count_running(self) -> Counter[Key]:
         return Counter(

@@ -113,6 +113,8 @@ class Dialect:
         " WHERE b.concurrency_key > found.name), found.place + 1"
         " FROM found WHERE found.name IS NOT NULL AND found.place < ?) SELECT name FROM found WHERE name IS NOT NULL"
     )
+    #: A bound list of names as rows `n` with their `name` and `place`, where any subquery may refer to them.
+    names_as_rows = ""
     #: The functions that return the lower and the higher of two numbers.
     least, greatest = "LEAST", "GREATEST"
     #: Selects the server's version.

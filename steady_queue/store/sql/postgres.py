@@ -73,6 +73,7 @@ class Postgres(Dialect):
         " AND NOT a.attisdropped AND pg_table_is_visible(c.oid)"
     )
 
+    names_as_rows = "unnest(?::text[]) WITH ORDINALITY AS n(name, place)"
     #: A transaction without an id and a snapshot keeps no row from being removed.
     oldest_transaction = (
         "SELECT extract(epoch FROM clock_timestamp() - a.xact_start)::float8, a.pid, a.application_name,"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from steady_queue.store.job import FailureKind
+from steady_queue.store.operations.monitoring.each_name import read_each_name
 from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
@@ -155,12 +156,12 @@ def _count_lost(looked_up: int, lost_classes: Sequence[str]) -> Counted:
 @operation(transaction=False)
 def count_ready(sql: Dialect, queues: Sequence[str], limit: int) -> Flow[list[int]]:
     """How many ready jobs each of the queues has, counted up to `limit` + 1, in the order of the queues."""
-    if not queues:
-        return []
-    first = f"SELECT 1 FROM {sql.ready_by_queue} WHERE r.queue_name = ? LIMIT {limit + 1:d}"
-    counts = ", ".join([f"(SELECT count(*) FROM ({first}) t)"] * len(queues))
-    rows = yield sql.statement(f"SELECT {counts}", *queues, returns="." * len(queues))
-    return [int(number) for number in rows[0]]
+    first = (
+        f"SELECT 1 FROM {sql.ready_by_queue} WHERE r.queue_name = {{name}}"
+        f" ORDER BY r.queue_name, r.lane, r.priority DESC, r.job_id LIMIT {limit + 1:d}"
+    )
+    rows = yield from read_each_name(sql, queues, [f"(SELECT count(*) FROM ({first}) t)"])
+    return [int(row[0]) for row in rows]
 
 
 @operation(transaction=False)

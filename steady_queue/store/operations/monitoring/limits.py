@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from steady_queue.store.operations.monitoring.each_name import read_each_name
 from steady_queue.store.statement import operation
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ _SLOT_KEYS = (
     " WHERE s.concurrency_key > found.name), found.place + 1"
     " FROM found WHERE found.name IS NOT NULL AND found.place < ?) SELECT name FROM found WHERE name IS NOT NULL"
 )
-_COLUMNS = 3
 
 
 class LimitUse(NamedTuple):
@@ -44,23 +44,16 @@ def find_limit_keys(sql: Dialect, after: str, count: int) -> Flow[list[str]]:
 @operation(transaction=False)
 def count_slots(sql: Dialect, keys: Sequence[str], most: int) -> Flow[list[LimitUse]]:
     """How these keys are used; jobs are counted up to `most` for each."""
-    if not keys:
-        return []
-    sources = ("steady_queue_semaphore", sql.blocked_by_key)
+    sources = (("steady_queue_semaphore", "slot"), (sql.blocked_by_key, "priority DESC, job_id"))
     limits = [
-        f"(SELECT j.concurrency_limit FROM steady_queue_job j JOIN (SELECT job_id FROM {source}"
-        " WHERE concurrency_key = ? LIMIT 1) e ON e.job_id = j.id)"
-        for source in sources
+        "(SELECT (SELECT j.concurrency_limit FROM steady_queue_job j WHERE j.id = e.job_id)"
+        f" FROM (SELECT job_id FROM {source} WHERE concurrency_key = {{name}} ORDER BY {order} LIMIT 1) e)"
+        for source, order in sources
     ]
     counts = [
-        f"(SELECT count(*) FROM (SELECT 1 FROM {source} WHERE concurrency_key = ? LIMIT {most:d}) t)"
-        for source in sources
+        f"(SELECT count(*) FROM (SELECT 1 FROM {source} WHERE concurrency_key = {{name}}"
+        f" ORDER BY {order} LIMIT {most:d}) t)"
+        for source, order in sources
     ]
-    columns = f"COALESCE({', '.join(limits)}), {', '.join(counts)}"
-    values = [key for key in keys for _ in range(len(limits) + len(counts))]
-    rows = yield sql.statement(
-        f"SELECT {', '.join([columns] * len(keys))}", *values, returns="." * (_COLUMNS * len(keys))
-    )
-    numbers = list(rows[0])
-    parts = [numbers[at : at + _COLUMNS] for at in range(0, len(numbers), _COLUMNS)]
-    return [LimitUse(key, part[0], int(part[1]), int(part[2])) for key, part in zip(keys, parts, strict=True)]
+    rows = yield from read_each_name(sql, keys, [f"COALESCE({', '.join(limits)})", *counts])
+    return [LimitUse(key, row[0], int(row[1]), int(row[2])) for key, row in zip(keys, rows, strict=True)]

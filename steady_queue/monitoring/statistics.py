@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from django.db.models import F, Max, Q, Sum
+from django.db.models import F, Field, Max, Q, Sum
 from django.db.models.functions import TruncHour
 
 from steady_queue.db.aliases import queue_alias
@@ -31,6 +31,7 @@ MAX_NAMES = 200
 
 _COUNTS = ("started", "finished", "failed", "retried", "run_milliseconds", "wait_milliseconds")
 _LONGEST = ("longest_run_milliseconds", "longest_wait_milliseconds")
+_NUMBER: Field[Any, Any] = Field()
 
 
 class Point(NamedTuple):
@@ -170,8 +171,9 @@ def _minutes(since: datetime) -> QuerySet[TaskStatistics]:
 
 def _sums(rows: QuerySet[TaskStatistics], *names: str) -> QuerySet[TaskStatistics, tuple[Any, ...]]:
     """These columns, and for each of their combinations the sums and the longest times."""
-    sums = {f"sum_{name}": Sum(F(name)) for name in _COUNTS}
-    longest = {f"max_{name}": Max(F(name)) for name in _LONGEST}
+    # Without a kind of number Django converts none of the thousands of values: `_point` does.
+    sums = {f"sum_{name}": Sum(F(name), output_field=_NUMBER) for name in _COUNTS}
+    longest = {f"max_{name}": Max(F(name), output_field=_NUMBER) for name in _LONGEST}
     found: QuerySet[TaskStatistics, tuple[Any, ...]]
     found = rows.values(*names).annotate(**sums, **longest).values_list(*names, *sums, *longest)
     return found

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from steady_queue.monitoring.jobs.sections import Key
 
 PAGE_ROWS, BATCH_ROWS = 50, 500
-#: How many rows are searched at first, for one page at most, and for a count or a batch of ids at most.
-FIRST_ROWS, PAGE_WINDOW_ROWS, WINDOW_ROWS = 400, 2_000, 10_000
+#: How many rows are searched at first, for one page at most, and for a count or a batch of ids at most. If one of ten
+#: tasks matches, as those of one of ten queues do, the first rows fill a page: to read on takes two queries more.
+FIRST_ROWS, PAGE_WINDOW_ROWS, WINDOW_ROWS = 600, 2_000, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,9 @@ def _scan(
             is_read = len(rows) < limit
             matching = find_matching(search, listing, section, rows)
             width = len(section.columns)
-            for place, (key, _) in enumerate(rows, 1):
+            for place, (key, meets) in enumerate(rows, 1):
+                if not meets:
+                    continue
                 id_ = section.id_of(key)
                 if matching is None or id_ in matching:
                     found.append(Position(number, key[:width]))

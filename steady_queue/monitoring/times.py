@@ -27,7 +27,7 @@ def parse_past_time(text: object) -> datetime:
 def show_local(moment: datetime) -> str:
     """Return a time in the current time zone; one that the zone cannot express is shown as it is."""
     try:
-        local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
+        local = moment.astimezone(timezone.get_current_timezone()) if moment.tzinfo else moment
     except (ValueError, OverflowError):
         local = moment
-    return f"{local:%Y-%m-%d %H:%M:%S}"
+    return local.replace(microsecond=0, tzinfo=None).isoformat(" ")

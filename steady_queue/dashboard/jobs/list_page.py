@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
+from uuid import UUID
 
 from steady_queue.dashboard.jobs import actions as job_actions
 from steady_queue.dashboard.jobs import detail_page as job_page
@@ -18,8 +19,7 @@ from steady_queue.monitoring.state_counts import read_state_counts
 from steady_queue.monitoring.states import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from uuid import UUID
+    from collections.abc import Callable, Mapping, Sequence
 
     from django.http import HttpRequest, HttpResponse
 
@@ -43,7 +43,8 @@ TIMES: Mapping[JobState | None, str] = {
     JobState.EXPIRED: "Expired",
 }
 
-
+#: Stands for the id of a task in a URL.
+_ANY_ID = str(UUID(int=0))
 #: The lists that begin with the newest task; the others begin with the one that is next, or has waited longest.
 NEWEST_FIRST = frozenset({None, *JobState}) - {
     *(JobState.RUNNING, JobState.READY, JobState.BLOCKED),
@@ -64,6 +65,7 @@ class Line(NamedTuple):
     """A task in the list, and the action that has a button in its row: the one that is wanted most often."""
 
     row: JobRow
+    id: str
     url: str
     change: JobChange | None
 
@@ -93,7 +95,7 @@ class JobListPage(PageAdmin):
             query=urlencode(query),
             found=found,
             searched=f"{found.searched:,}",
-            lines=[self.line(request, row) for row in found.rows],
+            lines=self.lines(request, found.rows),
             time_title=TIMES.get(search.state, "Failed"),
             is_first=found.previous_cursor is None,
             previous_query=found.previous_cursor and urlencode({**query, "until": found.previous_cursor}),
@@ -120,9 +122,16 @@ class JobListPage(PageAdmin):
         context = self.describe(request, JobSearch())
         return self.render(request, "job_list.html", self.title, status=400, problem=problem, **context)
 
-    def line(self, request: HttpRequest, row: JobRow) -> Line:
-        change = next(iter(self.allowed_changes(request, row.state)), None)
-        return Line(row, self.url_of("job_change", row.id), change)
+    def lines(self, request: HttpRequest, rows: Sequence[JobRow]) -> list[Line]:
+        # One URL and one check of permissions for each state: those of each row took a tenth of the page's time.
+        url = self.url_of("job_change", _ANY_ID)
+        changes = {
+            state: next(iter(self.allowed_changes(request, state)), None) for state in {row.state for row in rows}
+        }
+        ids = [str(row.id) for row in rows]
+        return [
+            Line(row, id_, url.replace(_ANY_ID, id_), changes[row.state]) for row, id_ in zip(rows, ids, strict=True)
+        ]
 
     def act(self, request: HttpRequest) -> HttpResponse:
         return job_actions.act(self, request)

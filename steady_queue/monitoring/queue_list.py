@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Queues that are listed; those with ready tasks and those that are paused come first.
 MAX_QUEUES = 200
 #: Ready tasks that are counted, which the queues share.
-_COUNTED_ROWS = 30_000
+_COUNTED_ROWS = 20_000
 
 
 @dataclass(frozen=True, slots=True)

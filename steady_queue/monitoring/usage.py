@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 #: Running tasks whose queues are looked up. With more, the numbers of the queues are estimated from these.
-LOOKED_UP = 1_000
+LOOKED_UP = 500
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.dashboard.pages import Page
 
 ALIAS = "postgres"
-ROUNDS, WARM_UPS = 15, 3
+ROUNDS, WARM_UPS = 31, 3
 QUICK_DIVISOR, QUICK_ROUNDS = 50, 3
 MOST_TIMES, MOST_QUERIES = 5.0, 15
 DESCRIPTION = """\

@@ -10,6 +10,7 @@ import pytest
 from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 
+from steady_queue.db.transactions import run_one
 from steady_queue.monitoring import queue_list
 from steady_queue.monitoring.jobs.detail import find_detail
 from steady_queue.monitoring.jobs.pages import PAGE_WINDOW_ROWS, find_page
@@ -19,6 +20,8 @@ from steady_queue.monitoring.state_counts import read_state_counts
 from steady_queue.monitoring.states import JobState
 from steady_queue.monitoring.statistics import read_hour
 from steady_queue.monitoring.usage import read_usage
+from steady_queue.store.operations.monitoring.capped_counts import count_ready
+from steady_queue.store.operations.monitoring.limits import count_slots
 from tests.support.databases.tables import query
 
 if TYPE_CHECKING:
@@ -156,4 +159,24 @@ def test_the_overview_reads_no_more_rows_than_it_counts(database: str, monkeypat
             read = rows_read(database, [one["sql"] for one in queries])
             most = dict.fromkeys(read, MOST_ROWS) | {"failedexecution": 2 * MOST_ROWS}
             assert {name: rows for name, rows in read.items() if rows > most[name]} == {}, part
+        transaction.set_rollback(True, using=database)
+
+
+@pytest.mark.only_on("postgres")
+def test_a_rare_queue_and_a_rare_key_are_counted_without_reading_those_of_others(database: str) -> None:
+    with transaction.atomic(using=database):
+        fill(database)
+        for table, column in (("readyexecution", "queue_name"), ("blockedexecution", "concurrency_key")):
+            is_last = f"job_id = (SELECT job_id FROM steady_queue_{table} ORDER BY job_id DESC LIMIT 1)"
+            query(
+                database, f"UPDATE steady_queue_{table} SET {column} = CASE WHEN {is_last} THEN 'rare' ELSE 'usual' END"
+            )
+        query(database, "ANALYZE")
+        query(database, "SET LOCAL random_page_cost = 4")
+        names = ["rare", "usual"]
+        with CaptureQueriesContext(connections[database]) as queries:
+            assert run_one(lambda sql: count_ready(sql, names, 20)) == [1, 21]
+            assert [use.waiting for use in run_one(lambda sql: count_slots(sql, names, 20))] == [1, 20]
+        read = rows_read(database, [one["sql"] for one in queries])
+        assert {name: rows for name, rows in read.items() if rows > 100} == {}
         transaction.set_rollback(True, using=database)

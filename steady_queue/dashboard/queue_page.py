@@ -21,7 +21,7 @@ from steady_queue.monitoring.queue_list import MAX_QUEUES, read_queue, read_queu
 from steady_queue.monitoring.states import JobState
 from steady_queue.monitoring.statistics import read_now
 from steady_queue.monitoring.text import show_line
-from steady_queue.monitoring.times import parse_past_time
+from steady_queue.monitoring.times import parse_time, past_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +93,18 @@ class QueuePage(PageAdmin):
         self.require(request, "clear_queue")
         name = queue_names.decode(part)
         if request.method == "POST":
-            return self._clear(request, name)
+            try:
+                confirmed = confirmed_ids.decode(request.POST.get("confirmed_ids"))
+            except ValueError as error:
+                url = self.url_of("queue_changelist")
+                return self.redirect_with(request, f"Nothing was changed: {error}", url)
+            asked_at = parse_time(request.POST.get("as_of"))
+            # Without both, the tasks would be others than those that the user was asked about.
+            if confirmed is not None or asked_at is not None:
+                return self._clear(request, name, past_time(asked_at), confirmed)
+        return self._ask_to_clear(request, name)
+
+    def _ask_to_clear(self, request: HttpRequest, name: str) -> HttpResponse:
         queue = read_queue(name)
         if queue is None:
             return self._redirect_unknown(request, name)
@@ -107,17 +118,16 @@ class QueuePage(PageAdmin):
             size=size,
             as_of=as_of.isoformat(),
             confirmed_ids=None if size.is_capped else confirmed_ids.encode(ids),
+            reason=audit.read_reason(request),
             queue_url=self._url_of_queue(name),
             list_url=self.url_of("queue_changelist"),
         )
 
-    def _clear(self, request: HttpRequest, name: str) -> HttpResponse:
+    def _clear(
+        self, request: HttpRequest, name: str, as_of: datetime, confirmed: frozenset[UUID] | None
+    ) -> HttpResponse:
         url = self.url_of("queue_changelist")
-        try:
-            confirmed = confirmed_ids.decode(request.POST.get("confirmed_ids"))
-        except ValueError as error:
-            return self.redirect_with(request, f"Nothing was changed: {error}", url)
-        count = _discard_ready(name, parse_past_time(request.POST.get("as_of")), confirmed)
+        count = _discard_ready(name, as_of, confirmed)
         if not count:
             text = f"Nothing was changed: the queue {show_line(name)} has no ready tasks that were confirmed."
             return self.redirect_with(request, text, url, messages.INFO)

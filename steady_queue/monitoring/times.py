@@ -20,8 +20,13 @@ def parse_time(text: object) -> datetime | None:
 
 def parse_past_time(text: object) -> datetime:
     """Return a time of a request that is not later than now; now, if it is not one."""
+    return past_time(parse_time(text))
+
+
+def past_time(moment: datetime | None) -> datetime:
+    """Return a time that is not later than now; now, if there is none."""
     now = datetime.now(UTC)
-    return min(parse_time(text) or now, now)
+    return min(moment or now, now)
 
 
 def show_local(moment: datetime) -> str:

@@ -37,8 +37,9 @@ pytestmark = pytest.mark.usually_on("sqlite")
 
 
 def post(client: Client, do: str, ids: list[UUID] | None = None, **data: Any) -> HttpResponse:
-    """Ask for an action, with its confirmation unless `confirmed` is None."""
-    fields = {"do": do, "ids": [str(id_) for id_ in ids or ()], "confirmed": "1", **data}
+    """Ask for an action, with its confirmation, as of now, unless `confirmed` is None."""
+    asked_at = datetime.now(UTC).isoformat()
+    fields = {"do": do, "ids": [str(id_) for id_ in ids or ()], "confirmed": "1", "as_of": asked_at, **data}
     return client.post(ACTION, {name: value for name, value in fields.items() if value is not None})  # type: ignore[return-value]
 
 
@@ -327,9 +328,26 @@ def test_tasks_that_match_after_the_question_are_left_alone(database: str, super
     (late,) = failed_jobs(store, 1)
     assert "2 tasks were handled" in text_of(post(superuser, "retry:all", query="state=failed", as_of=as_of[1]))
     assert store.status(late) == ["failed"]
-    impossible = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00")
-    for text in ("", "x", "2026-01-01", "0001-01-01T00:00:00+00:00", *impossible):
-        assert post(superuser, "discard:all", query="state=cancelled", as_of=text).status_code == 200
+    for text in ("2026-01-01", "0001-01-01T00:00:00+00:00"):
+        assert "0 tasks were handled" in text_of(post(superuser, "discard:all", query="state=failed", as_of=text))
+    assert store.status(late) == ["failed"]
+
+
+@pytest.mark.usually_on("sqlite", "postgres", "mariadb")
+def test_a_confirmation_that_names_neither_tasks_nor_a_time_is_answered_with_the_question(
+    database: str, superuser: Client
+) -> None:
+    store = SyncStore(database)
+    failed_jobs(store, 2)
+    impossible = ("", "x", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00")
+    for text in (None, *impossible):
+        asked = text_of(post(superuser, "discard:all", query="state=failed", as_of=text, reason="wrong order"))
+        assert "Discard 2 tasks?" in asked
+        assert "wrong order" in asked
+    assert counts(database) == {"failed": 2}
+    assert log_entries() == []
+    assert "2 tasks were handled" in confirm(superuser, "discard:all", "state=failed", asked)
+    assert counts(database) == {}
 
 
 def confirm(client: Client, do: str, query: str, page: str) -> str:

@@ -49,7 +49,8 @@ def test_the_page_set_of_tasks_opens_on_each_database(database: str, superuser: 
         assert str(one.id) in read(superuser, f"{LIST}{one.id}/")
     asked = superuser.post(f"{LIST}action/", {"do": "retry:all", "query": "state=failed"})
     assert "Retry 1 task?" in asked.content.decode()
-    done = superuser.post(f"{LIST}action/", {"do": "retry:all", "query": "state=failed", "confirmed": "1"})
+    confirmed = {"confirmed": "1", "as_of": datetime.now(UTC).isoformat()}
+    done = superuser.post(f"{LIST}action/", {"do": "retry:all", "query": "state=failed", **confirmed})
     assert "was retried" in done.content.decode()
     store.settle(Finished(claim))
 

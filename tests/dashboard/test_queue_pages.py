@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -149,8 +150,23 @@ def test_clearing_a_queue_says_how_many_tasks_are_deleted_and_deletes_only_those
     assert log_entries() == [("Ada", "mail", "Cleared: 1 ready task deleted. Reason: sent twice")]
 
     assert "there is nothing to clear" in get(superuser, page_of("mail", "clear"))
-    assert "the queue mail has no ready tasks" in post(superuser, page_of("mail", "clear"))
+    assert "no ready tasks that were confirmed" in post(superuser, page_of("mail", "clear"), confirmed_ids="")
     assert len(log_entries()) == 1
+
+
+@pytest.mark.usually_on("sqlite")
+def test_a_queue_is_not_cleared_by_a_request_that_names_neither_tasks_nor_a_time(
+    database: str, superuser: Client
+) -> None:
+    SyncStore(database).enqueue(*(job(queue_name="mail") for _ in range(2)))
+    for fields in ({}, {"as_of": ""}, {"as_of": "soon"}):
+        page = superuser.post(page_of("mail", "clear"), {"reason": "sent twice", **fields}).content.decode()
+        assert "This deletes 2 ready tasks of the queue" in page
+        assert "sent twice" in page
+    assert counts(database) == {"ready": 2}
+    assert log_entries() == []
+    assert "2 ready tasks" in post(superuser, page_of("mail", "clear"), as_of=datetime.now(UTC).isoformat())
+    assert counts(database) == {}
 
 
 @pytest.mark.parametrize("name", [HOSTILE, "json", "..", "pause", "تقارير", "50 % off/"], ids=range(6))
@@ -163,7 +179,7 @@ def test_queues_of_any_name_have_pages_and_can_be_changed(database: str, superus
     assert "is paused" in post(superuser, page_of(name, "pause"))
     assert paused(database) == [name]
     assert "is resumed" in post(superuser, page_of(name, "resume"))
-    assert "1 ready task" in post(superuser, page_of(name, "clear"))
+    assert "1 ready task" in post(superuser, page_of(name, "clear"), as_of=datetime.now(UTC).isoformat())
     assert not Job.objects.using(database).exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -75,7 +76,7 @@ def test_an_action_needs_its_own_permission_and_a_post_request(
         assert read_rows(database) == before, name
 
     for name, client in by_name.items():
-        response = client.post(url)
+        response = client.post(url, {"as_of": datetime.now(UTC).isoformat()})
         assert response.status_code == (302 if USERS[name] else refusal(name)), name
         assert (read_rows(database) != before) is USERS[name], name
         undo(action, database)

@@ -27,7 +27,7 @@ from steady_queue.monitoring.jobs.pages import find_ids, find_matches
 from steady_queue.monitoring.jobs.rows import load_rows
 from steady_queue.monitoring.jobs.search import JobSearch
 from steady_queue.monitoring.text import show_line
-from steady_queue.monitoring.times import parse_past_time
+from steady_queue.monitoring.times import parse_time, past_time
 from steady_queue.store.names import explain_unstorable
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Wanted(NamedTuple):
     as_of: datetime
     #: The tasks that were confirmed; None if they were not selected by a search, or too many.
     confirmed: frozenset[UUID] | None
+    #: Whether the user has confirmed it, and of all that match, which: their ids, or the time of the question.
+    is_confirmed: bool
 
 
 def act(page: PageAdmin, request: HttpRequest) -> HttpResponse:
@@ -72,7 +74,7 @@ def act(page: PageAdmin, request: HttpRequest) -> HttpResponse:
     page.require(request, wanted.change.permission)
     if wanted.ids is not None and not wanted.ids:
         return page.redirect_with(request, "Select tasks first.", _back_url(page, wanted), messages.WARNING)
-    if "confirmed" not in request.POST:
+    if not wanted.is_confirmed:
         return _ask(page, request, wanted)
     if problem := explain_unstorable(wanted.reason, audit.REASON_LENGTH):
         return _ask(page, request, wanted, problem=f"The reason {problem}.")
@@ -99,14 +101,19 @@ def _parse(request: HttpRequest) -> Wanted:
         raise ValueError(f"{change.label} is not possible for tasks in {state}")
     given = request.POST.getlist("ids")[:BATCH_ROWS] if scope == "selected" else [scope]
     ids = None if scope == "all" else [parse_id(id_) for id_ in dict.fromkeys(given)]
+    asked_at = parse_time(request.POST.get("as_of"))
+    confirmed = confirmed_ids.decode(request.POST.get("confirmed_ids"))
+    # Without a bound, "all that match" would be others than those that the user was asked about.
+    is_bounded = ids is not None or confirmed is not None or asked_at is not None
     return Wanted(
         change,
         ids,
         search,
         is_from_job="from_job" in request.POST,
         reason=audit.read_reason(request),
-        as_of=parse_past_time(request.POST.get("as_of")),
-        confirmed=confirmed_ids.decode(request.POST.get("confirmed_ids")),
+        as_of=past_time(asked_at),
+        confirmed=confirmed,
+        is_confirmed="confirmed" in request.POST and is_bounded,
     )
 
 

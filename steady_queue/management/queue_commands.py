@@ -71,7 +71,7 @@ def _cells(output: ShellOutput, row: QueueRow) -> list[str | Cell]:
         row.name,
         str(row.size),
         show_seconds(row.latency_seconds),
-        f"{row.running:,}",
+        f"{'about ' if row.is_running_estimated else ''}{row.running:,}",
         f"{row.rate_per_minute:,.1f}",
         Cell(f"{row.failures_per_minute:,.1f}", "red" if row.failures_per_minute else ""),
         _state(row),

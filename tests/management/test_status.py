@@ -15,6 +15,7 @@ import pytest
 from django.core.management import CommandError
 
 from steady_queue import actions
+from steady_queue.monitoring.usage import LOOKED_UP
 from tests.management.shell import shell
 from tests.support.databases.tables import count, query
 from tests.support.processes.commands import MANAGE
@@ -69,6 +70,16 @@ def test_queues_are_listed_paused_resumed_and_cleared(database: str) -> None:
     }.items():
         with pytest.raises(CommandError, match=message):
             shell("queues", *words)
+
+
+@pytest.mark.usually_on("sqlite")
+def test_a_number_of_running_tasks_that_was_estimated_is_marked(database: str) -> None:
+    store = SyncStore(database)
+    store.claimed(*(job(queue_name="mail") for _ in range(LOOKED_UP)))
+    assert re.search(r"^mail .* 1,000 ", shell("queues").out, re.MULTILINE)
+    assert "about" not in shell("queues").out
+    store.claimed(job(queue_name="mail"))
+    assert re.search(r"^mail .* about 1,001 ", shell("queues").out, re.MULTILINE)
 
 
 @pytest.mark.usually_on("sqlite")

@@ -7,8 +7,8 @@ It writes a short line to a file for each thing it does: several server processe
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -95,20 +95,22 @@ async def hello(request: HttpRequest) -> HttpResponse:
     return HttpResponse("hello")
 
 
-_is_broken = asyncio.Event()
+_is_broken, _is_shutting_down = asyncio.Event(), asyncio.Event()
 
 
 async def break_queue(request: HttpRequest) -> HttpResponse:
-    """Let a service of the runtime fail, and respond later than the server notices it."""
+    """Let a service of the runtime fail, and respond when the server shuts down because of it."""
     _is_broken.set()
-    while _is_watched():  # noqa: ASYNC110, a thread has no event for its end
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(0.5)
+    await _is_shutting_down.wait()
     return HttpResponse("broken")
 
 
-def _is_watched() -> bool:
-    return any(thread.name == "steady-queue-watchdog" for thread in threading.enumerate())
+class _ShutdownHandler(logging.Handler):
+    """Notes the message with which uvicorn begins to shut down, before it waits for its requests."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage() == "Shutting down":
+            _is_shutting_down.set()
 
 
 async def _maintain(self: Maintenance) -> None:
@@ -118,6 +120,7 @@ async def _maintain(self: Maintenance) -> None:
 
 if "STEADY_QUEUE_WEB_BREAKS" in os.environ:
     Maintenance.run = _maintain  # type: ignore[method-assign]
+    logging.getLogger("uvicorn.error").addHandler(_ShutdownHandler())
 
 urlpatterns = [
     path("enqueue/<name>/<int:number>", enqueue),

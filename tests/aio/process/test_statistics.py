@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +14,18 @@ import pytest
 import steady_queue
 from steady_queue.aio import running
 from steady_queue.events import RuntimeFault
+from tests.shop.tasks import add, blocks_until_file
 from tests.support.databases.tables import count, query, row
-from tests.support.runtime import EmittedEvents, in_thread, until, wait_for_results, worker
+from tests.support.maintenance import IDLE, run_maintenance_turn
+from tests.support.processes.commands import command, stop_command
+from tests.support.processes.process_rows import wait_for_worker
+from tests.support.runtime import EmittedEvents, error_of, in_thread, until, values, wait_for_results, worker
 from tests.support.tasks import misbehaving, recording, retrying
 from tests.support.tasks.recording import task_record
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from steady_queue.aio import Process
 
 pytestmark = pytest.mark.anyio
@@ -28,12 +36,12 @@ def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=0.05))
 
 
-def read_sums(alias: str) -> dict[str, tuple[int, ...]]:
-    """By the name of the task: started, finished, failed and retried, of all minutes and processes."""
+def read_sums(alias: str, seconds: int = 60) -> dict[str, tuple[int, ...]]:
+    """By the name of the task: started, finished, failed and retried, of all minutes, or hours, and processes."""
     from steady_queue.models import TaskStatistics
 
     found: dict[str, tuple[int, ...]] = {}
-    for stored in TaskStatistics.objects.using(alias).filter(seconds=60):
+    for stored in TaskStatistics.objects.using(alias).filter(seconds=seconds):
         name = stored.task_path.rpartition(".")[2]
         sums = (stored.started, stored.finished, stored.failed, stored.retried)
         found[name] = tuple(map(sum, zip(found.get(name, (0,) * 4), sums, strict=True)))
@@ -117,6 +125,59 @@ async def test_heartbeats_write_what_has_been_started_and_not_only_what_has_ende
         task_record.gate.set()
         await until(lambda: process.services.workers[0].capacity.idle.is_set() and task_record.runs.total() == 4)
     assert await in_thread(read_sums, database) == {"awaits": (1, 1, 0, 0), "blocks": (3, 3, 0, 0)}
+
+
+#: All columns but the id, which a row that is written again keeps.
+ROWS = (
+    "SELECT process_id, seconds, starts_at, task_path, started, finished, failed, retried, run_milliseconds,"
+    " wait_milliseconds FROM steady_queue_taskstatistics ORDER BY task_path, process_id, starts_at"
+)
+
+
+def make_older(alias: str) -> None:
+    """Let the minutes be those of hours that are added up."""
+    from steady_queue.models import TaskStatistics
+
+    for stored in TaskStatistics.objects.using(alias):
+        stored.starts_at -= timedelta(hours=4)
+        stored.save(using=alias)
+
+
+async def test_sums_of_a_killed_worker_stay_and_neither_its_replacement_nor_the_hours_count_them_twice(
+    database: str, quick_beats: None, tmp_path: Path
+) -> None:
+    async def are_written(**sums: tuple[int, ...]) -> None:
+        async def are() -> bool:
+            return await in_thread(read_sums, database) == sums
+
+        await until(are)
+
+    lost, before, after = (1, 0, 0, 0), (5, 5, 0, 0), (8, 8, 0, 0)
+    with command(database, "--only-work", alive=10) as process:
+        await values(*[await add.aenqueue(number) for number in range(5)])
+        result = await blocks_until_file.aenqueue(str(tmp_path / "never"))
+        await are_written(add=before, blocks_until_file=lost)
+        written = await in_thread(query, database, ROWS)
+        victim = await wait_for_worker(database)
+        os.kill(victim, signal.SIGKILL)
+        await wait_for_worker(database, other_than=victim)
+        await wait_for_results(result)
+        assert error_of(result) == "steady_queue.processes.ProcessExitError"
+        await values(*[await add.aenqueue(number) for number in range(3)])
+        # A lost task is no failure of the statistics: the process that would count it has ended.
+        await are_written(add=after, blocks_until_file=lost)
+        await stop_command(process)
+    found = await in_thread(query, database, ROWS)
+    assert [one for one in found if one in written] == written
+    assert len({process_id for process_id, *_ in found}) == 2
+    assert await in_thread(read_sums, database) == {"add": after, "blocks_until_file": lost}
+
+    await in_thread(make_older, database)
+    async with running(IDLE) as idle:
+        for _ in range(2):
+            await run_maintenance_turn(idle)
+    assert await in_thread(read_sums, database) == {}
+    assert await in_thread(read_sums, database, 3600) == {"add": after, "blocks_until_file": lost}
 
 
 @pytest.mark.usually_on("sqlite")

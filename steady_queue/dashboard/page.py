@@ -39,6 +39,8 @@ else:
 logger = logging.getLogger("steady_queue")
 #: Errors after which a page says that the database cannot be read.
 UNREADABLE = (DatabaseError, InterfaceError, StoreError)
+#: Requests of pages that refresh themselves have it.
+REFRESH_HEADER = "X-Steady-Queue-Refresh"
 #: The pages in the order of the navigation: the name of the model, and the title.
 NAVIGATION = (
     ("overview", "Overview"),
@@ -167,7 +169,13 @@ class PageAdmin(_ModelAdmin):
             return ""
 
     def redirect_with(self, request: HttpRequest, message: str, url: str, level: int = messages.ERROR) -> HttpResponse:
-        """Redirect to a page that shows a message."""
+        """Redirect to a page that shows a message.
+
+        A page that refreshes itself gets the message instead, as what it shows no longer exists: it could neither read
+        a redirect nor distinguish it from the one to the page to log in, and each would leave its message behind.
+        """
+        if REFRESH_HEADER in request.headers:
+            return HttpResponse(message, status=410, content_type="text/plain; charset=utf-8")
         messages.add_message(request, level, message)
         return HttpResponseRedirect(url)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NoReturn
+from uuid import uuid4
 
 import pytest
 from django.conf import settings
@@ -70,6 +71,25 @@ def test_a_page_says_that_the_database_cannot_be_read_after_any_error_of_it(data
     assert (page.status_code, data.status_code) == (503, 503)
     assert "file is not a database" in page.content.decode()
     assert data.json() == {"error": "file is not a database"}
+
+
+@pytest.mark.usually_on("sqlite")
+def test_a_page_that_refreshes_itself_is_told_that_what_it_shows_no_longer_exists(
+    database: str, superuser: Client
+) -> None:
+    """Without a redirect, which it would take for the one to the page to log in, and without messages for later."""
+    unknown = uuid4()
+    for path, message in {
+        f"job/{unknown}/": f"There is no task {unknown}.",
+        f"process/{unknown}/": f"There is no process {unknown}: it has stopped, or was pruned.",
+        "queue/nothing/": "The queue nothing is not known: it has no ready tasks, is not paused, and ran none lately.",
+        "recurringtask/task/?key=x": "There is no recurring task with the key 'x'; it may have been deleted.",
+    }.items():
+        response = superuser.get(f"/admin/steady_queue/{path}", headers={"X-Steady-Queue-Refresh": "1"})
+        assert (response.status_code, response.content.decode()) == (410, message)
+        assert response["Content-Type"] == "text/plain; charset=utf-8"
+        assert "messages" not in response.cookies
+    assert "messagelist" not in superuser.get(OVERVIEW).content.decode()
 
 
 @pytest.mark.usually_on("sqlite")

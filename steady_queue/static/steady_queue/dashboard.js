@@ -90,6 +90,7 @@
             this.button = bar.querySelector("button");
             this.seconds = Number(bar.dataset.sqSeconds);
             this.failures = 0;
+            this.end = "";
             this.isPaused = readStored() === "paused";
             this.button.addEventListener("click", () => this.toggle());
             document.addEventListener("visibilitychange", () => this.begin(0));
@@ -109,10 +110,10 @@
             if (this.request) this.request.abort();
             this.request = null;
             this.show();
-            if (!this.isPaused && !document.hidden) this.timer = setTimeout(() => this.load(), delay * 1000);
+            if (!this.isPaused && !this.end && !document.hidden) this.timer = setTimeout(() => this.load(), delay * 1000);
         }
 
-        show(problem) {
+        show(problem = this.end) {
             const usual = this.isPaused ? "Refresh is paused" : `Refreshes every ${this.seconds} s`;
             const text = problem || usual;
             // The text is read out when it changes: only then is it written.
@@ -142,6 +143,12 @@
         }
 
         fail(error) {
+            if (error instanceof Gone) {
+                this.end = error.message;
+                this.button.hidden = true;
+                this.begin(0);
+                return;
+            }
             this.failures += 1;
             const delay = Math.min(this.seconds * 2 ** this.failures, LONGEST_SECONDS);
             const reason = error instanceof Problem ? error.message : "The server does not answer";
@@ -152,11 +159,16 @@
 
     class Problem extends Error {}
 
+    /* What the page shows no longer exists: there is nothing more to read. */
+    class Gone extends Error {}
+
     async function fetchPage(signal) {
         // A redirect is the page to log in.
-        const options = { cache: "no-store", credentials: "same-origin", redirect: "manual", signal };
+        const headers = { "X-Steady-Queue-Refresh": "1" };
+        const options = { cache: "no-store", credentials: "same-origin", headers, redirect: "manual", signal };
         const response = await fetch(location.href.split("#")[0], options);
         if (response.type === "opaqueredirect") throw new Problem("You are no longer logged in: reload the page");
+        if (response.status === 410) throw new Gone(await response.text());
         if (response.status === 503) throw new Problem("The database cannot be read");
         if (!response.ok) throw new Problem(`The server answers with status ${response.status}`);
         return new DOMParser().parseFromString(await response.text(), "text/html");

@@ -1,4 +1,4 @@
-"""A site and a browser for each module, a superuser, and a screenshot of each failure."""
+"""A site and a browser for all modules, a superuser, and a screenshot of each failure."""
 
 from __future__ import annotations
 
@@ -16,16 +16,21 @@ if TYPE_CHECKING:
     from tests.browser.site import Site
 
 FAILED = pytest.StashKey[bool]()
+#: Waits of a page, but not the time in which the server has to answer, are 50 times shorter.
+FASTER_TIMERS = """
+const timer = setTimeout;
+window.setTimeout = (call, delay) => timer(call, delay > 10000 ? delay : delay / 50);
+"""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     """A web server and a worker; the parameter is the database of the queue."""
     with running_site(request.param) as site:
         yield site
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def superuser() -> Iterator[str]:
     """The name of a superuser, which is also the password."""
     from django.contrib.admin.models import LogEntry
@@ -39,7 +44,7 @@ def superuser() -> Iterator[str]:
         model._default_manager.all().delete()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def window(site: Site, superuser: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A browser that has logged in."""
     with chromium(tmp_path_factory.mktemp("screenshots")) as browser:
@@ -50,6 +55,14 @@ def window(site: Site, superuser: str, tmp_path_factory: pytest.TempPathFactory)
         browser.one("[type=submit]").click()
         browser.one("#user-tools")
         yield browser
+
+
+@pytest.fixture
+def fast_browser(browser: Browser) -> Iterator[Browser]:
+    """The browser with pages that refresh every 100 milliseconds."""
+    script = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": FASTER_TIMERS})
+    yield browser
+    browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
 
 
 @pytest.fixture

@@ -33,8 +33,6 @@ window.fetch = (...args) => {
 HIDE = "Object.defineProperty(document, 'hidden', {value: arguments[0], configurable: true});"
 #: What a browser does when a tab is shown or hidden: the page refreshes at once if it is shown.
 CHANGE_VISIBILITY = "document.dispatchEvent(new Event('visibilitychange'));"
-#: A page of which each second takes 20 milliseconds.
-FASTER_TIMERS = "const timer = setTimeout; window.setTimeout = (call, delay) => timer(call, delay / 50);"
 
 pytestmark = [
     pytest.mark.xdist_group("browser actions"),
@@ -48,7 +46,8 @@ def state_count(browser: Browser, state: str) -> int:
     return next(int(number) for number, name in counts if name == state)
 
 
-def test_the_overview_changes_by_itself_while_tasks_run(browser: Browser) -> None:
+def test_the_overview_changes_by_itself_while_tasks_run(fast_browser: Browser) -> None:
+    browser = fast_browser
     browser.open(OVERVIEW)
     finished, failed = state_count(browser, "finished"), state_count(browser, "failed")
     browser.run("window.isSamePage = true")
@@ -66,7 +65,8 @@ def test_the_overview_changes_by_itself_while_tasks_run(browser: Browser) -> Non
     wait_for(lambda: "failed in the last day" not in browser.one("#sq-attention").text, "the failures to be seen")
 
 
-def test_the_page_of_a_task_loses_its_buttons_and_gets_a_result_when_the_task_ends(browser: Browser) -> None:
+def test_the_page_of_a_task_loses_its_buttons_and_gets_a_result_when_the_task_ends(fast_browser: Browser) -> None:
+    browser = fast_browser
     later = tasks.quick.using(run_after=timedelta(hours=1)).enqueue("later")
     browser.open(f"/admin/steady_queue/job/{later.id}/")
     browser.run("window.isSamePage = true")
@@ -81,11 +81,12 @@ def test_the_page_of_a_task_loses_its_buttons_and_gets_a_result_when_the_task_en
     assert browser.run("return window.isSamePage"), "the page was loaded again"
 
 
-def test_the_overview_does_not_refresh_in_a_hidden_tab(browser: Browser, site: Site) -> None:
+def test_the_overview_does_not_refresh_in_a_hidden_tab(fast_browser: Browser, site: Site) -> None:
+    browser = fast_browser
+
     def requests() -> int:
         return site.server.printed.count(f'"GET {OVERVIEW} ')
 
-    script = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": FASTER_TIMERS})
     browser.open(OVERVIEW)
     tab, before = browser.driver.current_window_handle, requests()
     wait_for(lambda: requests() >= before + 3, "three refreshes")
@@ -100,7 +101,6 @@ def test_the_overview_does_not_refresh_in_a_hidden_tab(browser: Browser, site: S
     browser.driver.switch_to.window(tab)
     before = requests()
     wait_for(lambda: requests() > before, "a refresh")
-    browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
 
 
 @pytest.fixture

@@ -15,10 +15,12 @@ from django.test.utils import CaptureQueriesContext, override_settings
 
 from steady_queue.models import Job
 from steady_queue.monitoring.jobs import pages as job_pages
+from steady_queue.monitoring.jobs.task_counts import LOOKED_UP
 from steady_queue.monitoring.states import JobState
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import counts
-from tests.support.store.jobs import fail_jobs, job, later, limited
+from tests.support.store.jobs import PATH, fail_jobs, job, later, limited
+from tests.support.store.states import make_all_states
 from tests.support.store.stores import SyncStore
 
 if TYPE_CHECKING:
@@ -165,6 +167,84 @@ def test_times_that_other_zones_cannot_express_are_shown(database: str, superuse
             assert "It is scheduled for 9999-12-31" in read(superuser, f"{LIST}{far.id}/")
             assert "ValueError" in read(superuser, f"{LIST}{early.id}/")
             read(superuser, f"{LIST}?since=0001-01-01T00:00:00%2B00:00&before=9999-12-31T23:59:59%2B00:00")
+
+
+T8_LISTS = {
+    "Failed": "failed",
+    "Lost": "lost",  # "Dirty": its process does not live any more
+    "Running": "running",  # "Active"
+    "Ready": "ready",  # "Pending"
+    "Scheduled": "scheduled",  # "Future"
+}
+
+
+def counts_by_task(page: str) -> dict[str, str]:
+    """The numbers by task, as the page shows them."""
+    return dict(
+        re.findall(r'task=([\w.]+)[^"]*" class="sq-break"><bdi>[^<]*</bdi></a> <span class="sq-count">([\d+]+)<', page)
+    )
+
+
+def test_t6_and_t8_failed_dirty_active_pending_and_future_tasks_are_counted_by_function(
+    database: str, superuser: Client
+) -> None:
+    """T8 of django-taskq: five lists, and how many tasks of each function are in each. T6: active and dirty ones."""
+    store = SyncStore(database)
+    fail_jobs(store, *(failed := [job(task_path="shop.tasks.send", queue_name=name) for name in ("default", "mail")]))
+    make_all_states(store)
+    store.enqueue(*(job(task_path="shop.tasks.send") for _ in range(2)))
+    found = {title: counts_by_task(read(superuser, f"{LIST}?state={state}")) for title, state in T8_LISTS.items()}
+    assert found == {
+        "Failed": {"shop.tasks.send": "2", PATH: "2"},  # also the lost one
+        "Lost": {PATH: "1"},
+        "Running": {PATH: "1"},
+        "Ready": {"shop.tasks.send": "2", PATH: "1"},
+        "Scheduled": {PATH: "2"},  # also the late one
+    }
+
+    page = read(superuser, f"{LIST}?state=failed&since=1h")
+    assert counts_by_task(page) == {"shop.tasks.send": "2", PATH: "2"}
+    link = re.search(r'href="\?([^"]+)" class="sq-break"><bdi>shop.tasks.send<', page)
+    assert link is not None
+    query = dict(parse_qsl(unescape(link[1])))
+    assert query.pop("since")
+    assert query == {"state": "failed", "task": "shop.tasks.send"}
+    filtered = read(superuser, f"{LIST}?{unescape(link[1])}")
+    assert sorted(re.findall(r'name="ids" value="([^"]+)"', filtered)) == sorted(str(one.id) for one in failed)
+    assert 'id="sq-tasks"' not in filtered  # no index has the path of a task
+
+
+@pytest.mark.usually_on("sqlite")
+def test_counts_by_task_of_long_lists_say_that_there_may_be_more(database: str, superuser: Client) -> None:
+    SyncStore(database).enqueue(*(job(task_path=f"shop.tasks.t{number % 22}") for number in range(LOOKED_UP + 1)))
+    page = read(superuser, f"{LIST}?state=ready")
+    assert len(counts_by_task(page)) == 20
+    assert counts_by_task(page)["shop.tasks.t0"] == "23+"
+    assert "and 2 more" in page
+    assert "counted in the first 500 of this list" in page
+    older = re.search(r'href="\?([^"]+)" rel="next">', page)
+    assert older is not None
+    assert 'id="sq-tasks"' not in read(superuser, f"{LIST}?{unescape(older[1])}")
+
+
+@pytest.mark.usually_on("sqlite")
+def test_s39_tasks_have_lists_that_say_what_matters_in_their_state_and_nothing_is_edited(
+    database: str, superuser: Client
+) -> None:
+    """S39: tasks, failed, scheduled, in progress with running since, blocked; read-only except the actions."""
+    states = make_all_states(SyncStore(database))
+    for state, title in {
+        JobState.FAILED: "Failed",
+        JobState.SCHEDULED: "Due",
+        JobState.RUNNING: "Running since",
+        JobState.BLOCKED: "Enqueued",
+        JobState.FINISHED: "Finished",
+    }.items():
+        page = read(superuser, f"{LIST}?state={state}")
+        assert f'<th scope="col">{title}</th>' in page
+        assert str(states[state].id) in page
+    for path in ("add/", f"{states[JobState.READY].id}/delete/", f"{states[JobState.READY].id}/change/"):
+        assert superuser.get(f"{LIST}{path}").status_code in (302, 404)
 
 
 def test_tabs_have_counts_only_without_filters(database: str, superuser: Client) -> None:

@@ -80,6 +80,7 @@ def test_queues_are_listed_by_name_with_size_latency_rate_and_state(database: st
 
 
 def test_the_page_of_a_queue_has_its_numbers_and_leads_to_its_tasks(database: str, superuser: Client) -> None:
+    """Item 161: the tasks of a queue are listed, and an empty one says so."""
     fill(database)
 
     with CaptureQueriesContext(connections[database]) as queries:
@@ -90,6 +91,9 @@ def test_the_page_of_a_queue_has_its_numbers_and_leads_to_its_tasks(database: st
     assert "No live process serves this queue." in page
     for state in ("ready", "running", "failed"):
         assert f'href="/admin/steady_queue/job/?state={state}&amp;queue=mail"' in page
+    assert "tests.shop.tasks.noop" in get(superuser, "/admin/steady_queue/job/?state=ready&queue=mail")
+    assert "No task matches." in get(superuser, "/admin/steady_queue/job/?state=ready&queue=default")
+    assert "No task is ready." in get(superuser, page_of("reports"))
 
 
 def test_a_queue_is_paused_and_resumed_from_the_list_and_from_its_page(database: str, superuser: Client) -> None:
@@ -115,7 +119,7 @@ def test_a_queue_is_paused_and_resumed_from_the_list_and_from_its_page(database:
 
 
 def test_a_paused_queue_is_not_claimed_until_it_is_resumed(database: str, superuser: Client) -> None:
-    """S40."""
+    """S40: pausing a queue stops new claims, and resuming it restores them."""
     store = SyncStore(database)
     store.enqueue(job(queue_name="mail"))
     worker = store.worker()

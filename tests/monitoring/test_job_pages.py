@@ -55,7 +55,8 @@ def test_each_task_is_in_the_list_of_its_state_and_in_no_other(store: SyncStore,
     assert ids_in(None)[-1] == states[JobState.LATE].id  # it was enqueued an hour ago
 
 
-def test_pending_active_dirty_failed_and_future_tasks_have_lists(store: SyncStore, states: Jobs) -> None:
+def test_t6_and_t8_pending_active_dirty_failed_and_future_tasks_have_lists(store: SyncStore, states: Jobs) -> None:
+    """T6 of django-taskq: a task that runs is active while its process lives, and dirty after that. T8: its lists."""
     lists = {
         "pending": JobState.READY,
         "active": JobState.RUNNING,

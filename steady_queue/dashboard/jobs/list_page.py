@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
@@ -14,9 +14,11 @@ from steady_queue.dashboard.jobs import stack as job_stack
 from steady_queue.dashboard.jobs.changes import CHANGES
 from steady_queue.dashboard.jobs.filters import build_fields, describe_filters
 from steady_queue.dashboard.page import PageAdmin
+from steady_queue.monitoring.jobs.listings import build_listing
 from steady_queue.monitoring.jobs.pages import find_page
 from steady_queue.monitoring.jobs.rows import JobRow
 from steady_queue.monitoring.jobs.search import InvalidSearch, JobSearch
+from steady_queue.monitoring.jobs.task_counts import LOOKED_UP, count_tasks
 from steady_queue.monitoring.state_counts import read_state_counts
 from steady_queue.monitoring.states import JobState
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from steady_queue.dashboard.jobs.changes import JobChange
     from steady_queue.monitoring.counts import CappedCount
+    from steady_queue.monitoring.jobs.listings import Listing
 
     JobView = Callable[[PageAdmin, HttpRequest, UUID], HttpResponse]
 
@@ -53,6 +56,9 @@ NEWEST_FIRST = frozenset({None, *JobState}) - {
     *(JobState.LATE, JobState.SCHEDULED, JobState.RETRYING),
 }
 
+#: Functions whose tasks are counted on a page.
+SHOWN_TASKS = 20
+
 
 class Tab(NamedTuple):
     """A link to the tasks of one state, with the same filters."""
@@ -61,6 +67,14 @@ class Tab(NamedTuple):
     query: str
     size: CappedCount | None
     is_current: bool
+
+
+class TaskLink(NamedTuple):
+    """A link to the tasks of one path in the list, with the other filters."""
+
+    path: str
+    query: str
+    size: CappedCount
 
 
 class JobListPage(PageAdmin):
@@ -77,7 +91,8 @@ class JobListPage(PageAdmin):
             search = JobSearch.from_query(request.GET)
         except InvalidSearch as error:
             return self.show_problem(request, job_actions.as_sentence(error))
-        found = find_page(search, after=request.GET.get("after"), before=request.GET.get("until"))
+        listing = build_listing(search)
+        found = find_page(search, after=request.GET.get("after"), before=request.GET.get("until"), listing=listing)
         query = search.to_query()
         is_newest_first = search.state in NEWEST_FIRST
         return self.render(
@@ -89,6 +104,7 @@ class JobListPage(PageAdmin):
             found=found,
             searched=f"{found.searched:,}",
             rows=self.describe_rows(request, found.rows),
+            **({} if found.previous_cursor or is_costly(search, listing) else describe_tasks(search, listing)),
             time_title=TIMES.get(search.state, "Failed"),
             is_first=found.previous_cursor is None,
             previous_query=found.previous_cursor and urlencode({**query, "until": found.previous_cursor}),
@@ -171,3 +187,26 @@ def build_tabs(search: JobSearch, counts: Mapping[JobState, CappedCount]) -> lis
         Tab(state.value, urlencode({"state": state.value, **filters}), counts.get(state), search.state is state)
         for state in JobState
     ]
+
+
+def is_costly(search: JobSearch, listing: Listing) -> bool:
+    """Whether the list has filters for which the database has no index: its page costs enough without counts.
+
+    The tasks of a worker are found by an index, but then sorted.
+    """
+    return bool(search.worker or (describe_filters(search) and listing.is_filtered))
+
+
+def describe_tasks(search: JobSearch, listing: Listing) -> dict[str, Any]:
+    """How many tasks of the list are calls of each function."""
+    counts = count_tasks(search, listing)
+    if counts is None:
+        return {}
+    return {
+        "tasks": [
+            TaskLink(path, urlencode(replace(search, task=path).to_query()), size)
+            for path, size in counts.tasks[:SHOWN_TASKS]
+        ],
+        "tasks_more": max(0, len(counts.tasks) - SHOWN_TASKS),
+        "tasks_counted": f"{LOOKED_UP:,}" if counts.is_capped else "",
+    }

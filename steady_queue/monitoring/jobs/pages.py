@@ -71,10 +71,18 @@ class _Scan(NamedTuple):
 
 
 def find_page(
-    search: JobSearch, *, after: str | None = None, before: str | None = None, size: int = PAGE_ROWS
+    search: JobSearch,
+    *,
+    after: str | None = None,
+    before: str | None = None,
+    size: int = PAGE_ROWS,
+    listing: Listing | None = None,
 ) -> JobPage:
-    """Return the first page, or the page after or before a cursor. A cursor of another list counts as none."""
-    listing = build_listing(search)
+    """Return the first page, or the page after or before a cursor. A cursor of another list counts as none.
+
+    `listing` is that of the search, if it is built already: that may need a query.
+    """
+    listing = listing or build_listing(search)
     start = decode_position(before or after, listing)
     backwards = bool(before) and start is not None
     scan = _scan(search, listing, start, size + 1, PAGE_WINDOW_ROWS, backwards=backwards)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from django.db import connections
-from django.db.models import BooleanField, Case, OuterRef, Q, Subquery, TextField, Value, When
+from django.db.models import BooleanField, Case, F, OuterRef, Q, Subquery, TextField, Value, When
 from django.db.models.functions import Cast
 
 from steady_queue.db.aliases import queue_alias
@@ -59,13 +59,31 @@ class Section:
         """
         rows: list[Any] = []
         meets = Value(True) if condition is None else self._meets(condition)
-        order = [f"{'-' if one.is_descending != backwards else ''}{one.name}" for one in self.columns]
+        order = self._order(backwards)
         for range_ in self._ranges(after, backwards):
             found = self.rows().filter(range_).order_by(*order)
             rows += found.values_list(*map(_stored, self.columns), *self.more, meets)[: limit - len(rows)]
             if len(rows) == limit:
                 break
         return [(row[:-1], bool(row[-1])) for row in rows]
+
+    def read_paths(self, limit: int, condition: Q | None = None) -> list[tuple[Key, bool, str | None]]:
+        """Return the keys of the first rows, with each whether its job meets a condition, and the path of its task.
+
+        The path is None if the job was deleted just now.
+        """
+        meets = Value(True) if condition is None else self._meets(condition)
+        rows = self.rows().order_by(*self._order())[:limit]
+        found = rows.values_list(*map(_stored, self.columns), *self.more, meets, self._task_path())
+        return [(row[:-2], bool(row[-2]), row[-1]) for row in found]
+
+    def _order(self, backwards: bool = False) -> list[str]:
+        return [f"{'-' if one.is_descending != backwards else ''}{one.name}" for one in self.columns]
+
+    def _task_path(self) -> Any:
+        if self.model is Job:
+            return F("task_path")
+        return Subquery(Job._default_manager.filter(id=OuterRef("job_id")).values("task_path")[:1])
 
     def _meets(self, condition: Q) -> Any:
         """Whether the job of a row meets a condition, as an expression.

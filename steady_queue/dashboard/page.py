@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.contrib import messages
 from django.contrib.admin import ModelAdmin
 from django.core.exceptions import PermissionDenied
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.loader import render_to_string
@@ -117,7 +117,7 @@ class PageAdmin(_ModelAdmin):
                 logger.exception("the page %s cannot be shown", request.path)
                 return _answer_unknown_user(request)
 
-        return update_wrapper(never_cache(guard), view)
+        return _not_atomic(update_wrapper(never_cache(guard), view))
 
     def show_unavailable(self, request: HttpRequest, error: Exception) -> HttpResponse:
         logger.error("the page %s cannot be shown", request.path, exc_info=error)
@@ -178,6 +178,17 @@ class PageAdmin(_ModelAdmin):
             return HttpResponse(message, status=410, content_type="text/plain; charset=utf-8")
         messages.add_message(request, level, message)
         return HttpResponseRedirect(url)
+
+
+def _not_atomic(view: View) -> View:
+    """Except a view from ATOMIC_REQUESTS.
+
+    A change is committed before the response says so, and a database that is away is noticed inside of the view, which
+    says so, rather than before it.
+    """
+    for alias in connections:
+        view = transaction.non_atomic_requests(using=alias)(view)
+    return view
 
 
 def _is_unmigrated(alias: str) -> bool:

@@ -44,21 +44,25 @@ def running_site(alias: str) -> Iterator[Site]:
     """A site whose queue is in this database; its rows are checked and deleted at the end."""
     with queue_in(alias), ExitStack() as stack:
         worker = stack.enter_context(running(alias, "steady_queue", "--async"))
-        for _ in range(PORTS_TRIED):
-            port = stack.enter_context(claim_port()).port
-            command = ("runserver", "--insecure", "--noreload", "--skip-checks", f"{HOST}:{port}")
-            server = stack.enter_context(running(alias, *command))
-            if answers(server, port):
-                break
-        else:
-            raise AssertionError(f"no port was free: {server.printed}")
+        port, server = start_server(stack, alias)
         wait_for(lambda: has_started(worker), "the start of the worker")
         yield Site(alias, port, server, worker)
 
 
+def start_server(stack: ExitStack, alias: str, environ: dict[str, str] | None = None) -> tuple[int, PrintingProcess]:
+    """A web server that listens, until the end of the stack, and its port."""
+    for _ in range(PORTS_TRIED):
+        port = stack.enter_context(claim_port()).port
+        command = ("runserver", "--insecure", "--noreload", "--skip-checks", f"{HOST}:{port}")
+        server = stack.enter_context(running(alias, *command, environ=environ))
+        if answers(server, port):
+            return port, server
+    raise AssertionError(f"no port was free: {server.printed}")
+
+
 @contextmanager
-def running(alias: str, *command: str) -> Iterator[PrintingProcess]:
-    """A command of the project in a process that is stopped at the end."""
+def running(alias: str, *command: str, environ: dict[str, str] | None = None) -> Iterator[PrintingProcess]:
+    """A command of the project, or of the one that the environment names, in a process that is stopped at the end."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(REPOSITORY),
@@ -66,6 +70,7 @@ def running(alias: str, *command: str) -> Iterator[PrintingProcess]:
         "DJANGO_SETTINGS_MODULE": SETTINGS,
         "DJANGO_RUNSERVER_HIDE_WARNING": "true",
         "STEADY_QUEUE_BROWSER_DATABASE": alias,
+        **(environ or {}),
     }
     with subprocess.Popen(
         [sys.executable, "-m", "django", *command],

@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 
 class RecurringTaskPage(RecurringPage):
-    """Every change is a POST, needs its own permission, and is written to the admin's log.
-
-    The views are not atomic: a change is committed before the response says so.
-    """
+    """Every change is a POST, needs its own permission, and is written to the admin's log."""
 
     views: ClassVar[tuple[tuple[str, str, str], ...]] = (
         ("run/", "run", "run"),
@@ -42,7 +39,6 @@ class RecurringTaskPage(RecurringPage):
 
     # -- run, enable, disable, delete ---------------------------------------------------------------------------------
 
-    @transaction.non_atomic_requests
     def run(self, request: HttpRequest) -> HttpResponse:
         """Enqueue the task now. The schedule goes on as before, and the history has only runs of the schedule."""
         if request.method != "POST":
@@ -65,7 +61,6 @@ class RecurringTaskPage(RecurringPage):
         self._log(request, row.key, f"Ran now as task {done.job_id}.")
         return self._answer(request, row.key, f"The task was enqueued as {done.job_id}.")
 
-    @transaction.non_atomic_requests
     def switch(self, request: HttpRequest) -> HttpResponse:
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
@@ -84,7 +79,6 @@ class RecurringTaskPage(RecurringPage):
         self._log(request, row.key, f"{word.capitalize()}.")
         return self._answer(request, row.key, f"It is {word} now.")
 
-    @transaction.non_atomic_requests
     def delete(self, request: HttpRequest) -> HttpResponse:
         """Ask first; with POST, delete."""
         self.require(request, "delete_recurringtask")
@@ -111,7 +105,6 @@ class RecurringTaskPage(RecurringPage):
 
     # -- add and edit -------------------------------------------------------------------------------------------------
 
-    @transaction.non_atomic_requests
     def add(self, request: HttpRequest) -> HttpResponse:
         self.require(request, "add_recurringtask")
         if request.method != "POST":
@@ -122,7 +115,6 @@ class RecurringTaskPage(RecurringPage):
             return self._answer(request, form.task_key, "It was added.")
         return self._show_form(request, form)
 
-    @transaction.non_atomic_requests
     def edit(self, request: HttpRequest) -> HttpResponse:
         self.require(request, "change_recurringtask")
         row = self._find_dynamic(request)

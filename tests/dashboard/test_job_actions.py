@@ -70,7 +70,7 @@ def failed_jobs(store: SyncStore, count: int, **options: Any) -> list[NewJob]:
 
 
 @pytest.mark.parametrize("action", PERMISSIONS)
-def test_each_action_needs_its_own_permission(
+def test_item_167_each_action_needs_its_own_permission(
     database: str, action: str, client_with: Callable[..., Client], superuser: Client
 ) -> None:
     """Item 167 of behaviour.md, and the matrix of actions and users."""
@@ -179,7 +179,7 @@ def test_item_164_blocked_and_scheduled_tasks_run_now(database: str, superuser: 
     assert counts(database) == {"ready": 3}
 
 
-def test_an_action_from_the_page_of_a_task_leads_back_to_it(database: str, superuser: Client) -> None:
+def test_item_163_an_action_from_the_page_of_a_task_leads_back_to_it(database: str, superuser: Client) -> None:
     """Item 163 of behaviour.md: retry and discard from the detail."""
     (one,) = failed_jobs(SyncStore(database), 1)
     asked = post(superuser, f"retry:{one.id}", confirmed=None, from_job="1")

@@ -20,7 +20,7 @@ from steady_queue.monitoring.states import JobState
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import counts
 from tests.support.store.jobs import PATH, fail_jobs, job, later, limited
-from tests.support.store.states import make_all_states
+from tests.support.store.states import make_all_states, make_overdue
 from tests.support.store.stores import SyncStore
 
 if TYPE_CHECKING:
@@ -118,7 +118,12 @@ def test_item_164_finished_tasks_are_filtered_by_time_and_late_ones_are_marked(
     assert f"/{finished.id}/" in read(superuser, f"{LIST}?state=finished&since=1h")
     assert f"/{finished.id}/" not in read(superuser, f"{LIST}?state=finished&before=1h")
     store.enqueue(late)
-    assert '<span class="sq-badge sq-warning">late</span>' in read(superuser, f"{LIST}?state=ready")
+    late_badge = '<span class="sq-badge sq-warning">late</span>'
+    assert late_badge in read(superuser, f"{LIST}?state=ready")
+    store.enqueue(job(**DELAYED))
+    assert late_badge not in read(superuser, f"{LIST}?state=scheduled")
+    make_overdue(store, job())
+    assert read(superuser, f"{LIST}?state=scheduled").count(late_badge) == 1
 
 
 @pytest.mark.usually_on("sqlite")

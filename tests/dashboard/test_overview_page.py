@@ -99,7 +99,7 @@ def test_every_page_says_when_there_is_nothing_to_see(database: str, superuser: 
 
 @pytest.mark.parametrize("language", ["de", "ar"])
 @pytest.mark.usually_on("sqlite")
-def test_pages_work_in_any_locale(database: str, superuser: Client, language: str) -> None:
+def test_item_166_pages_work_in_any_locale(database: str, superuser: Client, language: str) -> None:
     sample = fill(database)
     details = [f"/admin/steady_queue/process/{sample.worker}/", "/admin/steady_queue/queue/mail/"]
 

@@ -34,7 +34,9 @@ def get(client: Client, path: str) -> str:
     return response.content.decode()
 
 
-def test_processes_are_a_tree_with_lanes_memory_lag_and_heartbeat(database: str, superuser: Client) -> None:
+def test_item_165_and_s39_processes_are_a_tree_with_lanes_memory_lag_and_heartbeat(
+    database: str, superuser: Client
+) -> None:
     """Item 165, and S39: processes with the number of their tasks and the age of their heartbeats."""
     sample = fill(database)
 
@@ -63,7 +65,7 @@ def test_the_page_of_a_process_shows_what_it_runs(database: str, superuser: Clie
 
 
 @pytest.mark.usually_on("sqlite")
-def test_an_unknown_process_leads_to_the_list_with_a_message(database: str, superuser: Client) -> None:
+def test_item_165_an_unknown_process_leads_to_the_list_with_a_message(database: str, superuser: Client) -> None:
     """Item 165."""
     for unknown in (str(uuid4()), "nothing", "<script>", "%00"):
         for path in (f"{PROCESSES}{quote(unknown)}/", f"{PROCESSES}{quote(unknown)}/stop/"):

@@ -62,7 +62,9 @@ def paused(alias: str) -> list[str]:
     return sorted(Pause.objects.using(alias).values_list("queue_name", flat=True))
 
 
-def test_queues_are_listed_by_name_with_size_latency_rate_and_state(database: str, superuser: Client) -> None:
+def test_item_161_and_s39_queues_are_listed_by_name_with_size_latency_rate_and_state(
+    database: str, superuser: Client
+) -> None:
     """Item 161, and S39: queues with the number of pending tasks, sorted."""
     fill(database)
 
@@ -79,7 +81,7 @@ def test_queues_are_listed_by_name_with_size_latency_rate_and_state(database: st
     assert page.count(">Resume<") == 1
 
 
-def test_the_page_of_a_queue_has_its_numbers_and_leads_to_its_tasks(database: str, superuser: Client) -> None:
+def test_item_161_the_page_of_a_queue_has_its_numbers_and_leads_to_its_tasks(database: str, superuser: Client) -> None:
     """Item 161: the tasks of a queue are listed, and an empty one says so."""
     fill(database)
 
@@ -96,7 +98,9 @@ def test_the_page_of_a_queue_has_its_numbers_and_leads_to_its_tasks(database: st
     assert "No task is ready." in get(superuser, page_of("reports"))
 
 
-def test_a_queue_is_paused_and_resumed_from_the_list_and_from_its_page(database: str, superuser: Client) -> None:
+def test_item_161_a_queue_is_paused_and_resumed_from_the_list_and_from_its_page(
+    database: str, superuser: Client
+) -> None:
     """Item 161; each change is in the admin's log, with who and why."""
     page = post(superuser, page_of("mail", "pause"), next="list")
     assert "The queue mail is paused." in page
@@ -118,7 +122,7 @@ def test_a_queue_is_paused_and_resumed_from_the_list_and_from_its_page(database:
     assert f'href="{page_of("mail")}"' in get(superuser, "/admin/")
 
 
-def test_a_paused_queue_is_not_claimed_until_it_is_resumed(database: str, superuser: Client) -> None:
+def test_s40_a_paused_queue_is_not_claimed_until_it_is_resumed(database: str, superuser: Client) -> None:
     """S40: pausing a queue stops new claims, and resuming it restores them."""
     store = SyncStore(database)
     store.enqueue(job(queue_name="mail"))

@@ -433,7 +433,7 @@ def test_a_page_offers_only_what_the_user_may_do(database: str, client_with: Cal
 
 
 @pytest.mark.usually_on("sqlite")
-def test_the_pages_work_in_another_locale(database: str, superuser: Client) -> None:
+def test_item_166_the_pages_work_in_another_locale(database: str, superuser: Client) -> None:
     put("often", "@every 1", priority=100)
     for page in (LIST, url("task", "often"), url("edit", "often"), f"{LIST}calendar/"):
         response = superuser.get(page, headers={"accept-language": "de"})

@@ -57,7 +57,7 @@ def clients(client_with: Callable[..., Client], superuser: Client, permission: s
 
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.usually_on("sqlite")
-def test_an_action_needs_its_own_permission_and_a_post_request(
+def test_item_167_an_action_needs_its_own_permission_and_a_post_request(
     database: str, client_with: Callable[..., Client], superuser: Client, action: str
 ) -> None:
     """Item 167."""

@@ -13,7 +13,9 @@ from steady_queue.management.job_text import detail_lines, list_lines
 from steady_queue.management.shell_output import ShellOutput
 from steady_queue.monitoring.jobs.detail import find_detail
 from steady_queue.monitoring.jobs.json_values import detail_as_json, row_as_json
+from steady_queue.monitoring.jobs.listings import build_listing
 from steady_queue.monitoring.jobs.pages import PAGE_ROWS, find_page
+from steady_queue.monitoring.jobs.positions import decode_position
 from steady_queue.monitoring.jobs.search import InvalidSearch, JobSearch
 from steady_queue.monitoring.text import show_line
 
@@ -39,26 +41,35 @@ def handle_jobs(out: OutputWrapper, err: OutputWrapper, options: Mapping[str, An
         raise CommandError("--reason belongs to --cancel")
     if ids and filters:
         raise CommandError(f"jobs takes either ids, or --{next(iter(filters))} and other filters")
+    is_list = change is None and (not ids or (len(ids) == 1 and _parse_id(ids[0]) is None))
+    if not is_list:
+        _refuse_parts_of_lists(change, options)
     try:
         search = JobSearch.from_query(filters)
         if change is not None:
             return change_jobs(output, change, ids, search, options)
-        if not ids:
-            return _list(output, search, _parse_limit(options["limit"]), options["after"])
-        if len(ids) == 1 and _parse_id(ids[0]) is None:
-            return _list_beginning(output, ids[0], options)
+        if is_list and ids:
+            return _list(output, JobSearch.from_query({"id": ids[0]}), options, unknown=ids[0])
+        if is_list:
+            return _list(output, search, options)
     except InvalidSearch as error:
         raise CommandError(str(error)) from error
     return _show(output, ids)
 
 
-def _list_beginning(output: ShellOutput, digits: str, options: Mapping[str, Any]) -> int:
-    """List the tasks whose ids begin with these digits; not to find one is an error."""
-    search = JobSearch.from_query({"id": digits})
-    return _list(output, search, _parse_limit(options["limit"]), options["after"], unknown=digits)
+def _refuse_parts_of_lists(change: str | None, options: Mapping[str, Any]) -> None:
+    """A change is one of all tasks that match: with a part of a list, it would change more than was listed."""
+    given = next((name for name in ("limit", "after") if options[name] is not None), None)
+    if given is not None:
+        what = "ids" if change is None else f"--{change.replace('_', '-')}"
+        raise CommandError(f"--{given} belongs to lists of tasks, and has no effect on {what}")
 
 
-def _list(output: ShellOutput, search: JobSearch, limit: int, after: str | None, unknown: str = "") -> int:
+def _list(output: ShellOutput, search: JobSearch, options: Mapping[str, Any], unknown: str = "") -> int:
+    """List tasks. `unknown` are the first digits of an id; not to find one that begins so is an error."""
+    limit, after = _parse_limit(options["limit"]), options["after"]
+    if after is not None and decode_position(after, build_listing(search)) is None:
+        raise CommandError(f"--after must be the cursor of a list with the same filters, not {show_line(after, 50)!r}")
     rows: list[JobRow] = []
     searched, cursor, is_complete = 0, after, True
     while len(rows) < limit:

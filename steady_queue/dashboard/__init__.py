@@ -7,7 +7,8 @@ the admin lists it, links to it and asks for its permissions.
     page.py             PageAdmin: what all pages have in common
     overview_page.py    everything at a glance
     jobs/               lists of tasks, the page of a task, actions on tasks
-    queue_page.py       the queues; pause, resume, clear
+    queue_page.py       the queues; pause and resume
+    queue_clearing.py   a queue is cleared, in batches
     process_page.py     the processes; stop
     recurring/          recurring tasks
     limit_page.py       the concurrency limits that are in use

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
 
 from steady_queue import actions
-from steady_queue.dashboard import audit, queue_names
+from steady_queue.dashboard import audit, queue_clearing, queue_names
 from steady_queue.dashboard.chart_period import PERIODS, read_period, read_points
-from steady_queue.dashboard.jobs import confirmed_ids
-from steady_queue.dashboard.jobs.changes import CHANGES, apply
 from steady_queue.dashboard.page import PageAdmin
 from steady_queue.models.pages import Queue
-from steady_queue.monitoring.jobs.pages import find_matches, iterate_ids
-from steady_queue.monitoring.jobs.search import JobSearch
 from steady_queue.monitoring.json_values import queues_as_json
 from steady_queue.monitoring.queue_list import MAX_QUEUES, read_queue, read_queues
 from steady_queue.monitoring.states import JobState
 from steady_queue.monitoring.statistics import read_now
 from steady_queue.monitoring.text import show_line
-from steady_queue.monitoring.times import parse_time, past_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from uuid import UUID
 
     from django.http import HttpRequest, HttpResponse
 
@@ -92,48 +85,12 @@ class QueuePage(PageAdmin):
         """Ask how many tasks shall be deleted, and delete them after a POST."""
         self.require(request, "clear_queue")
         name = queue_names.decode(part)
-        if request.method == "POST":
-            try:
-                confirmed = confirmed_ids.decode(request.POST.get("confirmed_ids"))
-            except ValueError as error:
-                url = self.url_of("queue_changelist")
-                return self.redirect_with(request, f"Nothing was changed: {error}", url)
-            asked_at = parse_time(request.POST.get("as_of"))
-            # Without both, the tasks would be others than those that the user was asked about.
-            if confirmed is not None or asked_at is not None:
-                return self._clear(request, name, past_time(asked_at), confirmed)
-        return self._ask_to_clear(request, name)
-
-    def _ask_to_clear(self, request: HttpRequest, name: str) -> HttpResponse:
+        if request.method == "POST" and queue_clearing.is_confirmed(request):
+            return queue_clearing.clear(self, request, name)
         queue = read_queue(name)
         if queue is None:
             return self._redirect_unknown(request, name)
-        as_of = datetime.now(UTC)
-        ids, size = find_matches(_ready_in(name), as_of=as_of)
-        return self.render(
-            request,
-            "queue_clear.html",
-            f"Clear queue {show_line(name)}?",
-            queue=queue,
-            size=size,
-            as_of=as_of.isoformat(),
-            confirmed_ids=None if size.is_capped else confirmed_ids.encode(ids),
-            reason=audit.read_reason(request),
-            queue_url=self._url_of_queue(name),
-            list_url=self.url_of("queue_changelist"),
-        )
-
-    def _clear(
-        self, request: HttpRequest, name: str, as_of: datetime, confirmed: frozenset[UUID] | None
-    ) -> HttpResponse:
-        url = self.url_of("queue_changelist")
-        count = _discard_ready(name, as_of, confirmed)
-        if not count:
-            text = f"Nothing was changed: the queue {show_line(name)} has no ready tasks that were confirmed."
-            return self.redirect_with(request, text, url, messages.INFO)
-        tasks = "1 ready task" if count == 1 else f"{count:,} ready tasks"
-        self._record(request, name, f"Cleared: {tasks} deleted.")
-        return self.redirect_with(request, f"{tasks} of the queue {show_line(name)} deleted.", url, messages.SUCCESS)
+        return queue_clearing.ask(self, request, queue)
 
     def _change(self, request: HttpRequest, name: str, change: Callable[[str], bool], done: str) -> HttpResponse:
         is_from_list = request.POST.get("next") == "list"
@@ -157,19 +114,6 @@ class QueuePage(PageAdmin):
     def _redirect_unknown(self, request: HttpRequest, name: str) -> HttpResponse:
         text = f"The queue {show_line(name)} is not known: it has no ready tasks, is not paused, and ran none lately."
         return self.redirect_with(request, text, self.url_of("queue_changelist"))
-
-
-def _ready_in(name: str) -> JobSearch:
-    return JobSearch(state=JobState.READY, queue=name)
-
-
-def _discard_ready(name: str, as_of: datetime, confirmed: frozenset[UUID] | None) -> int:
-    """Delete the ready tasks of a queue that were ready then, and of those that were confirmed; returns how many."""
-    count = 0
-    for found in iterate_ids(_ready_in(name), as_of=as_of):
-        ids = [id_ for id_ in found if confirmed is None or id_ in confirmed]
-        count += sum(outcome.is_done for outcome in apply(CHANGES["discard"], ids))
-    return count
 
 
 def _read_json() -> dict[str, Any]:

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.core.management.base import CommandError
-from django.utils import timezone
 
 from steady_queue.actions.outcomes import ActionOutcome, OutcomeKind, apply_to
 from steady_queue.events.wording import counted
 from steady_queue.management.confirmation import confirm, find_user
 from steady_queue.management.progress_bar import ProgressBar
+from steady_queue.monitoring.jobs.confirmed import find_confirmed
 from steady_queue.monitoring.jobs.detail import ACTIONS
-from steady_queue.monitoring.jobs.pages import BATCH_ROWS, find_matches, iterate_ids
+from steady_queue.monitoring.jobs.pages import BATCH_ROWS
 from steady_queue.monitoring.text import show_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from steady_queue.management.shell_output import ShellOutput
     from steady_queue.monitoring.jobs.search import JobSearch
@@ -62,23 +61,18 @@ def change_jobs(
 ) -> int:
     """Ask, change the tasks, write what came of it, and return the exit status."""
     totals = _Totals()
-    as_of = timezone.now()
-    parsed: list[UUID] = []
-    confirmed: frozenset[UUID] | None = None
     if ids:
         parsed = _parse_ids(ids, totals)
-        count, number = f"{len(parsed):,}", len(parsed)
+        batches, count, number = _batches(parsed), f"{len(parsed):,}", len(parsed)
     else:
         _check_state(change, search)
-        found = find_matches(search, as_of=as_of)
-        count, number = str(found.total), found.total.number
-        confirmed = None if found.total.is_capped else frozenset(found.ids)
+        confirmed, found = find_confirmed(search)
+        batches, count, number = confirmed.iterate(), str(found.total), found.total.number
     # A filter that no index has may match none of the first rows, and then others.
     if count != "0":
         tasks = "1 task" if count == "1" else f"{count} tasks"
         which = "".join(f", {name} {show_line(value)}" for name, value in search.to_query().items())
         confirm(f"{CHANGES[change][0]} {tasks}{which}?", options)
-    batches = _batches(parsed) if ids else _find_batches(search, as_of, confirmed)
     with _progress(output, options, number) as advance:
         _apply(change, batches, totals, options, advance)
     _write(output, change, totals)
@@ -109,12 +103,6 @@ def _check_state(change: str, search: JobSearch) -> None:
 def _batches(ids: Sequence[UUID]) -> Iterator[list[UUID]]:
     for at in range(0, len(ids), BATCH_ROWS):
         yield list(ids[at : at + BATCH_ROWS])
-
-
-def _find_batches(search: JobSearch, as_of: datetime, confirmed: frozenset[UUID] | None) -> Iterator[list[UUID]]:
-    """Yield the tasks that match, of those that were confirmed; with None, there were too many to name them."""
-    for batch in iterate_ids(search, as_of=as_of):
-        yield [id_ for id_ in batch if confirmed is None or id_ in confirmed]
 
 
 def _apply(

@@ -303,7 +303,9 @@ def test_item_163_all_that_match_are_retried_in_batches(
     assert "7 tasks were handled" in shown
     assert shown.count("was retried") == 7
     entries = log_entries()
-    assert [text for _, _, text in entries] == [f"Retry: {count} tasks. Reason: again" for count in (3, 3, 1)]
+    assert [text for _, _, text in entries] == [
+        f"Retry: {tasks}. Reason: again" for tasks in ("3 tasks", "3 tasks", "1 task")
+    ]
 
 
 def test_tasks_that_fail_again_meanwhile_are_not_retried_twice(

@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.html import escape
 
 from steady_queue import actions
+from steady_queue.dashboard import queue_clearing
 from steady_queue.dashboard.queue_names import encode
 from steady_queue.models import Job, Pause, ReadyExecution
 from steady_queue.monitoring.queue_list import MAX_QUEUES
@@ -175,6 +176,37 @@ def test_a_queue_is_not_cleared_by_a_request_that_names_neither_tasks_nor_a_time
     assert log_entries() == []
     assert "2 ready tasks" in post(superuser, page_of("mail", "clear"), as_of=datetime.now(UTC).isoformat())
     assert counts(database) == {}
+def test_a_queue_is_cleared_in_batches_each_with_an_entry_in_the_log(
+    database: str, superuser: Client, client_with: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_clearing, "BATCH_ROWS", 2)
+    store = SyncStore(database)
+    store.enqueue(*(job(queue_name="mail") for _ in range(5)), job(queue_name="other"), job())
+    url = page_of("mail", "clear")
+    fields = dict(re.findall(r'name="(as_of|confirmed_ids)" value="([^"]*)"', get(superuser, url)))
+    store.enqueue(job(queue_name="mail"))
+
+    page = superuser.post(url, {**fields, "reason": "sent twice"})
+
+    assert counts(database) == {"ready": 6}
+    assert log_entries() == [("Ada", "mail", "Cleared: 2 ready tasks deleted. Reason: sent twice")]
+    states = []
+    while found := re.search(r'name="state" value="([^"]+)"', page.content.decode()):
+        assert f'action="{url}"' in page.content.decode()
+        assert "data-sq-submit" in page.content.decode()
+        states.append(found[1])
+        for other in (page_of("other", "clear"), "/admin/steady_queue/job/action/"):
+            assert "cannot be continued" in post(superuser, other, state=found[1])
+        assert client_with("view_queue", "discard_job").post(url, {"state": found[1]}).status_code == 403
+        page = superuser.post(url, {"state": found[1]}, follow=True)
+    assert "5 ready tasks of the queue mail deleted." in page.content.decode()
+    assert counts(database) == {"ready": 3}
+    assert [message for _, _, message in log_entries()] == [
+        f"Cleared: {tasks} deleted. Reason: sent twice" for tasks in ("2 ready tasks", "2 ready tasks", "1 ready task")
+    ]
+    for state in (states[-1], "x"):  # sent again, and forged
+        post(superuser, url, state=state)
+    assert (counts(database), len(log_entries())) == ({"ready": 3}, 3)
 
 
 @pytest.mark.parametrize("name", [HOSTILE, "json", "..", "pause", "تقارير", "50 % off/"], ids=range(6))

@@ -8,6 +8,6 @@ stack.py            the stack of a running task, asked of its process
 edit_page.py        a failed task is retried with other arguments
 actions.py          actions on tasks: confirmation, changes in batches, result
 changes.py          what can be done with tasks, and what came of it for each
-batches.py          the state of an action that takes several requests
+batches.py          an action that takes several requests, and its state between them
 confirmed_ids.py    the ids of the tasks that a page asks about, as the text of a field
 """

@@ -20,10 +20,11 @@ from steady_queue.dashboard.jobs import confirmed_ids
 from steady_queue.dashboard.jobs.batches import BatchState
 from steady_queue.dashboard.jobs.changes import BATCH_ROWS, CHANGES, OutcomeKind
 from steady_queue.dashboard.jobs.filters import describe_search
+from steady_queue.events.wording import counted
 from steady_queue.models.job import Job
 from steady_queue.monitoring.counts import CappedCount
 from steady_queue.monitoring.jobs import pages as job_pages
-from steady_queue.monitoring.jobs.pages import find_ids, find_matches
+from steady_queue.monitoring.jobs.pages import find_matches
 from steady_queue.monitoring.jobs.rows import load_rows
 from steady_queue.monitoring.jobs.search import JobSearch
 from steady_queue.monitoring.text import show_line
@@ -233,13 +234,11 @@ def _continue(page: PageAdmin, request: HttpRequest) -> HttpResponse:
 def _run_batch(page: PageAdmin, request: HttpRequest, change: JobChange, state: BatchState) -> HttpResponse:
     """Change the next tasks that match the search."""
     search = JobSearch.from_query(state.query)
-    found = find_ids(search, after=state.cursor, size=BATCH_ROWS, as_of=state.as_of)
-    ids = [id_ for id_ in found.ids if state.confirmed is None or id_ in state.confirmed]
-    outcomes = job_changes.apply(change, ids, by=request.user.get_username(), reason=state.reason)
-    if done := sum(outcome.is_done for outcome in outcomes):
-        label = f"{done} tasks: {describe_search(search)}"
-        audit.record(request, Job, "", label, audit.with_reason(f"{change.label}: {done} tasks.", state.reason))
-    state = state.add(outcomes, found.next_cursor, found.searched)
+    state, done = state.change_next(change, search, by=request.user.get_username(), size=BATCH_ROWS)
+    if done:
+        tasks = counted(done, "task")
+        label = f"{tasks}: {describe_search(search)}"
+        audit.record(request, Job, "", label, audit.with_reason(f"{change.label}: {tasks}.", state.reason))
     if state.cursor is None:
         return _show_result(page, request, change, state, list_url(page, state.query))
     return page.render(
@@ -252,7 +251,7 @@ def _run_batch(page: PageAdmin, request: HttpRequest, change: JobChange, state: 
         state=state.sign(request.user.pk),
         action_url=page.url_of("job_action"),
         back_url=list_url(page, state.query),
-        **_totals(state),
+        **state.describe(),
     )
 
 
@@ -261,11 +260,7 @@ def _show_result(
 ) -> HttpResponse:
     rows = [{"outcome": outcome, "url": page.url_of("job_change", outcome.job_id)} for outcome in state.rows]
     context: dict[str, Any] = {"change": change, "rows": rows, "back_url": back_url, "reason": state.reason}
-    return page.render(request, "job_result.html", f"{change.label}: result", **context, **_totals(state))
-
-
-def _totals(state: BatchState) -> dict[str, Any]:
-    return {"handled": state.handled, "totals": [(kind, state.totals.get(kind.value, 0)) for kind in OutcomeKind]}
+    return page.render(request, "job_result.html", f"{change.label}: result", **context, **state.describe())
 
 
 def audit_text(change: JobChange, outcome: JobOutcome, reason: str) -> str:

@@ -1,4 +1,4 @@
-"""The state of an action on many tasks between its requests: what was wanted, how far it came, and its outcomes.
+"""An action on many tasks in several requests. Its state: what was wanted, how far it came, and its outcomes.
 
 The page that a request returns carries the state, signed for the user, to the next request. So the server remembers
 nothing, an interrupted action can be continued from its page, and the totals cannot be forged.
@@ -14,16 +14,22 @@ from typing import TYPE_CHECKING, Any
 from django.core import signing
 
 from steady_queue.dashboard.jobs import confirmed_ids
-from steady_queue.dashboard.jobs.changes import JobOutcome, OutcomeKind
+from steady_queue.dashboard.jobs.changes import JobOutcome, OutcomeKind, apply
+from steady_queue.monitoring.jobs.confirmed import Confirmed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
+    from steady_queue.dashboard.jobs.changes import JobChange
+    from steady_queue.monitoring.jobs.search import JobSearch
+
 #: Outcomes that a page shows; the totals count all.
 SHOWN_ROWS = 200
 #: For how long an interrupted action can be continued.
 MAX_AGE_SECONDS = 24 * 3600
+#: The purpose of actions on lists of tasks.
+FOR_LISTS = "lists"
 _SALT = "steady_queue.job_batches"
 
 
@@ -55,8 +61,19 @@ class BatchState:
     def handled(self) -> int:
         return sum(self.totals.values())
 
-    def sign(self, user_id: object) -> str:
-        """Return the state as text for the form of the next request of this user."""
+    def change_next(self, change: JobChange, search: JobSearch, *, by: str, size: int) -> tuple[BatchState, int]:
+        """Change the next tasks that were confirmed; returns the state after that, and how many were changed."""
+        found = Confirmed(search, self.as_of, self.confirmed).find_next(self.cursor, size)
+        outcomes = apply(change, found.ids, by=by, reason=self.reason)
+        done = sum(outcome.is_done for outcome in outcomes)
+        return self.add(outcomes, found.next_cursor, found.searched), done
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the pages show of it."""
+        return {"handled": self.handled, "totals": [(kind, self.totals.get(kind.value, 0)) for kind in OutcomeKind]}
+
+    def sign(self, user_id: object, purpose: str = FOR_LISTS) -> str:
+        """Return the state as text for the form of the next request of this user, of the action with this purpose."""
         value = {
             "change": self.change,
             "query": dict(self.query),
@@ -68,19 +85,23 @@ class BatchState:
             "totals": dict(self.totals),
             "rows": [list(row) for row in self.rows],
         }
-        return signing.dumps(value, salt=f"{_SALT}.{user_id}", compress=True)
+        return signing.dumps(value, salt=_salt(user_id, purpose), compress=True)
 
     @classmethod
-    def load(cls, text: str, user_id: object) -> BatchState | None:
-        """Return the state that `sign` returned for the same user; None if it is something else, or too old."""
+    def load(cls, text: str, user_id: object, purpose: str = FOR_LISTS) -> BatchState | None:
+        """Return what `sign` returned for the same user and purpose; None if it is something else, or too old."""
         try:
-            value: dict[str, Any] = signing.loads(text, salt=f"{_SALT}.{user_id}", max_age=MAX_AGE_SECONDS)
+            value: dict[str, Any] = signing.loads(text, salt=_salt(user_id, purpose), max_age=MAX_AGE_SECONDS)
         except signing.BadSignature:
             return None
         rows = [JobOutcome(id_, OutcomeKind(kind), text) for id_, kind, text in value.pop("rows")]
         as_of = datetime.fromisoformat(value["as_of"])
         confirmed = confirmed_ids.decode(value["confirmed"])
         return cls(**{**value, "as_of": as_of, "confirmed": confirmed, "rows": rows})
+
+
+def _salt(user_id: object, purpose: str) -> str:
+    return f"{_SALT}.{purpose}.{user_id}"
 
 
 def _choose(rows: Sequence[JobOutcome]) -> tuple[JobOutcome, ...]:

@@ -4,6 +4,7 @@ A list:
 
     search.py             JobSearch: which tasks a list shows, as parameters of an URL
     pages.py              JobPage: one page of a list; the ids and the number of all tasks that match
+    confirmed.py          the tasks that somebody was asked about, before they are changed
     listings.py           in which order the tasks of a state are read, and by which filters
     sections.py           Section: a table in the order of an index
     positions.py          Position: a row of a list, as a cursor

@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import CommandError
 
 from steady_queue import actions
+from steady_queue.actions.filters import check_queue_name
+from steady_queue.actions.outcomes import apply_to
 from steady_queue.events.wording import counted
 from steady_queue.management.confirmation import confirm, find_choice
 from steady_queue.management.shell_output import ShellOutput
 from steady_queue.management.tables import Cell, Column, sparkline
+from steady_queue.monitoring.jobs.confirmed import find_confirmed, ready_in
 from steady_queue.monitoring.json_values import queues_as_json
-from steady_queue.monitoring.queue_list import read_queues
+from steady_queue.monitoring.queue_list import read_queue, read_queues
 from steady_queue.monitoring.statistics import read_now
 from steady_queue.monitoring.text import show_line, show_seconds
+from steady_queue.store.names import NAME_LENGTH, explain_unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from uuid import UUID
 
     from django.core.management.base import OutputWrapper
 
@@ -37,17 +42,21 @@ def handle_queues(out: OutputWrapper, err: OutputWrapper, options: Mapping[str, 
             raise CommandError(f"--{change} needs the names of queues")
         return _change(output, change, names, options)
     now = read_now()
-    rows = read_queues(now)
+    # By name: the list may not have all queues.
+    rows = [row for name in sorted(names) if (row := _find(name))] if names else read_queues(now)
     unknown = [name for name in names if name not in {row.name for row in rows}]
-    if names:
-        rows = [row for row in rows if row.name in names]
     if output.as_json:
-        output.write_json(queues_as_json(now, rows))
+        output.write_json(queues_as_json(now, rows, is_complete=True if names else None))
     elif rows:
         output.write(*queue_lines(output, rows))
     for name in unknown:
         output.note(f"{show_line(name)}: not known: it has no ready tasks, is not paused, and ran none lately")
     return 1 if unknown else 0
+
+
+def _find(name: str) -> QueueRow | None:
+    """Return a queue; None if it is not known, or cannot be."""
+    return None if explain_unstorable(name, NAME_LENGTH) else read_queue(name)
 
 
 def queue_lines(output: ShellOutput, rows: Sequence[QueueRow]) -> Iterable[str]:
@@ -103,11 +112,17 @@ def _change(output: ShellOutput, change: str, names: Sequence[str], options: Map
 
 
 def _clear(output: ShellOutput, names: Sequence[str], options: Mapping[str, Any]) -> int:
-    sizes = [f"{show_line(row.name)} ({row.size} ready)" for row in read_queues() if row.name in names]
-    confirm(f"Delete the ready tasks of {', '.join(sizes) or ', '.join(map(show_line, names))}?", options)
-    deleted = {name: actions.clear_queue(name) for name in names}
+    """Ask, and delete the tasks that were ready then."""
+    asked = {name: find_confirmed(ready_in(check_queue_name(name))) for name in names}
+    sizes = [f"{show_line(name)} ({found.total} ready)" for name, (_, found) in asked.items()]
+    confirm(f"Delete the ready tasks of {', '.join(sizes)}?", options)
+    deleted = {name: _delete(confirmed.iterate()) for name, (confirmed, _) in asked.items()}
     if output.as_json:
         output.write_json({"action": "clear", "queues": {name: {"deleted": count} for name, count in deleted.items()}})
     else:
         output.write(*(f"{show_line(name)}: {counted(count, 'task')} deleted" for name, count in deleted.items()))
     return 0
+
+
+def _delete(batches: Iterable[list[UUID]]) -> int:
+    return sum(outcome.is_done for ids in batches for outcome in apply_to(ids, "discard"))

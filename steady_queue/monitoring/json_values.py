@@ -31,7 +31,7 @@ def overview_as_json(overview: Overview) -> dict[str, Any]:
     }
 
 
-def queues_as_json(now: datetime, queues: Sequence[QueueRow]) -> dict[str, Any]:
+def queues_as_json(now: datetime, queues: Sequence[QueueRow], is_complete: bool | None = None) -> dict[str, Any]:
     """Depth and age of each queue, by name, and of all that are not paused."""
     open_queues = [row for row in queues if not row.is_paused]
     return {
@@ -40,7 +40,7 @@ def queues_as_json(now: datetime, queues: Sequence[QueueRow]) -> dict[str, Any]:
         "latency_seconds": max((row.latency_seconds or 0.0 for row in open_queues), default=0.0),
         "running": sum(row.running for row in queues),
         # With as many queues as are listed there may be more.
-        "is_complete": len(queues) < MAX_QUEUES,
+        "is_complete": len(queues) < MAX_QUEUES if is_complete is None else is_complete,
         "queues": {row.name: queue_as_json(row) for row in queues},
     }
 

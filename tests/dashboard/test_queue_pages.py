@@ -176,6 +176,8 @@ def test_a_queue_is_not_cleared_by_a_request_that_names_neither_tasks_nor_a_time
     assert log_entries() == []
     assert "2 ready tasks" in post(superuser, page_of("mail", "clear"), as_of=datetime.now(UTC).isoformat())
     assert counts(database) == {}
+
+
 def test_a_queue_is_cleared_in_batches_each_with_an_entry_in_the_log(
     database: str, superuser: Client, client_with: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:

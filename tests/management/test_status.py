@@ -15,8 +15,9 @@ import pytest
 from django.core.management import CommandError
 
 from steady_queue import actions
+from steady_queue.monitoring.queue_list import MAX_QUEUES
 from steady_queue.monitoring.usage import LOOKED_UP
-from tests.management.shell import shell
+from tests.management.shell import Terminal, shell
 from tests.support.databases.tables import count, query
 from tests.support.processes.commands import MANAGE
 from tests.support.processes.scripts import REPOSITORY
@@ -76,10 +77,49 @@ def test_queues_are_listed_paused_resumed_and_cleared(database: str) -> None:
 def test_a_number_of_running_tasks_that_was_estimated_is_marked(database: str) -> None:
     store = SyncStore(database)
     store.claimed(*(job(queue_name="mail") for _ in range(LOOKED_UP)))
-    assert re.search(r"^mail .* 1,000 ", shell("queues").out, re.MULTILINE)
+    assert re.search(rf"^mail .* {LOOKED_UP:,} ", shell("queues").out, re.MULTILINE)
     assert "about" not in shell("queues").out
     store.claimed(job(queue_name="mail"))
-    assert re.search(r"^mail .* about 1,001 ", shell("queues").out, re.MULTILINE)
+    assert re.search(rf"^mail .* about {LOOKED_UP + 1:,} ", shell("queues").out, re.MULTILINE)
+
+
+@pytest.mark.usually_on("sqlite")
+def test_tasks_that_are_enqueued_after_the_question_are_not_cleared(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SyncStore(database)
+    store.enqueue(job(queue_name="mail"), job(queue_name="mail"), job(queue_name="other"))
+
+    class SlowAnswer(Terminal):
+        """Another task is enqueued before somebody answers."""
+
+        def isatty(self) -> bool:
+            store.enqueue(job(queue_name="mail"))
+            return True
+
+    monkeypatch.setattr("sys.stdin", SlowAnswer("y\n"))
+    assert shell("queues", "mail", "empty", "--clear").out == "mail: 2 tasks deleted\nempty: 0 tasks deleted\n"
+    ready = dict(query(database, "SELECT queue_name, COUNT(*) FROM steady_queue_readyexecution GROUP BY queue_name"))
+    assert ready == {"mail": 1, "other": 1}
+    with pytest.raises(CommandError, match="the name of the queue is empty"):
+        shell("queues", "", "--clear", "--yes")
+    with pytest.raises(CommandError, match="has 256 characters"):
+        shell("queues", "x" * 256, "--clear", "--yes")
+
+
+@pytest.mark.usually_on("sqlite")
+def test_a_queue_is_found_by_its_name_also_if_the_list_is_full(database: str) -> None:
+    SyncStore(database).enqueue(*(job(queue_name=f"queue {number:03}") for number in range(MAX_QUEUES + 5)))
+    assert not shell("queues", "--json").json["is_complete"]
+    last = f"queue {MAX_QUEUES + 4:03}"
+    ran = shell("queues", last, "queue 000", "--json")
+    assert (ran.status, ran.err) == (0, "")
+    assert (list(ran.json["queues"]), ran.json["is_complete"]) == (["queue 000", last], True)
+    names = [f"queue {number:03}" for number in range(MAX_QUEUES)]
+    assert shell("queues", *names, "--json").json["is_complete"]
+    ran = shell("queues", "x" * 256)
+    assert ran.status == 1
+    assert "not known" in ran.err
 
 
 @pytest.mark.usually_on("sqlite")

@@ -51,11 +51,8 @@ class ProcessPage(PageAdmin):
         process = _read_by_id().get(process_id)
         if process is None:
             return self._redirect_unknown(request, process_id)
-        if not process.is_alive:
-            text = (
-                f"The process {show_line(process.name)} has sent no heartbeat for"
-                f" {show_seconds(process.heartbeat_age_seconds)} and is considered dead: it was not asked to stop."
-            )
+        if problem := process.explain_dead():
+            text = f"The process {show_line(process.name)} {problem}: it was not asked to stop."
             return self.redirect_with(request, text, self.url_of("process_change", process.id), messages.WARNING)
         if request.method == "POST":
             return self._stop(request, process)

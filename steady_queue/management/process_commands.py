@@ -39,15 +39,20 @@ def handle_processes(out: OutputWrapper, err: OutputWrapper, options: Mapping[st
     everything = list(each_process(tree))
     found = [row for row in everything if row.name in names or str(row.id) in names]
     unknown = [name for name in names if not any(name in (row.name, str(row.id)) for row in everything)]
+    dead: list[str] = []
     if options["stop"]:
-        stopped, gone = _stop(found, options) if found else ([], [])
-        _write_stopped(output, stopped, [*unknown, *gone])
+        alive, problems = _split(found)
+        stopped, gone = _stop(alive, options) if alive else ([], [])
+        dead = list(problems)
+        _write_stopped(output, stopped, [*unknown, *gone], dead)
         unknown += gone
+        for name, problem in problems.items():
+            output.note(f"{show_line(name)} {problem}: it was not asked to stop")
     else:
         _write_details(output, found)
     for name in unknown:
         output.note(f"{show_line(name)}: there is no such process: it has stopped, or was pruned")
-    return 1 if unknown else 0
+    return 1 if unknown or dead else 0
 
 
 def process_lines(output: ShellOutput, rows: Sequence[ProcessRow]) -> Iterable[str]:
@@ -126,6 +131,12 @@ def _write_details(output: ShellOutput, found: Sequence[ProcessRow]) -> None:
             output.write(*output.table(columns, rows))
 
 
+def _split(found: Sequence[ProcessRow]) -> tuple[list[ProcessRow], dict[str, str]]:
+    """Return the processes that can be asked to stop, and by their names why the others cannot."""
+    problems = {row.name: problem for row in found if (problem := row.explain_dead())}
+    return [row for row in found if row.is_alive], problems
+
+
 def _stop(found: Sequence[ProcessRow], options: Mapping[str, Any]) -> tuple[list[dict[str, str]], list[str]]:
     """Ask processes to stop; returns the requests, and the names of those that have stopped meanwhile."""
     confirm(f"Ask {', '.join(show_line(row.name) for row in found)} to stop?", options)
@@ -142,9 +153,11 @@ def _stop(found: Sequence[ProcessRow], options: Mapping[str, Any]) -> tuple[list
     return stopped, gone
 
 
-def _write_stopped(output: ShellOutput, stopped: Sequence[Mapping[str, str]], unknown: Sequence[str]) -> None:
+def _write_stopped(
+    output: ShellOutput, stopped: Sequence[Mapping[str, str]], unknown: Sequence[str], dead: Sequence[str]
+) -> None:
     if output.as_json:
-        output.write_json({"action": "stop", "stopped": stopped, "unknown": unknown})
+        output.write_json({"action": "stop", "stopped": stopped, "unknown": unknown, "dead": dead})
         return
     for row in stopped:
         output.write(f"{show_line(row['name'])} is asked to stop: it ends when its running tasks have ended")

@@ -79,11 +79,10 @@ def _from_failures(summary: StateSummary, since: datetime, period: str) -> Itera
 def _from_processes(processes: Sequence[ProcessRow], queues: Sequence[QueueRow]) -> Iterator[Attention]:
     if not any(row.is_alive for row in processes) and any(row.size.number for row in queues):
         yield Attention("no_process", "error", "Tasks are ready, but no process runs.", Target("process"))
-    dead = [row for row in processes if not row.is_alive]
-    for row in dead[:MAX_LISTED]:
-        age = duration_text(row.heartbeat_age_seconds)
+    dead = [(row, problem) for row in processes if (problem := row.explain_dead())]
+    for row, problem in dead[:MAX_LISTED]:
         running = f" {row.running:,} of its tasks count as running." if row.running else ""
-        text = f"Process {row.name} has sent no heartbeat for {age} and is considered dead.{running}"
+        text = f"Process {row.name} {problem}.{running}"
         yield Attention("dead_process", "error", text, _process_target(row))
     yield from _rest("dead_process", len(dead), "processes are considered dead", Target("process"))
     stuck = [row for row in processes if row.is_stuck]

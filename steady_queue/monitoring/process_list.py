@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from steady_queue.checks.health import default_max_age
 from steady_queue.configuration import alive_threshold
 from steady_queue.db.aliases import queue_alias
+from steady_queue.events.wording import duration_text
 from steady_queue.models import Process
 from steady_queue.monitoring.statistics import read_now
 from steady_queue.monitoring.usage import read_usage
@@ -73,6 +74,10 @@ class ProcessRow:
         lag = self.loop_lag_seconds or 0.0
         return self.is_alive and (self.is_polling is False or self.stuck_threads > 0 or lag > STUCK_LAG_SECONDS)
 
+    def explain_dead(self) -> str | None:
+        """Why it is not asked for anything, as the end of a sentence about it; None if it is alive."""
+        return None if self.is_alive else _describe_dead(self.heartbeat_age_seconds)
+
     @property
     def queues(self) -> list[str]:
         """The patterns of the queues that its workers serve."""
@@ -97,11 +102,16 @@ def read_processes(now: datetime | None = None, usage: Usage | None = None) -> l
     return [replace(row, children=children.get(row.id, [])) for row in sorted(tops, key=lambda row: row.name)]
 
 
-def find_heartbeat_age(process_id: UUID) -> float | None:
-    """How many seconds ago a process that is considered dead sent a heartbeat; None if it is alive, or not known."""
+def explain_dead_process(process_id: UUID) -> str | None:
+    """`explain_dead` of one process; None also if it is not known."""
     sent_at = Process.objects.using(queue_alias()).filter(id=process_id).values_list("last_heartbeat_at", flat=True)
-    ages = [(read_now() - at).total_seconds() for at in sent_at]
-    return next((age for age in ages if age > alive_threshold().total_seconds()), None)
+    at = sent_at.first()
+    age = 0.0 if at is None else (read_now() - at).total_seconds()
+    return _describe_dead(age) if age > alive_threshold().total_seconds() else None
+
+
+def _describe_dead(heartbeat_age_seconds: float) -> str:
+    return f"has sent no heartbeat for {duration_text(heartbeat_age_seconds)} and is considered dead"
 
 
 def each_process(rows: Iterable[ProcessRow]) -> Iterator[ProcessRow]:

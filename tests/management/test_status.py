@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -15,6 +16,7 @@ import pytest
 from django.core.management import CommandError
 
 from steady_queue import actions
+from steady_queue.models import Process
 from steady_queue.monitoring.queue_list import MAX_QUEUES
 from steady_queue.monitoring.usage import LOOKED_UP
 from tests.management.shell import Terminal, shell
@@ -142,6 +144,25 @@ def test_processes_are_listed_shown_and_asked_to_stop(database: str) -> None:
     assert query(database, "SELECT requested_by FROM steady_queue_processrequest") == [("Ada",)]
     with pytest.raises(CommandError, match="--stop needs"):
         shell("processes", "--stop")
+
+
+@pytest.mark.usually_on("sqlite")
+def test_a_process_that_is_considered_dead_is_not_asked_to_stop(database: str) -> None:
+    store = SyncStore(database)
+    store.worker("alive")
+    dead = store.worker("dead \x1b")
+    long_ago = datetime.now(UTC) - timedelta(hours=1)
+    Process.objects.using(database).filter(id=dead).update(last_heartbeat_at=long_ago)
+
+    ran = shell("processes", str(dead), "alive", "--stop", "--yes")
+
+    assert ran.status == 1
+    assert ran.out == "alive is asked to stop: it ends when its running tasks have ended\n"
+    assert ran.err.startswith("dead \\x1b has sent no heartbeat for 1 h 0 min and is considered dead: it was not asked")
+    assert count(database, "processrequest") == 1
+    ran = shell("processes", str(dead), "--stop", "--json")  # there is nothing to ask about
+    assert (ran.status, ran.json["stopped"], ran.json["dead"]) == (1, [], ["dead \x1b"])
+    assert count(database, "processrequest") == 1
 
 
 # -- as processes -----------------------------------------------------------------------------------------------------

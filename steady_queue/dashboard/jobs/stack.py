@@ -17,8 +17,7 @@ from steady_queue.jobs.compat import TaskResultDoesNotExist
 from steady_queue.models.executions import ClaimedExecution
 from steady_queue.models.job import Job
 from steady_queue.models.requests import ProcessRequest
-from steady_queue.monitoring.process_list import find_heartbeat_age
-from steady_queue.monitoring.text import show_seconds
+from steady_queue.monitoring.process_list import explain_dead_process
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -54,8 +53,11 @@ def ask(page: PageAdmin, request: HttpRequest, job_id: UUID) -> HttpResponse:
     """Ask the process of a task for its stack, and redirect to the page that shows the reply."""
     page.require(request, "inspect_job")
     url = page.url_of("job_change", job_id)
-    if problem := _explain_dead(job_id):
-        return page.redirect_with(request, problem, url, messages.WARNING)
+    claims = ClaimedExecution.objects.using(queue_alias()).filter(job_id=job_id)
+    process_id = claims.values_list("process_id", flat=True).first()
+    if process_id is not None and (problem := explain_dead_process(process_id)):
+        text = f"The process of the task {problem}: it was not asked for the stack."
+        return page.redirect_with(request, text, url, messages.WARNING)
     try:
         request_id = actions.request_stack(job_id, by=request.user.get_username())
     except TaskResultDoesNotExist:
@@ -64,18 +66,6 @@ def ask(page: PageAdmin, request: HttpRequest, job_id: UUID) -> HttpResponse:
         return page.redirect_with(request, "The task is not running any more.", url, messages.WARNING)
     audit.record(request, Job, job_id, f"Task {job_id}", "Stack: its process was asked for it.")
     return HttpResponseRedirect(f"{url}?stack={request_id}")
-
-
-def _explain_dead(job_id: UUID) -> str:
-    """Return why the process of a task cannot reply; "" if it can, or if the task is not running."""
-    claims = ClaimedExecution.objects.using(queue_alias()).filter(job_id=job_id)
-    ages = [find_heartbeat_age(process_id) for process_id in claims.values_list("process_id", flat=True)]
-    if not ages or ages[0] is None:
-        return ""
-    return (
-        f"The process of the task has sent no heartbeat for {show_seconds(ages[0])} and is considered dead:"
-        " it was not asked for the stack."
-    )
 
 
 def read(page: PageAdmin, request: HttpRequest, job_id: UUID) -> Stack | None:

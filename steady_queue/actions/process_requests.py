@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from steady_queue.actions.cancellation import build_request
@@ -38,6 +38,17 @@ class ProcessReply:
     stack: tuple[str, ...] = ()
 
 
+class SentRequest(NamedTuple):
+    """A request as it is stored."""
+
+    #: The task whose stack is wanted.
+    job_id: UUID | None
+    requested_at: datetime
+    #: The time of the database when this was read.
+    now: datetime
+    reply: ProcessReply | None
+
+
 def stop_process(process_id: UUID | str, by: str) -> Action[str]:
     """Ask a process to stop; returns the id of the request."""
     request_id, asked, who = new_job_ids(1)[0], _parse(process_id), build_request(by).by
@@ -69,17 +80,27 @@ def request_stack(task: TaskOrId, by: str) -> Action[str]:
 
 def read_reply(request_id: UUID | str) -> Action[ProcessReply | None]:
     """Read the reply to a request; None if there is none yet."""
-    asked = _parse(request_id)
 
     def steps(scope: Scope) -> Steps[ProcessReply | None]:
+        return (yield from read_request(request_id)(scope)).reply
+
+    return steps
+
+
+def read_request(request_id: UUID | str) -> Action[SentRequest]:
+    """Read a request with its reply."""
+    asked = _parse(request_id)
+
+    def steps(scope: Scope) -> Steps[SentRequest]:
         found: store.RequestReply | None = None
         if asked is not None:
             found = yield store.find_reply(scope.sql, asked)
         if found is None:
             raise UnknownRequest(f"no request has the id {str(request_id)!r:.100}: it was deleted after 10 minutes")
-        if found.reply is None or found.replied_at is None:
-            return None
-        return _build_reply(found.reply, found.replied_at)
+        reply = None
+        if found.reply is not None and found.replied_at is not None:
+            reply = _build_reply(found.reply, found.replied_at)
+        return SentRequest(found.job_id, found.requested_at, found.now, reply)
 
     return steps
 

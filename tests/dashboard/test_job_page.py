@@ -9,6 +9,8 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.contrib.messages import get_messages
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
 from django.utils.html import escape
 
 from steady_queue.models import ProcessRequest
@@ -263,11 +265,15 @@ def test_the_stack_of_a_running_task_is_asked_of_its_process_and_shown(database:
     requests = ProcessRequest.objects.using(database)
     assert requests.get().requested_by == "Ada"
     requests.update(reply=reply, replied_at=store.now())
-    shown = read(superuser, url)
+    with CaptureQueriesContext(connections[database]) as queries:
+        shown = read(superuser, url)
+    assert len([query for query in queries if "steady_queue_processrequest" in query["sql"]]) == 1
     assert "in send\n&lt;script&gt;" in shown
     assert "2.5 s" in shown
     assert "no longer stored" in read(superuser, f"{url_of(one)}?stack={uuid4()}")
     assert "no longer stored" in read(superuser, f"{url_of(one)}?stack=x")
+    requests.update(job_id=uuid4())
+    assert "no longer stored" in read(superuser, url)
     store.settle(Finished(claim))
     response = superuser.post(url_of(one, "stack/"))
     assert response["Location"] == url_of(one)

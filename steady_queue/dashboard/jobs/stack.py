@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpResponseRedirect
 
 from steady_queue import actions
+from steady_queue.actions import process_requests
 from steady_queue.dashboard import audit
 from steady_queue.db.aliases import queue_alias
+from steady_queue.db.transactions import run
 from steady_queue.errors import JobIsNotRunning, UnknownRequest
 from steady_queue.jobs.compat import TaskResultDoesNotExist
 from steady_queue.models.executions import ClaimedExecution
 from steady_queue.models.job import Job
-from steady_queue.models.requests import ProcessRequest
 from steady_queue.monitoring.process_list import explain_dead_process
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
     from django.http import HttpRequest, HttpResponse
 
     from steady_queue.actions import ProcessReply
@@ -34,12 +37,9 @@ class Stack(NamedTuple):
 
     reply: ProcessReply | None
     asked_at: datetime | None = None
+    #: Whether a process that works would have replied.
+    is_overdue: bool = False
     problem: str = ""
-
-    @property
-    def is_overdue(self) -> bool:
-        """Whether a process that works would have replied."""
-        return self.asked_at is not None and datetime.now(UTC) - self.asked_at > USUAL_REPLY
 
     @property
     def text(self) -> str:
@@ -74,8 +74,9 @@ def read(page: PageAdmin, request: HttpRequest, job_id: UUID) -> Stack | None:
     if not request_id or not page.may(request, "inspect_job"):
         return None
     try:
-        stored = ProcessRequest.objects.using(queue_alias()).filter(id=UUID(request_id), job_id=job_id)
-        asked_at = stored.values_list("requested_at", flat=True).first()
-        return Stack(actions.read_reply(request_id), asked_at) if asked_at is not None else _GONE
-    except (ValueError, UnknownRequest):
+        sent = run(process_requests.read_request(request_id))
+    except UnknownRequest:
         return _GONE
+    if sent.job_id != job_id:
+        return _GONE
+    return Stack(sent.reply, sent.requested_at, is_overdue=sent.now - sent.requested_at > USUAL_REPLY)

@@ -42,11 +42,17 @@ def test_a_request_is_found_by_its_process_until_it_has_a_reply(store: Store) ->
     assert (work(store, other, process).own_requests, work(store, other).own_requests) == (True, False)
     assert not work(store).own_requests
 
-    assert store.run(process_requests.find_reply(store.sql, stop)) == (RequestKind.STOP, None, None)
+    asked = store.run(process_requests.find_reply(store.sql, stop))
+    assert asked is not None
+    assert (asked.job_id, asked.reply, asked.replied_at) == (None, None, None)
+    assert asked.requested_at <= asked.now
     store.run(process_requests.write_reply(store.sql, stop, "{}"))
     reply = store.run(process_requests.find_reply(store.sql, stop))
     assert reply is not None
-    assert (reply.kind, reply.reply) == (RequestKind.STOP, "{}")
+    assert (reply.reply, reply.requested_at) == ("{}", asked.requested_at)
+    found_stack = store.run(process_requests.find_reply(store.sql, stack))
+    assert found_stack is not None
+    assert found_stack.job_id == new.id
     assert [request.id for request in store.run(process_requests.find_open_requests(store.sql, [process]))] == [stack]
     store.run(process_requests.write_reply(store.sql, stack, "{}"))
     assert store.run(heartbeat(store.sql, process)).has_requests is False

@@ -45,11 +45,13 @@ class OpenRequest(NamedTuple):
 
 
 class RequestReply(NamedTuple):
-    """The kind of a request, and what its process has replied: a JSON object, or None."""
+    """A request, what its process has replied, a JSON object or None, and the database's time."""
 
-    kind: int
+    job_id: UUID | None
+    requested_at: datetime
     reply: str | None
     replied_at: datetime | None
+    now: datetime
 
 
 @operation()
@@ -95,9 +97,9 @@ def write_reply(sql: Dialect, request_id: UUID, reply: str) -> Flow[None]:
 @operation(transaction=False)
 def find_reply(sql: Dialect, request_id: UUID) -> Flow[RequestReply | None]:
     """The reply to a request; None if there is no such request."""
-    columns = ", ".join(RequestReply._fields)
-    text = f"SELECT {columns} FROM steady_queue_processrequest{sql.by_id} WHERE id = ?"
-    rows = yield sql.statement(text, request_id, returns="i.t")
+    columns = ", ".join(RequestReply._fields[:-1])
+    text = f"SELECT {columns}, {sql.now} FROM steady_queue_processrequest{sql.by_id} WHERE id = ?"
+    rows = yield sql.statement(text, request_id, returns="ut.tt")
     return RequestReply._make(rows[0]) if rows else None
 
 

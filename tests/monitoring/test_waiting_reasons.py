@@ -13,6 +13,7 @@ from steady_queue import actions
 from steady_queue.models import Process
 from steady_queue.monitoring.jobs.rows import load_rows
 from steady_queue.monitoring.jobs.waiting_reasons import find_reasons
+from steady_queue.monitoring.statistics import read_now
 from steady_queue.store.job import Lane
 from steady_queue.store.operations.processes.registration import NewProcess, register
 from tests.support.store.jobs import job, later, limited, retried
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.usually_on("sqlite", "postgres")
 
 def reasons_of(new: NewJob) -> list[WaitingReason]:
     (row,) = load_rows([new.id])
-    return list(find_reasons(row, new.lane))
+    return list(find_reasons(row, new.lane, read_now()))
 
 
 def kinds(new: NewJob) -> list[str]:

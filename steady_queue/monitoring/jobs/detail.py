@@ -127,7 +127,7 @@ def _build(found: Mapping[str, Any]) -> JobDetail:
         arguments=describe_arguments(stored["arguments"], row.task_path, stored["characters"]),
         old_arguments=_old_arguments(stored["old_arguments"], row.task_path),
         timeline=build_timeline(stored, row.state, row.worker, request),
-        waiting=find_reasons(row, stored["lane"]),
+        waiting=find_reasons(row, stored["lane"], stored["now"]),
         cancel_request=request,
         result=redacted_json(stored["return_value"]),
         metadata=redacted_json(stored["metadata"]),
@@ -170,6 +170,6 @@ def _lane_name(lane: int) -> str:
 
 def _raw(stored: Mapping[str, Any]) -> dict[str, str]:
     """Return the columns that are neither long nor shown in another way."""
-    hidden = {*_TEXTS, "some_arguments", "last_errors", "message", "characters"}
+    hidden = {*_TEXTS, "some_arguments", "last_errors", "message", "characters", "now"}
     names = [name for name in stored if name not in hidden and not name.startswith("its_")]
     return {name.replace("__", "."): str(stored[name]) for name in names if stored[name] is not None}

@@ -28,6 +28,7 @@ from steady_queue.models import (
 from steady_queue.monitoring.jobs.current_state import LOST_CLASSES
 from steady_queue.monitoring.jobs.sections import Column, Section, first_id_of, last_id_of
 from steady_queue.monitoring.states import LATE_SECONDS, JobState
+from steady_queue.monitoring.statistics import read_now
 from steady_queue.store.job import FailureKind
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _sections(search: JobSearch, as_of: datetime | None) -> list[Section]:
     if state in (JobState.SCHEDULED, JobState.RETRYING):
         return [_by_time(_SCHEDULED, search)]
     if state is JobState.LATE:
-        late_before = (as_of or datetime.now(UTC)) - timedelta(seconds=LATE_SECONDS)
+        late_before = (as_of or read_now()) - timedelta(seconds=LATE_SECONDS)
         overdue = replace(_SCHEDULED, where=Q(scheduled_at__lt=late_before))
         ready = replace(_ready(search), job_filter=_due_before(late_before))
         return [_by_time(overdue, search), _by_id(ready, search, late_before)]

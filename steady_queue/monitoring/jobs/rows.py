@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Case, Q, Value, When
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Left, Length, Right
 
-from steady_queue.db.aliases import queue_alias
+from steady_queue.db.aliases import django_driver, queue_alias
 from steady_queue.jobs.running.reports import load_progress
 from steady_queue.models import ClaimedExecution, FailedExecution, Job, Process
+from steady_queue.models.fields import MomentField
 from steady_queue.monitoring.jobs.argument_text import short_text
 from steady_queue.monitoring.jobs.current_state import STATE_COLUMNS, column_of, find_state
 from steady_queue.monitoring.states import LATE_SECONDS, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from steady_queue.jobs.running.reports import Progress
@@ -81,14 +84,17 @@ def load_rows(ids: Sequence[UUID]) -> tuple[JobRow, ...]:
 
 
 def read_columns(ids: Sequence[UUID], *more: str, **texts: Any) -> list[Mapping[str, Any]]:
-    """Read what rows are built from, and more columns or expressions of the jobs."""
+    """Read what rows are built from, and more columns or expressions of the jobs. `now` is the database's time."""
     if not ids:
         return []
     texts["some_arguments"] = Left("arguments", ARGUMENT_CHARACTERS)
     texts["characters"] = Length("arguments")
     texts["last_errors"] = Case(When(_HAS_NOT_ENDED, then=Right("errors", ERRORS_CHARACTERS)), default=Value(""))
     jobs = Job.objects.using(queue_alias()).filter(id__in=ids).annotate(**_STATE_COLUMNS)
-    return list(jobs.values(*_COLUMNS, *_STATE_COLUMNS, *more, **texts))
+    # In the same query: lists read no more than they need.
+    now_text = django_driver(queue_alias()).sql.now.replace("%", "%%")
+    now = RawSQL(now_text, (), output_field=MomentField())  # noqa: S611, a constant of the dialect
+    return list(jobs.values(*_COLUMNS, *_STATE_COLUMNS, *more, now=now, **texts))
 
 
 def find_process_names(ids: Collection[UUID]) -> dict[UUID, str]:
@@ -98,7 +104,7 @@ def find_process_names(ids: Collection[UUID]) -> dict[UUID, str]:
 
 def build_row(stored: Mapping[str, Any], names: Mapping[UUID, str]) -> JobRow:
     """Return the row of these columns. `names` are those of processes, by their ids."""
-    late_before = datetime.now(UTC) - timedelta(seconds=LATE_SECONDS)
+    late_before = stored["now"] - timedelta(seconds=LATE_SECONDS)
     state = find_state(stored)
     process_id = stored["process_id"]
     due_at = _due_at(stored)

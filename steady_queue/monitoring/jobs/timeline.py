@@ -57,11 +57,13 @@ class Attempt:
     message: str = ""
     traceback: str = ""
     log: tuple[LogLine, ...] = ()
+    #: The database's time when this was read, of an attempt that runs.
+    now: datetime | None = None
 
     @property
     def duration_seconds(self) -> float | None:
         """How long it took; of a running attempt, how long it has been running."""
-        ended_at = datetime.now(UTC) if self.ending == "running" else self.ended_at
+        ended_at = self.now if self.ending == "running" else self.ended_at
         if self.started_at is None or ended_at is None:
             return None
         return max(0.0, (ended_at - self.started_at).total_seconds())
@@ -154,6 +156,7 @@ def _last_attempt(stored: Mapping[str, Any], state: JobState, worker: str) -> Ti
         worker=worker if is_running else (lines_of(stored["worker_ids"]) or [""])[-1],
         started_at=stored["claimed_at"] if is_running else stored["last_attempted_at"],
         ended_at=stored["finished_at"],
+        now=stored["now"] if is_running else None,
     )
     text = f"Attempt {attempt.number:,} {'runs' if is_running else 'finished'}"
     return TimelineEntry("attempt", attempt.started_at, text, attempt)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.configuration import alive_threshold
@@ -12,6 +12,7 @@ from steady_queue.models import BlockedExecution, Pause, Process, ReadyExecution
 from steady_queue.monitoring.attention import Target
 from steady_queue.monitoring.counts import CappedCount, count_capped
 from steady_queue.monitoring.jobs.rows import find_process_names
+from steady_queue.monitoring.process_list import MAX_PROCESSES
 from steady_queue.monitoring.states import LATE_SECONDS, JobState
 from steady_queue.monitoring.times import show_local
 from steady_queue.store.job import SERVED_LANES, Lane
@@ -19,6 +20,7 @@ from steady_queue.store.operations.processes.actors import parse_actors, serves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
     from typing import Any
 
     from steady_queue.monitoring.jobs.rows import JobRow
@@ -35,19 +37,21 @@ class WaitingReason(NamedTuple):
     target: Target | None = None
 
 
-def find_reasons(row: JobRow, lane: int) -> tuple[WaitingReason, ...]:
-    """Return why a task has not started, the most important reason first; none for one that runs or has ended."""
+def find_reasons(row: JobRow, lane: int, now: datetime) -> tuple[WaitingReason, ...]:
+    """Return why a task has not started, the most important reason first; none for one that runs or has ended.
+
+    `now` is the database's time: it is also that of heartbeats.
+    """
     find = {
         JobState.SCHEDULED: _of_scheduled,
         JobState.RETRYING: _of_scheduled,
         JobState.BLOCKED: _of_blocked,
         JobState.READY: _of_ready,
     }.get(row.state)
-    return tuple(find(row, lane)) if find else ()
+    return tuple(find(row, lane, now)) if find else ()
 
 
-def _of_scheduled(row: JobRow, lane: int) -> Iterator[WaitingReason]:
-    now = datetime.now(UTC)
+def _of_scheduled(row: JobRow, lane: int, now: datetime) -> Iterator[WaitingReason]:
     due_at = row.due_at or now
     moment = show_local(due_at)
     if due_at > now:
@@ -61,7 +65,7 @@ def _of_scheduled(row: JobRow, lane: int) -> Iterator[WaitingReason]:
     late = duration_text((now - due_at).total_seconds())
     if now - due_at < timedelta(seconds=LATE_SECONDS):
         yield WaitingReason("due", f"It has been due for {late}, and is about to be moved to its queue.")
-    elif any(actor.get("kind") == "dispatcher" for actor in _live_actors()):
+    elif any(actor.get("kind") == "dispatcher" for actor in _live_actors(now)):
         text = f"It has been due for {late}, since {moment}, but no dispatcher has moved it to its queue."
         yield WaitingReason("late", text, Target("process"))
     else:
@@ -69,12 +73,12 @@ def _of_scheduled(row: JobRow, lane: int) -> Iterator[WaitingReason]:
         yield WaitingReason("no_dispatcher", text, Target("process"))
 
 
-def _of_ready(row: JobRow, lane: int) -> Iterator[WaitingReason]:
+def _of_ready(row: JobRow, lane: int, now: datetime) -> Iterator[WaitingReason]:
     yield from _paused(row)
     name = Lane(lane).name.lower() if lane in set(Lane) else str(lane)
     if lane not in SERVED_LANES:
         yield WaitingReason("unknown_lane", f"No process of this version runs tasks of the lane {name}.")
-    elif not any(serves(actor, row.queue_name, Lane(lane)) for actor in _live_actors()):
+    elif not any(serves(actor, row.queue_name, Lane(lane)) for actor in _live_actors(now)):
         text = f"No live process runs the {name} tasks of the queue {row.queue_name}."
         yield WaitingReason("unserved", text, Target("process"))
     same = ReadyExecution.objects.using(queue_alias()).filter(queue_name=row.queue_name, lane=lane)
@@ -85,7 +89,7 @@ def _of_ready(row: JobRow, lane: int) -> Iterator[WaitingReason]:
     yield _behind(ahead, f"in the queue {row.queue_name}", Target("job", {"state": "ready", "queue": row.queue_name}))
 
 
-def _of_blocked(row: JobRow, lane: int) -> Iterator[WaitingReason]:
+def _of_blocked(row: JobRow, lane: int, now: datetime) -> Iterator[WaitingReason]:
     key = row.concurrency_key
     slots = Semaphore.objects.using(queue_alias()).filter(concurrency_key=key).order_by("slot")
     columns = ("job_id", "job__claimed_execution__process_id", "job__claimed_execution__claimed_at")
@@ -126,11 +130,11 @@ def _behind(ahead: CappedCount, where: str, target: Target) -> WaitingReason:
     return WaitingReason("behind", f"It waits behind {tasks} {where}.", target)
 
 
-def _live_actors() -> list[Mapping[str, Any]]:
+def _live_actors(now: datetime) -> list[Mapping[str, Any]]:
     """Return what the processes run that have sent a heartbeat recently."""
-    since = datetime.now(UTC) - alive_threshold()
-    live = Process.objects.using(queue_alias()).filter(last_heartbeat_at__gt=since)
-    return [actor for text in live.values_list("metadata", flat=True) for actor in parse_actors(text)]
+    live = Process.objects.using(queue_alias()).filter(last_heartbeat_at__gte=now - alive_threshold())
+    newest = live.order_by("-started_at").values_list("metadata", flat=True)[:MAX_PROCESSES]
+    return [actor for text in newest for actor in parse_actors(text)]
 
 
 def _add(one: CappedCount, other: CappedCount) -> CappedCount:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from steady_queue.dashboard.page import PageAdmin
+from steady_queue.dashboard.page import PageAdmin, check_name
 from steady_queue.monitoring.limit_list import PAGE_SIZE, read_limit, read_limits
+from steady_queue.store.names import KEY_LENGTH
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -16,7 +17,7 @@ class LimitPage(PageAdmin):
     title = "Limits"
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        key, after = (request.GET.get(name, "").replace("\x00", "") for name in ("key", "after"))
+        key, after = (check_name("key", request.GET.get(name, ""), KEY_LENGTH) for name in ("key", "after"))
         limits = [limit for limit in [read_limit(key)] if limit] if key else read_limits(after)
         url = self.url_of("limit_changelist")
         has_next = not key and len(limits) == PAGE_SIZE

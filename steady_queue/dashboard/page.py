@@ -22,7 +22,8 @@ from django.views.decorators.http import require_POST
 from steady_queue.dashboard.audit import REASON_LENGTH
 from steady_queue.db.aliases import queue_alias
 from steady_queue.errors import StoreError
-from steady_queue.store.names import database_option
+from steady_queue.monitoring.text import show_line
+from steady_queue.store.names import database_option, explain_unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,17 @@ NAVIGATION = (
     ("recurringtask", "Recurring tasks"),
     ("limit", "Limits"),
 )
+
+
+class Refused(Exception):
+    """What a request names cannot exist. The user is led to the list of the page, with this message."""
+
+
+def check_name(what: str, name: str, length: int) -> str:
+    """Return a name of a request, before the database is asked for it; raises Refused if it cannot be stored."""
+    if problem := explain_unstorable(name, length):
+        raise Refused(f"There is no {what} {show_line(name, 50)!r}: its name {problem}.")
+    return name
 
 
 class PageAdmin(_ModelAdmin):
@@ -105,6 +117,8 @@ class PageAdmin(_ModelAdmin):
                 raise PermissionDenied
             try:
                 return _render(view(request, *args, **kwargs))  # here, where errors of the database are handled
+            except Refused as refusal:
+                return self.redirect_with(request, str(refusal), self.url_of(f"{self.opts.model_name}_changelist"))
             except UNREADABLE as error:
                 return _render(self.show_unavailable(request, error))
 

@@ -9,13 +9,14 @@ from django.contrib import messages
 from steady_queue import actions
 from steady_queue.dashboard import audit, queue_clearing, queue_names
 from steady_queue.dashboard.chart_period import PERIODS, read_period, read_points
-from steady_queue.dashboard.page import PageAdmin
+from steady_queue.dashboard.page import PageAdmin, check_name
 from steady_queue.models.pages import Queue
 from steady_queue.monitoring.json_values import queues_as_json
 from steady_queue.monitoring.queue_list import MAX_QUEUES, read_queue, read_queues
 from steady_queue.monitoring.states import JobState
 from steady_queue.monitoring.statistics import read_now
 from steady_queue.monitoring.text import show_line
+from steady_queue.store.names import NAME_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,7 @@ class QueuePage(PageAdmin):
         return self.render_json(_read_json)
 
     def show_queue(self, request: HttpRequest, part: str) -> HttpResponse:
-        name = queue_names.decode(part)
+        name = _read_name(part)
         queue = read_queue(name)
         if queue is None:
             return self._redirect_unknown(request, name)
@@ -75,16 +76,16 @@ class QueuePage(PageAdmin):
 
     def pause(self, request: HttpRequest, part: str) -> HttpResponse:
         self.require(request, "pause_queue")
-        return self._change(request, queue_names.decode(part), actions.pause, "paused")
+        return self._change(request, _read_name(part), actions.pause, "paused")
 
     def resume(self, request: HttpRequest, part: str) -> HttpResponse:
         self.require(request, "pause_queue")
-        return self._change(request, queue_names.decode(part), actions.resume, "resumed")
+        return self._change(request, _read_name(part), actions.resume, "resumed")
 
     def clear(self, request: HttpRequest, part: str) -> HttpResponse:
         """Ask how many tasks shall be deleted, and delete them after a POST."""
         self.require(request, "clear_queue")
-        name = queue_names.decode(part)
+        name = _read_name(part)
         if request.method == "POST" and queue_clearing.is_confirmed(request):
             return queue_clearing.clear(self, request, name)
         queue = read_queue(name)
@@ -114,6 +115,10 @@ class QueuePage(PageAdmin):
     def _redirect_unknown(self, request: HttpRequest, name: str) -> HttpResponse:
         text = f"The queue {show_line(name)} is not known: it has no ready tasks, is not paused, and ran none lately."
         return self.redirect_with(request, text, self.url_of("queue_changelist"))
+
+
+def _read_name(part: str) -> str:
+    return check_name("queue", queue_names.decode(part), NAME_LENGTH)
 
 
 def _read_json() -> dict[str, Any]:

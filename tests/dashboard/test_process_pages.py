@@ -169,7 +169,7 @@ def test_limits_are_on_pages_that_continue_behind_the_last_key(database: str, su
 
     assert [key for key in keys if f">{key}<" in first] == keys[:-1]
     assert [key for key in keys if f">{key}<" in second] == keys[-1:]
-    assert "There are no further limits." in get(superuser, f"{LIMITS}?after=%FF%00z")
+    assert "There are no further limits." in get(superuser, f"{LIMITS}?after=%FFz")
 
 
 @pytest.mark.usually_on("sqlite")
@@ -185,4 +185,14 @@ def test_why_a_task_waits_leads_to_its_limit(database: str, superuser: Client) -
     assert ">b &amp; c<" in page
     assert ">a<" not in page
     assert "All limits" in page
-    assert "No task holds a slot of the key <bdi>unknown</bdi>" in get(superuser, f"{LIMITS}?key=unknown%00")
+    assert "No task holds a slot of the key <bdi>unknown</bdi>" in get(superuser, f"{LIMITS}?key=unknown")
+
+
+@pytest.mark.usually_on("sqlite", "postgres")
+@pytest.mark.parametrize("query", ["key=unknown%00", "after=a%00", "key=" + "x" * 513])
+def test_a_key_that_cannot_be_stored_leads_to_the_list_with_a_message(
+    database: str, superuser: Client, query: str
+) -> None:
+    response = superuser.get(f"{LIMITS}?{query}", follow=True)
+    assert response.redirect_chain == [(LIMITS, 302)]
+    assert "There is no key &#x27;" in response.content.decode()

@@ -235,6 +235,29 @@ def test_an_unknown_queue_leads_to_the_list_with_a_message(database: str, superu
     assert paused(database) == []
 
 
+@pytest.mark.usually_on("sqlite", "postgres")
+@pytest.mark.parametrize(
+    ("part", "problem"), [("%00", "contains a NUL"), ("_00", "contains a NUL"), ("x" * 256, "has 256 characters")]
+)
+def test_a_queue_whose_name_cannot_be_stored_leads_to_the_list_with_a_message(
+    database: str, superuser: Client, part: str, problem: str
+) -> None:
+    url = f"{QUEUES}{part}/"
+    for answer, path in (
+        (superuser.get, url),
+        (superuser.get, f"{url}clear/"),
+        (superuser.post, f"{url}clear/"),
+        (superuser.post, f"{url}pause/"),
+        (superuser.post, f"{url}resume/"),
+    ):
+        response = answer(path, follow=True)
+        assert response.redirect_chain == [(QUEUES, 302)]
+        assert response.status_code == 200
+        text = response.content.decode()
+        assert "There is no queue &#x27;" in text
+        assert problem in text
+
+
 @pytest.mark.usually_on("sqlite")
 def test_depth_and_age_of_queues_are_json_behind_the_same_permission(
     database: str, client_with: Callable[..., Client]

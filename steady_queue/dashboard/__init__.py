@@ -16,5 +16,6 @@ the admin lists it, links to it and asks for its permissions.
     charts.py           charts as inline SVG
     chart_period.py     which period they show
     argument_form.py    arguments as JSON that can be edited, and back
+    refusals.py         texts of requests that cannot be stored
     queue_names.py      names of queues as parts of URLs
 """

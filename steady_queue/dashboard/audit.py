@@ -8,6 +8,8 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 
 from steady_queue.actions.cancellation import TEXT_LENGTH
+from steady_queue.dashboard.refusals import Refused
+from steady_queue.store.names import explain_unstorable
 
 if TYPE_CHECKING:
     from django.db.models import Model
@@ -20,13 +22,24 @@ REASON_LENGTH = TEXT_LENGTH
 
 
 def read_reason(request: HttpRequest) -> str:
-    """The reason that the user has written into the form; empty without one."""
+    """The reason that the user has written into the form; empty without one. Raises Refused if it cannot be stored.
+
+    To be called before anything is changed.
+    """
+    reason = written_reason(request)
+    if problem := explain_unstorable(reason, REASON_LENGTH):
+        raise Refused(f"Nothing was changed: the reason {problem}.")
+    return reason
+
+
+def written_reason(request: HttpRequest) -> str:
+    """The same as it was written, for a form that is shown again."""
     return request.POST.get("reason", "").strip()
 
 
 def with_reason(message: str, reason: str) -> str:
     """A message of the log, with the reason if there is one."""
-    return f"{message} Reason: {reason[:REASON_LENGTH]}" if reason else message
+    return f"{message} Reason: {reason}" if reason else message
 
 
 def record(request: HttpRequest, model: type[Model], object_id: object, label: str, message: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from steady_queue.dashboard.page import PageAdmin, check_name
+from steady_queue.dashboard.page import PageAdmin
+from steady_queue.dashboard.refusals import check_name
 from steady_queue.monitoring.limit_list import PAGE_SIZE, read_limit, read_limits
 from steady_queue.store.names import KEY_LENGTH
 

@@ -20,10 +20,10 @@ from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.http import require_POST
 
 from steady_queue.dashboard.audit import REASON_LENGTH
+from steady_queue.dashboard.refusals import Refused
 from steady_queue.db.aliases import queue_alias
 from steady_queue.errors import StoreError
-from steady_queue.monitoring.text import show_line
-from steady_queue.store.names import database_option, explain_unstorable
+from steady_queue.store.names import database_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,17 +51,6 @@ NAVIGATION = (
     ("recurringtask", "Recurring tasks"),
     ("limit", "Limits"),
 )
-
-
-class Refused(Exception):
-    """What a request names cannot exist. The user is led to the list of the page, with this message."""
-
-
-def check_name(what: str, name: str, length: int) -> str:
-    """Return a name of a request, before the database is asked for it; raises Refused if it cannot be stored."""
-    if problem := explain_unstorable(name, length):
-        raise Refused(f"There is no {what} {show_line(name, 50)!r}: its name {problem}.")
-    return name
 
 
 class PageAdmin(_ModelAdmin):

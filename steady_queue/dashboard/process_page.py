@@ -67,12 +67,12 @@ class ProcessPage(PageAdmin):
         )
 
     def _stop(self, request: HttpRequest, process: ProcessRow) -> HttpResponse:
+        reason = audit.read_reason(request)
         try:
             actions.stop_process(process.id, by=request.user.get_username())
         except UnknownProcess:
             return self._redirect_unknown(request, str(process.id))
-        message = audit.with_reason("Asked to stop.", audit.read_reason(request))
-        audit.record(request, Process, process.id, process.name, message)
+        audit.record(request, Process, process.id, process.name, audit.with_reason("Asked to stop.", reason))
         timeout = show_seconds(_timeout_seconds())
         text = (
             f"The process {show_line(process.name)} is asked to stop."

@@ -47,7 +47,7 @@ def ask(page: PageAdmin, request: HttpRequest, queue: QueueRow) -> HttpResponse:
         size=found.total,
         as_of=confirmed.as_of.isoformat(),
         confirmed_ids=None if confirmed.ids is None else confirmed_ids.encode(found.ids),
-        reason=audit.read_reason(request),
+        reason=audit.written_reason(request),
         queue_url=page.url_of("queue_change", queue_names.encode(queue.name)),
         list_url=page.url_of("queue_changelist"),
     )

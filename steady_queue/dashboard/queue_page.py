@@ -9,7 +9,8 @@ from django.contrib import messages
 from steady_queue import actions
 from steady_queue.dashboard import audit, queue_clearing, queue_names
 from steady_queue.dashboard.chart_period import PERIODS, read_period, read_points
-from steady_queue.dashboard.page import PageAdmin, check_name
+from steady_queue.dashboard.page import PageAdmin
+from steady_queue.dashboard.refusals import check_name
 from steady_queue.models.pages import Queue
 from steady_queue.monitoring.json_values import queues_as_json
 from steady_queue.monitoring.queue_list import MAX_QUEUES, read_queue, read_queues
@@ -96,6 +97,7 @@ class QueuePage(PageAdmin):
     def _change(self, request: HttpRequest, name: str, change: Callable[[str], bool], done: str) -> HttpResponse:
         is_from_list = request.POST.get("next") == "list"
         url = self.url_of("queue_changelist") if is_from_list else self._url_of_queue(name)
+        reason = audit.read_reason(request)
         try:
             changed = change(name)
         except ValueError as error:
@@ -103,11 +105,8 @@ class QueuePage(PageAdmin):
         if not changed:
             was = "was already paused" if done == "paused" else "was not paused"
             return self.redirect_with(request, f"The queue {show_line(name)} {was}.", url, messages.INFO)
-        self._record(request, name, f"{done.capitalize()}.")
+        audit.record(request, Queue, name, name, audit.with_reason(f"{done.capitalize()}.", reason))
         return self.redirect_with(request, f"The queue {show_line(name)} is {done}.", url, messages.SUCCESS)
-
-    def _record(self, request: HttpRequest, name: str, message: str) -> None:
-        audit.record(request, Queue, name, name, audit.with_reason(message, audit.read_reason(request)))
 
     def _url_of_queue(self, name: str) -> str:
         return self.url_of("queue_change", queue_names.encode(name))

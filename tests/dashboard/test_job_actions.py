@@ -264,7 +264,7 @@ def test_a_reason_that_cannot_be_stored_is_refused_before_anything_changes(datab
     (one,) = failed_jobs(SyncStore(database), 1)
     for reason in ("x" * 1001, "a\x00b"):
         response = post(superuser, f"retry:{one.id}", reason=reason)
-        assert "The reason" in text_of(response)
+        assert "the reason" in text_of(response)
     assert counts(database) == {"failed": 1}
 
 

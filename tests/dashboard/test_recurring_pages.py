@@ -217,9 +217,7 @@ def test_item_165_run_now_enqueues_the_task_exactly_once_and_the_schedule_goes_o
 ) -> None:
     put(kwargs={"b": 2}, queue_name="mail", priority=3)
     before = RecurringTask.objects.using(database).values().get()
-    response = superuser.post(
-        f"{LIST}run/", {"key": "key", "reason": "Ada asked\x00"}, headers={"accept-language": "de"}
-    )
+    response = superuser.post(f"{LIST}run/", {"key": "key", "reason": "Ada asked"}, headers={"accept-language": "de"})
 
     job = Job.objects.using(database).get()
     assert said(response) == f"The task was enqueued as {job.id}."

@@ -20,6 +20,7 @@ from steady_queue.dashboard.jobs import confirmed_ids
 from steady_queue.dashboard.jobs.batches import BatchState
 from steady_queue.dashboard.jobs.changes import BATCH_ROWS, CHANGES, OutcomeKind
 from steady_queue.dashboard.jobs.filters import describe_search
+from steady_queue.dashboard.refusals import Refused
 from steady_queue.events.wording import counted
 from steady_queue.models.job import Job
 from steady_queue.monitoring.counts import CappedCount
@@ -29,7 +30,6 @@ from steady_queue.monitoring.jobs.rows import load_rows
 from steady_queue.monitoring.jobs.search import JobSearch
 from steady_queue.monitoring.text import show_line
 from steady_queue.monitoring.times import parse_time, past_time
-from steady_queue.store.names import explain_unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,8 +77,10 @@ def act(page: PageAdmin, request: HttpRequest) -> HttpResponse:
         return page.redirect_with(request, "Select tasks first.", _back_url(page, wanted), messages.WARNING)
     if not wanted.is_confirmed:
         return _ask(page, request, wanted)
-    if problem := explain_unstorable(wanted.reason, audit.REASON_LENGTH):
-        return _ask(page, request, wanted, problem=f"The reason {problem}.")
+    try:
+        audit.read_reason(request)
+    except Refused as refusal:
+        return _ask(page, request, wanted, problem=str(refusal))
     if wanted.ids is None:
         return _run_batch(page, request, wanted.change, _new_state(wanted))
     return _change_selected(page, request, wanted, wanted.ids)
@@ -111,7 +113,7 @@ def _parse(request: HttpRequest) -> Wanted:
         ids,
         search,
         is_from_job="from_job" in request.POST,
-        reason=audit.read_reason(request),
+        reason=audit.written_reason(request),
         as_of=past_time(asked_at),
         confirmed=confirmed,
         is_confirmed="confirmed" in request.POST and is_bounded,

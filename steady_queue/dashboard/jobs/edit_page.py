@@ -10,12 +10,12 @@ from steady_queue import actions
 from steady_queue.dashboard import audit
 from steady_queue.dashboard.argument_form import build_form, read_form
 from steady_queue.dashboard.jobs.changes import CHANGES, describe_state
+from steady_queue.dashboard.refusals import Refused
 from steady_queue.db.aliases import queue_alias
 from steady_queue.errors import JobIsRunning, StoreError
 from steady_queue.jobs.compat import InvalidTask, TaskResultDoesNotExist
 from steady_queue.models.job import Job
 from steady_queue.monitoring.jobs.current_state import read_states
-from steady_queue.store.names import explain_unstorable
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -35,13 +35,13 @@ def edit(page: PageAdmin, request: HttpRequest, job_id: UUID) -> HttpResponse:
     if request.method != "POST":
         state = read_states([job_id]).get(job_id)
         return _show(page, request, job) if state in CHANGES["retry"].states else _refuse(page, request, job, state)
-    reason = audit.read_reason(request)
-    if problem := explain_unstorable(reason, audit.REASON_LENGTH):
-        return _show(page, request, job, f"The reason {problem}.")
     try:
+        reason = audit.read_reason(request)
         is_retried = actions.retry(job_id, arguments=read_form(job.arguments, job.task_path, *_sent(request)))
     except (JobIsRunning, TaskResultDoesNotExist):
         is_retried = False
+    except Refused as refusal:
+        return _show(page, request, job, str(refusal))
     except StoreError:
         raise
     except Exception as error:  # the key of a limit is computed by code of the project
@@ -67,7 +67,7 @@ def _show(page: PageAdmin, request: HttpRequest, job: Job, problem: str = "") ->
         form=form,
         problem=problem,
         task_path=job.task_path,
-        reason=audit.read_reason(request),
+        reason=audit.written_reason(request),
         edit_url=page.url_of("job_edit", job.pk),
         back_url=page.url_of("job_change", job.pk),
     )

@@ -10,9 +10,10 @@ from django.db import DatabaseError, transaction
 from django.http import HttpResponse, HttpResponseNotAllowed
 
 from steady_queue import disable_recurring_task, enable_recurring_task, unschedule_recurring_task
-from steady_queue.dashboard.audit import read_reason, record, with_reason
+from steady_queue.dashboard.audit import read_reason, record, with_reason, written_reason
 from steady_queue.dashboard.recurring.form import RecurringForm, version_of
 from steady_queue.dashboard.recurring.pages import RecurringPage, show_time
+from steady_queue.dashboard.refusals import Refused
 from steady_queue.db.aliases import queue_alias
 from steady_queue.errors import StoreUnavailable, UnknownRecurringTask
 from steady_queue.models import RecurringTask
@@ -47,6 +48,7 @@ class RecurringTaskPage(RecurringPage):
         row = self.find(request)
         if row is None:
             return self.say_unknown(request)
+        reason = read_reason(request)
         try:
             done = run_recurring_task(row.key)
         except UnknownRecurringTask:
@@ -58,7 +60,7 @@ class RecurringTaskPage(RecurringPage):
         if not done.is_enqueued:
             other = f" ({done.job_id})" if done.job_id else ""
             return self._answer(request, row.key, f"The task was not enqueued: {done.reason}{other}.", messages.WARNING)
-        self._log(request, row.key, f"Ran now as task {done.job_id}.")
+        self._log(request, row.key, f"Ran now as task {done.job_id}.", reason)
         return self._answer(request, row.key, f"The task was enqueued as {done.job_id}.")
 
     def switch(self, request: HttpRequest) -> HttpResponse:
@@ -68,6 +70,7 @@ class RecurringTaskPage(RecurringPage):
         row = self.find(request)
         if row is None:
             return self.say_unknown(request)
+        reason = read_reason(request)
         is_on = request.POST.get("on") == "1"
         word = "enabled" if is_on else "disabled"
         if row.is_enabled == is_on:
@@ -76,7 +79,7 @@ class RecurringTaskPage(RecurringPage):
             (enable_recurring_task if is_on else disable_recurring_task)(row.key)
         except UnknownRecurringTask:
             return self.say_unknown(request)
-        self._log(request, row.key, f"{word.capitalize()}.")
+        self._log(request, row.key, f"{word.capitalize()}.", reason)
         return self._answer(request, row.key, f"It is {word} now.")
 
     def delete(self, request: HttpRequest) -> HttpResponse:
@@ -88,11 +91,12 @@ class RecurringTaskPage(RecurringPage):
         if request.method != "POST":
             title = f"Delete the recurring task {show_line(row.key)}?"
             return self.show(request, "recurring_delete.html", title, **self.describe(row))
+        reason = read_reason(request)
         try:
             unschedule_recurring_task(row.key)
         except UnknownRecurringTask:
             return self.say_unknown(request)
-        self._log(request, row.key, "Deleted.")
+        self._log(request, row.key, "Deleted.", reason)
         message = f"The recurring task {show_line(row.key)} was deleted."
         return self.redirect_with(request, message, self.url_of("recurringtask_changelist"), messages.SUCCESS)
 
@@ -110,8 +114,8 @@ class RecurringTaskPage(RecurringPage):
         if request.method != "POST":
             return self._show_form(request, RecurringForm())
         form = RecurringForm(request.POST)
-        if form.is_valid() and "save" in request.POST and form.save():
-            self._log(request, form.task_key, "Added.")
+        if self._may_save(request, form) and form.save():
+            self._log(request, form.task_key, "Added.", read_reason(request))
             return self._answer(request, form.task_key, "It was added.")
         return self._show_form(request, form)
 
@@ -123,10 +127,19 @@ class RecurringTaskPage(RecurringPage):
         if request.method != "POST":
             return self._show_form(request, RecurringForm(row=row))
         form = RecurringForm(request.POST, row=row)
-        if form.is_valid() and "save" in request.POST and self._change(form, row):
-            self._log(request, row.key, "Changed.")
+        if self._may_save(request, form) and self._change(form, row):
+            self._log(request, row.key, "Changed.", read_reason(request))
             return self._answer(request, row.key, "It was changed.")
         return self._show_form(request, form)
+
+    def _may_save(self, request: HttpRequest, form: RecurringForm) -> bool:
+        """Whether the form shall be saved, and has no errors."""
+        form.full_clean()
+        try:
+            read_reason(request)
+        except Refused as refusal:
+            form.add_error(None, str(refusal))
+        return form.is_valid() and "save" in request.POST
 
     def _change(self, form: RecurringForm, row: RecurringRow) -> bool:
         """Store the form, unless the recurring task has changed meanwhile."""
@@ -157,7 +170,7 @@ class RecurringTaskPage(RecurringPage):
             next_runs=[] if found is None else [(at, show_time(at)) for at in found.next_runs],
             back_url=self.url_of("recurringtask_changelist") if row is None else self.link("detail", row.key),
             is_disabled=row is not None and not row.is_enabled and row.disabled_reason is None,
-            reason=read_reason(request),
+            reason=written_reason(request),
         )
 
     # -- what is said --------------------------------------------------------------------------------------------------
@@ -174,5 +187,5 @@ class RecurringTaskPage(RecurringPage):
         message = "It is defined in the code or the settings of the project: change it there."
         return self.redirect_with(request, message, self.link("detail", row.key))
 
-    def _log(self, request: HttpRequest, key: str, message: str) -> None:
-        record(request, RecurringTask, key, key, with_reason(message, read_reason(request)))
+    def _log(self, request: HttpRequest, key: str, message: str, reason: str) -> None:
+        record(request, RecurringTask, key, key, with_reason(message, reason))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from steady_queue.management.shell_output import ShellOutput
+    from steady_queue.monitoring.jobs.argument_text import ArgumentTexts
     from steady_queue.monitoring.jobs.detail import JobDetail
     from steady_queue.monitoring.jobs.rows import JobRow
     from steady_queue.monitoring.jobs.timeline import Attempt, TimelineEntry
@@ -69,11 +70,7 @@ def detail_lines(output: ShellOutput, detail: JobDetail) -> Iterator[str]:
             yield f"  {style.dim(f'{name:<12}')} {show_line(value, 500)}"
     for reason in detail.waiting:
         yield style.yellow(f"  {show_line(reason.text, 500)}")
-    yield "Arguments"
-    if detail.arguments.problem:
-        yield f"  {show_line(detail.arguments.problem)}"
-    for argument in detail.arguments.values:
-        yield from _text_lines(f"{argument.name} = {argument.text}" if argument.name else argument.text)
+    yield from _argument_lines(detail.arguments)
     for heading, text in (("Result", detail.result), ("Metadata", detail.metadata), ("Saved", detail.saved)):
         if text is not None:
             yield heading
@@ -83,6 +80,16 @@ def detail_lines(output: ShellOutput, detail: JobDetail) -> Iterator[str]:
         yield from _entry_lines(output, entry)
     if detail.actions:
         yield style.dim(f"Possible: {', '.join(name.replace('_', ' ') for name in detail.actions)}")
+
+
+def _argument_lines(arguments: ArgumentTexts) -> Iterator[str]:
+    yield "Arguments"
+    if arguments.problem:
+        yield f"  {show_line(arguments.problem)}"
+    for argument in arguments.values:
+        yield from _text_lines(f"{argument.name} = {argument.text}" if argument.name else argument.text)
+        if argument.is_cut:
+            yield "  (only the beginning of the value)"
 
 
 def _facts(detail: JobDetail) -> Iterator[tuple[str, str]]:

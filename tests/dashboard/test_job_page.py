@@ -15,9 +15,11 @@ from django.utils.html import escape
 
 from steady_queue.models import ProcessRequest
 from steady_queue.store.outcome import ErrorReport, Failed, Finished
+from tests.management.shell import shell
 from tests.shop.tasks import add
 from tests.support.databases.tables import counts, query, row
 from tests.support.store.jobs import fail_jobs, job, later
+from tests.support.store.states import with_arguments
 from tests.support.store.stores import SyncStore
 
 if TYPE_CHECKING:
@@ -130,6 +132,18 @@ def test_hostile_data_is_shown_safely_and_cut(database: str, superuser: Client) 
     assert "<script>alert" not in asked
     assert "\u202e" not in asked
     assert "too many to edit" in read(superuser, url_of(one, "edit/"))
+
+
+def test_an_argument_that_is_cut_says_so(database: str, superuser: Client) -> None:
+    long, short = job(arguments=with_arguments(body="x" * 10_001)), job(arguments=with_arguments(body="x" * 100))
+    SyncStore(database).enqueue(long, short)
+    note = "Only the beginning of the value is shown."
+    assert read(superuser, url_of(long)).count(note) == 1
+    assert note not in read(superuser, url_of(short))
+    assert "(only the beginning of the value)" in shell("jobs", str(long.id)).out
+    assert "(only the beginning" not in shell("jobs", str(short.id)).out
+    (found,) = shell("jobs", str(long.id), "--json").json["jobs"]
+    assert [one["is_cut"] for one in found["arguments"]] == [True]
 
 
 def test_item_166_the_pages_work_in_any_locale(database: str, superuser: Client) -> None:

@@ -21,7 +21,6 @@ class ArgumentText(NamedTuple):
 
     name: str
     text: str
-    is_positional: bool = False
     is_cut: bool = False
 
 
@@ -47,7 +46,7 @@ def describe_arguments(stored: str, task_path: str, length: int | None = None) -
     except ValueError:
         return ArgumentTexts(problem=_PROBLEM, characters=length)
     names = positional_names(task_path, len(args))
-    values = [_argument(name or "", value, is_positional=True) for name, value in zip(names, args, strict=True)]
+    values = [_argument(name or "", value) for name, value in zip(names, args, strict=True)]
     values += [_argument(name, value) for name, value in kwargs.items()]
     return ArgumentTexts(tuple(values), "", length, length > PARSED_CHARACTERS)
 
@@ -84,10 +83,10 @@ def _fill_envelope(document: Any) -> Any:
     return document
 
 
-def _argument(name: str, value: Any, *, is_positional: bool = False) -> ArgumentText:
+def _argument(name: str, value: Any) -> ArgumentText:
     text = json.dumps(value, ensure_ascii=False, indent=2)
     is_cut = len(text) > ARGUMENT_CHARACTERS
-    return ArgumentText(name, f"{text[: ARGUMENT_CHARACTERS - 1]}…" if is_cut else text, is_positional, is_cut)
+    return ArgumentText(name, f"{text[: ARGUMENT_CHARACTERS - 1]}…" if is_cut else text, is_cut)
 
 
 def _on_one_line(value: Any) -> str:

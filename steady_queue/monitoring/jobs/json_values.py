@@ -49,7 +49,7 @@ def detail_as_json(detail: JobDetail) -> dict[str, Any]:
         "expires_at": _time(detail.expires_at),
         "started_at": _time(detail.started_at),
         "ended_at": _time(detail.ended_at),
-        "arguments": [{"name": one.name, "text": one.text} for one in detail.arguments.values],
+        "arguments": [{"name": one.name, "text": one.text, "is_cut": one.is_cut} for one in detail.arguments.values],
         "arguments_problem": detail.arguments.problem,
         "result": detail.result,
         "metadata": detail.metadata,

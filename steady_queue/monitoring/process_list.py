@@ -52,7 +52,6 @@ class ProcessRow:
     version: str | None
     code_version: str | None
     started_at: datetime
-    last_heartbeat_at: datetime
     heartbeat_age_seconds: float
     is_alive: bool
     #: Whether it has polled recently; None for a supervisor, which does not poll.
@@ -135,7 +134,6 @@ def _build_row(process: Process, now: datetime, usage: Usage) -> ProcessRow:
         version=_text(metadata.get("version")),
         code_version=_text(metadata.get("code_version")),
         started_at=process.started_at,
-        last_heartbeat_at=process.last_heartbeat_at,
         heartbeat_age_seconds=max(0.0, age),
         is_alive=age <= alive_threshold().total_seconds(),
         is_polling=_is_polling(process, polled_age, now),

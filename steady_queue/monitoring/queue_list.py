@@ -10,7 +10,7 @@ from steady_queue.db.transactions import run_one
 from steady_queue.jobs.compat import task_backends
 from steady_queue.monitoring.counts import COUNT_LIMIT, CappedCount
 from steady_queue.monitoring.process_list import each_process, read_processes
-from steady_queue.monitoring.statistics import Point, Rate, fill, hour_starts, hours_by_queue, rate_of, read_now
+from steady_queue.monitoring.statistics import Point, fill, hour_starts, hours_by_queue, rate_of, read_now
 from steady_queue.monitoring.usage import read_usage
 from steady_queue.store.job import SERVED_LANES, Lane
 from steady_queue.store.operations.actions.queues import find_paused_queues
@@ -59,7 +59,6 @@ class QueueRow:
     utilisation: float | None
     #: The last 60 minutes.
     hour: list[Point] = field(default_factory=list)
-    rate: Rate = field(default_factory=Rate)
 
 
 def read_queues(
@@ -174,7 +173,6 @@ def _build_row(
         unserved_lanes=_find_unserved_lanes(name, heads, servers),
         utilisation=_utilisation(servers),
         hour=hour,
-        rate=rate,
     )
 
 

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 #: Characters of a text that is shown.
 SHOWN_CHARACTERS = 2_000
 #: Characters of a text that is one of several on a line.
 LINE_CHARACTERS = 200
-#: JSON that is longer is shown as it is stored: parsing it would take too long.
-PARSED_CHARACTERS = 200_000
 #: Control characters except tab and newline, characters that change the direction of text, invisible characters except
 #: the joiners that scripts need, and lone surrogates, which no page can have.
 _UNSAFE = re.compile(
@@ -41,35 +38,6 @@ def cut(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     return f"{text[:limit]}... ({len(text) - limit:,} more characters)"
-
-
-def show_json(text: str | None, limit: int = SHOWN_CHARACTERS) -> str:
-    """Return JSON with one value on each line; text that is not JSON, or is very long, as it is."""
-    if text is None:
-        return ""
-    if len(text) > PARSED_CHARACTERS:
-        return show(text, limit)
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return show(text, limit)
-    return show_value(value, limit)
-
-
-def show_value(value: Any, limit: int = SHOWN_CHARACTERS) -> str:
-    """Return a value of JSON with one value on each line."""
-    parts: list[str] = []
-    length = 0
-    # In parts: the indentation of deeply nested values can be much longer than the values.
-    try:
-        for part in json.JSONEncoder(indent=2, ensure_ascii=False, default=str).iterencode(value):
-            parts.append(part)
-            length += len(part)
-            if length > limit:
-                return f"{show(''.join(parts)[:limit], limit)}... (cut)"
-    except (ValueError, RecursionError):
-        return show(repr(value), limit)
-    return show("".join(parts), limit)
 
 
 def escape_json(text: str) -> str:

@@ -32,12 +32,6 @@ def line(value: object, limit: int = text.LINE_CHARACTERS) -> str:
 
 
 @register.filter
-def json_lines(value: str | None, limit: int = text.SHOWN_CHARACTERS) -> str:
-    """Stored JSON, with one value on each line."""
-    return text.show_json(value, limit)
-
-
-@register.filter
 def seconds(value: float | None) -> str:
     """A duration."""
     return text.show_seconds(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 import unicodedata
 from datetime import UTC, datetime, timedelta
 
@@ -45,21 +44,6 @@ def test_long_text_is_cut_and_says_how_much_is_missing() -> None:
     assert text.show("12345", 5) == "12345"
 
 
-def test_json_has_one_value_on_each_line() -> None:
-    assert text.show_json('{"a":[1,"\\u202eé"]}') == '{\n  "a": [\n    1,\n    "\\u202eé"\n  ]\n}'
-    assert text.show_json("not JSON") == "not JSON"
-    assert text.show_json(None) == ""
-    assert text.show_json("[" * 50_000 + "]" * 50_000, 10) == "[[[[[[[[[[... (99,990 more characters)"
-
-
-def test_json_that_is_nested_or_long_costs_little() -> None:
-    started = time.perf_counter()
-    assert len(text.show_json('["' + "x" * 10_000_000 + '"]')) < text.SHOWN_CHARACTERS + 100
-    assert text.show_json("[" * 200 + "1," * 90_000 + "1" + "]" * 200).endswith("... (cut)")
-    assert len(text.show_value({"a": {1, 2}})) < 100
-    assert time.perf_counter() - started < 2
-
-
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [
@@ -78,7 +62,6 @@ def render(source: str, **context: object) -> str:
 def test_the_filters_of_templates_escape_html() -> None:
     assert render("{{ value|shown:9 }}", value="<script>\u202e") == "&lt;script&gt;\\u202e"
     assert render("{{ value|line }}|{{ nothing|line }}|{{ nothing|shown }}", value="a\nb", nothing=None) == "a b||"
-    assert render("{{ value|json_lines }}", value='["<b>"]') == "[\n  &quot;&lt;b&gt;&quot;\n]"
     assert render("{{ value|seconds }}", value=1.5) == "1.5 s"
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import uuid4
 
@@ -11,6 +13,7 @@ from django.conf import settings
 from django.db import OperationalError, connections
 from django.test import Client, override_settings
 
+import steady_queue
 from steady_queue.errors import StoreBug
 from tests.dashboard.samples import fill
 
@@ -100,3 +103,11 @@ def test_pages_do_not_need_the_context_processor_that_adds_the_request(database:
     with override_settings(TEMPLATES=templates):
         for name in ("overview", "job", "queue", "process", "limit", "recurringtask"):
             assert superuser.get(f"/admin/steady_queue/{name}/").status_code == 200
+
+
+def test_each_form_that_changes_something_is_sent_once() -> None:
+    pages = Path(steady_queue.__file__).parent / "templates" / "steady_queue"
+    texts = [page.read_text() for page in pages.rglob("*.html")]
+    forms = [form for text in texts for form in re.findall('<form method="post".*', text)]
+    assert len(forms) > 10
+    assert [form for form in forms if " data-sq-once" not in form] == []

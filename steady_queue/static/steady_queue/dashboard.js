@@ -209,16 +209,17 @@
         for (const box of target.form.querySelectorAll('input[name="ids"]')) box.checked = target.checked;
     });
 
-    for (const form of document.querySelectorAll("form[data-sq-once]")) {
-        form.addEventListener("submit", (event) => {
-            if (form.dataset.sqSent) event.preventDefault();
-            form.dataset.sqSent = "1";
-        });
-    }
+    // On the document and without attributes: a refresh adds forms, and removes attributes that the server did not set.
+    let sent = new WeakSet();
+    document.addEventListener("submit", (event) => {
+        const form = event.target;
+        if (event.defaultPrevented || !form.matches("form[data-sq-once]")) return;
+        if (sent.has(form)) event.preventDefault();
+        sent.add(form);
+    });
     // A page that the browser shows again, after "back", can be sent again.
     addEventListener("pageshow", (event) => {
-        if (!event.persisted) return;
-        for (const form of document.querySelectorAll("form[data-sq-once]")) delete form.dataset.sqSent;
+        if (event.persisted) sent = new WeakSet();
     });
 
     for (const form of document.querySelectorAll("form[data-sq-submit]")) form.requestSubmit();

@@ -94,8 +94,9 @@ class PageAdmin(_ModelAdmin):
     def get_urls(self) -> list[URLPattern]:
         name = self.opts.model_name
         own = [path("", self.wrap(self.show_list), name=f"steady_queue_{name}_changelist")]
-        further = [(*view, self.wrap(getattr(self, view[2]))) for view in self.views]
-        further += [(*view, require_POST(self.wrap(getattr(self, view[2])))) for view in self.changes]
+        # Changes first: their routes have no parameter where those of other views have one.
+        further = [(*view, require_POST(self.wrap(getattr(self, view[2])))) for view in self.changes]
+        further += [(*view, self.wrap(getattr(self, view[2]))) for view in self.views]
         return own + [path(route, view, name=f"steady_queue_{name}_{suffix}") for route, suffix, _, view in further]
 
     def wrap(self, view: View) -> View:

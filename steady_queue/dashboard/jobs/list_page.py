@@ -80,11 +80,10 @@ class TaskLink(NamedTuple):
 class JobListPage(PageAdmin):
     title = "Tasks"
     views = (
-        ("action/", "action", "act"),
         ("<str:job_id>/", "change", "show_job"),
         ("<str:job_id>/edit/", "edit", "edit_job"),
     )
-    changes = (("<str:job_id>/stack/", "stack", "ask_for_stack"),)
+    changes = (("action/", "action", "act"), ("<str:job_id>/stack/", "stack", "ask_for_stack"))
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         try:

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.db import DatabaseError, transaction
-from django.http import HttpResponse, HttpResponseNotAllowed
+from django.http import HttpResponse
 
 from steady_queue import disable_recurring_task, enable_recurring_task, unschedule_recurring_task
 from steady_queue.dashboard.audit import read_reason, record, with_reason, written_reason
@@ -30,20 +30,17 @@ class RecurringTaskPage(RecurringPage):
     """Every change is a POST, needs its own permission, and is written to the admin's log."""
 
     views: ClassVar[tuple[tuple[str, str, str], ...]] = (
-        ("run/", "run", "run"),
-        ("switch/", "switch", "switch"),
         ("add/", "add", "add"),
         ("edit/", "edit", "edit"),
         ("delete/", "delete", "delete"),
         *RecurringPage.views,
     )
+    changes: ClassVar[tuple[tuple[str, str, str], ...]] = (("run/", "run", "run"), ("switch/", "switch", "switch"))
 
     # -- run, enable, disable, delete ---------------------------------------------------------------------------------
 
     def run(self, request: HttpRequest) -> HttpResponse:
         """Enqueue the task now. The schedule goes on as before, and the history has only runs of the schedule."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         self.require(request, "run_recurringtask")
         row = self.find(request)
         if row is None:
@@ -64,8 +61,6 @@ class RecurringTaskPage(RecurringPage):
         return self._answer(request, row.key, f"The task was enqueued as {done.job_id}.")
 
     def switch(self, request: HttpRequest) -> HttpResponse:
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         self.require(request, "enable_recurringtask")
         row = self.find(request)
         if row is None:

@@ -12,7 +12,7 @@ from steady_queue.monitoring.counts import COUNT_LIMIT, CappedCount
 from steady_queue.monitoring.process_list import each_process, read_processes
 from steady_queue.monitoring.statistics import Point, fill, hour_starts, hours_by_queue, rate_of, read_now
 from steady_queue.monitoring.usage import read_usage
-from steady_queue.store.job import SERVED_LANES, Lane
+from steady_queue.store.job import SERVED_LANES, Lane, lane_name
 from steady_queue.store.operations.actions.queues import find_paused_queues
 from steady_queue.store.operations.monitoring.capped_counts import count_ready
 from steady_queue.store.operations.monitoring.queue_heads import MAX_HEADS, find_queue_heads
@@ -181,7 +181,7 @@ def _find_unserved_lanes(name: str, heads: Iterable[QueueHead], servers: Sequenc
     unserved: list[str] = []
     for lane in sorted({head.lane for head in heads}):
         if lane not in SERVED_LANES or not any(serves(actor, name, Lane(lane)) for actor in actors):
-            unserved.append(Lane(lane).name.lower() if lane in set(Lane) else str(lane))
+            unserved.append(lane_name(lane))
     return unserved
 
 

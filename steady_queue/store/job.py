@@ -25,6 +25,11 @@ class Lane(IntEnum):
 SERVED_LANES = (Lane.ASYNC, Lane.THREAD)
 
 
+def lane_name(lane: int) -> str:
+    """The name of a lane for people; of one that only newer versions know, its number."""
+    return Lane(lane).name.lower() if lane in set(Lane) else str(lane)
+
+
 class OnConflict(IntEnum):
     """What happens to a limited job when every slot of its key is taken."""
 

@@ -15,7 +15,7 @@ from steady_queue.monitoring.jobs.rows import find_process_names
 from steady_queue.monitoring.process_list import MAX_PROCESSES
 from steady_queue.monitoring.states import LATE_SECONDS, JobState
 from steady_queue.monitoring.times import show_local
-from steady_queue.store.job import SERVED_LANES, Lane
+from steady_queue.store.job import SERVED_LANES, Lane, lane_name
 from steady_queue.store.operations.processes.actors import parse_actors, serves
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _of_scheduled(row: JobRow, lane: int, now: datetime) -> Iterator[WaitingReas
 
 def _of_ready(row: JobRow, lane: int, now: datetime) -> Iterator[WaitingReason]:
     yield from _paused(row)
-    name = Lane(lane).name.lower() if lane in set(Lane) else str(lane)
+    name = lane_name(lane)
     if lane not in SERVED_LANES:
         yield WaitingReason("unknown_lane", f"No process of this version runs tasks of the lane {name}.")
     elif not any(serves(actor, row.queue_name, Lane(lane)) for actor in _live_actors(now)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID
 
 from steady_queue.actions.cancellation import build_request
 from steady_queue.actions.steps import job_id_of
@@ -13,12 +12,13 @@ from steady_queue.db.notify import REQUESTS
 from steady_queue.db.transactions import AfterCommit
 from steady_queue.errors import JobIsNotRunning, UnknownProcess, UnknownRequest
 from steady_queue.jobs.results.results import no_result
-from steady_queue.store.ids import new_job_ids
+from steady_queue.store.ids import new_job_ids, parse_uuid
 from steady_queue.store.operations.processes import requests as store
 from steady_queue.store.operations.results import find_jobs
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from uuid import UUID
 
     from steady_queue.actions.steps import TaskOrId
     from steady_queue.db.transactions import Action, Scope, Steps
@@ -51,7 +51,7 @@ class SentRequest(NamedTuple):
 
 def stop_process(process_id: UUID | str, by: str) -> Action[str]:
     """Ask a process to stop; returns the id of the request."""
-    request_id, asked, who = new_job_ids(1)[0], _parse(process_id), build_request(by).by
+    request_id, asked, who = new_job_ids(1)[0], parse_uuid(process_id), build_request(by).by
 
     def steps(scope: Scope) -> Steps[str]:
         if asked is None or not (yield store.request_stop(scope.sql, request_id, asked, who)):
@@ -89,7 +89,7 @@ def read_reply(request_id: UUID | str) -> Action[ProcessReply | None]:
 
 def read_request(request_id: UUID | str) -> Action[SentRequest]:
     """Read a request with its reply."""
-    asked = _parse(request_id)
+    asked = parse_uuid(request_id)
 
     def steps(scope: Scope) -> Steps[SentRequest]:
         found: store.RequestReply | None = None
@@ -114,10 +114,3 @@ def _build_reply(text: str, replied_at: datetime) -> ProcessReply:
         run_seconds=values.get("run_seconds"),
         stack=tuple(values.get("stack", ())),
     )
-
-
-def _parse(given: UUID | str) -> UUID | None:
-    try:
-        return UUID(str(given))
-    except ValueError:
-        return None

@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from django.core.management.base import CommandError
 
@@ -18,9 +17,11 @@ from steady_queue.monitoring.jobs.confirmed import find_confirmed
 from steady_queue.monitoring.jobs.detail import ACTIONS
 from steady_queue.monitoring.jobs.pages import BATCH_ROWS
 from steady_queue.monitoring.text import show_line
+from steady_queue.store.ids import parse_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from uuid import UUID
 
     from steady_queue.management.shell_output import ShellOutput
     from steady_queue.monitoring.jobs.search import JobSearch
@@ -83,9 +84,9 @@ def _parse_ids(ids: Sequence[str], totals: _Totals) -> list[UUID]:
     """Return those that are ids; the others are refused."""
     parsed: list[UUID] = []
     for text in ids:
-        try:
-            parsed.append(UUID(text))
-        except ValueError:
+        if (id_ := parse_uuid(text)) is not None:
+            parsed.append(id_)
+        else:
             totals.add([ActionOutcome(text, OutcomeKind.REFUSED, _UNKNOWN)])
     return parsed
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from django.core.management.base import CommandError
 
@@ -18,6 +17,7 @@ from steady_queue.monitoring.jobs.pages import PAGE_ROWS, find_page
 from steady_queue.monitoring.jobs.positions import decode_position
 from steady_queue.monitoring.jobs.search import InvalidSearch, JobSearch
 from steady_queue.monitoring.text import show_line
+from steady_queue.store.ids import parse_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ def handle_jobs(out: OutputWrapper, err: OutputWrapper, options: Mapping[str, An
         raise CommandError("--reason belongs to --cancel")
     if ids and filters:
         raise CommandError(f"jobs takes either ids, or --{next(iter(filters))} and other filters")
-    is_list = change is None and (not ids or (len(ids) == 1 and _parse_id(ids[0]) is None))
+    is_list = change is None and (not ids or (len(ids) == 1 and parse_uuid(ids[0]) is None))
     if not is_list:
         _refuse_parts_of_lists(change, options)
     try:
@@ -100,7 +100,7 @@ def _show(output: ShellOutput, ids: Sequence[str]) -> int:
     found: list[JobDetail] = []
     unknown: list[str] = []
     for id_ in ids:
-        detail = find_detail(parsed) if (parsed := _parse_id(id_)) is not None else None
+        detail = find_detail(parsed) if (parsed := parse_uuid(id_)) is not None else None
         if detail is None:
             unknown.append(id_)
         else:
@@ -123,10 +123,3 @@ def _parse_limit(text: str | None) -> int:
     if limit < 1:
         raise CommandError(f"--limit must be an integer of at least 1, not {text!r:.50}")
     return limit
-
-
-def _parse_id(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None

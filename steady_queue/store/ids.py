@@ -33,6 +33,14 @@ def uuid_of(number: int) -> UUID:
     return uuid
 
 
+def parse_uuid(given: object) -> UUID | None:
+    """The UUID that a caller has passed, as itself or as text; None if it is not one."""
+    try:
+        return given if isinstance(given, UUID) else UUID(str(given))
+    except ValueError:
+        return None
+
+
 def new_job_ids(count: int) -> list[UUID]:
     """`count` new ids, ascending, all greater than every id that this process generated before."""
     global _last_millisecond, _counter

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import RFC_4122, UUID
 
 from steady_queue.store import ids as identity
-from steady_queue.store.ids import new_claim_id, new_job_ids
+from steady_queue.store.ids import new_claim_id, new_job_ids, parse_uuid
 from tests.support.store.jobs import new_job_id
 from tests.support.threads import together
 
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 def test_an_id_is_a_version_7_uuid_of_the_right_variant() -> None:
     for id_ in new_job_ids(1_000):
         assert (id_.version, id_.variant) == (7, RFC_4122)
+
+
+def test_an_id_that_a_caller_passes_is_itself_or_its_text() -> None:
+    id_ = new_job_id()
+    assert parse_uuid(id_) is id_
+    assert [parse_uuid(given) for given in (str(id_), id_.hex, "", "x", None, 7)] == [id_, id_, None, None, None, None]
 
 
 def test_an_id_equals_the_same_id_made_the_slow_way() -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
-from uuid import UUID
 
 from django.contrib import messages
-from django.http import HttpResponseNotAllowed, QueryDict
+from django.http import QueryDict
 
 from steady_queue.dashboard import audit
 from steady_queue.dashboard.jobs import changes as job_changes
@@ -30,10 +29,12 @@ from steady_queue.monitoring.jobs.rows import load_rows
 from steady_queue.monitoring.jobs.search import JobSearch
 from steady_queue.monitoring.text import show_line
 from steady_queue.monitoring.times import parse_time, past_time
+from steady_queue.store.ids import parse_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
+    from uuid import UUID
 
     from django.http import HttpRequest, HttpResponse
 
@@ -64,8 +65,6 @@ class Wanted(NamedTuple):
 
 def act(page: PageAdmin, request: HttpRequest) -> HttpResponse:
     """Ask for confirmation, or change tasks."""
-    if request.method != "POST":
-        return HttpResponseNotAllowed(["POST"])
     if "state" in request.POST:
         return _continue(page, request)
     try:
@@ -127,10 +126,10 @@ def as_sentence(error: Exception) -> str:
 
 def parse_id(text: str) -> UUID:
     """Return the id of a task; raises ValueError."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise ValueError(f"{show_line(text, 50)!r} is not the id of a task") from None
+    job_id = parse_uuid(text)
+    if job_id is None:
+        raise ValueError(f"{show_line(text, 50)!r} is not the id of a task")
+    return job_id
 
 
 def _back_url(page: PageAdmin, wanted: Wanted) -> str:

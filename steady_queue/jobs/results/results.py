@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from django.utils import timezone
 
@@ -30,11 +29,13 @@ from steady_queue.jobs.results.attempt_errors import (
 from steady_queue.jobs.results.old_arguments import load_old_arguments
 from steady_queue.jobs.results.task_result import SteadyQueueResult, TaskState, state_of, state_of_failure
 from steady_queue.jobs.running.reports import load_log, load_progress
+from steady_queue.store.ids import parse_uuid
 from steady_queue.store.job import JobRecord, Status
 from steady_queue.store.outcome import Completed, Finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from uuid import UUID
 
     from steady_queue.jobs.compat import Task, TaskError
     from steady_queue.store.job import Claim, NewJob
@@ -53,10 +54,10 @@ _TIMES = tuple(name for name in JobRecord._fields if name.endswith("_at"))
 
 def parse_id(result_id: object) -> UUID:
     """Return the job id of a result's id; raises TaskResultDoesNotExist if it is not a UUID."""
-    try:
-        return UUID(str(result_id))
-    except ValueError:
-        raise TaskResultDoesNotExist(f"no task has the id {str(result_id)!r:.100}: it is not a UUID") from None
+    job_id = parse_uuid(result_id)
+    if job_id is None:
+        raise TaskResultDoesNotExist(f"no task has the id {str(result_id)!r:.100}: it is not a UUID")
+    return job_id
 
 
 def no_result(job_id: UUID) -> TaskResultDoesNotExist:

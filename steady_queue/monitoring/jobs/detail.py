@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import UUID
 
 from django.db.models.functions import Left
 
@@ -19,11 +18,13 @@ from steady_queue.monitoring.jobs.rows import build_row, find_process_names, rea
 from steady_queue.monitoring.jobs.timeline import CancelRequestRow, build_timeline
 from steady_queue.monitoring.jobs.waiting_reasons import find_reasons
 from steady_queue.monitoring.states import JobState
-from steady_queue.store.job import Lane
+from steady_queue.store.ids import parse_uuid
+from steady_queue.store.job import lane_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+    from uuid import UUID
 
     from steady_queue.monitoring.jobs.rows import JobRow
     from steady_queue.monitoring.jobs.timeline import TimelineEntry
@@ -99,9 +100,8 @@ class JobDetail:
 
 def find_detail(job_id: UUID | str) -> JobDetail | None:
     """Return a task by its id; None if there is none. At most ten queries."""
-    try:
-        id_ = job_id if isinstance(job_id, UUID) else UUID(job_id)
-    except ValueError:
+    id_ = parse_uuid(job_id)
+    if id_ is None:
         return None
     texts = {f"its_{name}": Left(name, limit) for name, limit in _TEXTS.items()}
     found = read_columns([id_], *_MORE, **texts)
@@ -117,7 +117,7 @@ def _build(found: Mapping[str, Any]) -> JobDetail:
     return JobDetail(
         row=row,
         actions=ACTIONS.get(row.state, ()),
-        lane=_lane_name(stored["lane"]),
+        lane=lane_name(stored["lane"]),
         backend=stored["backend"],
         concurrency_limit=stored["concurrency_limit"],
         unique_key=stored["unique_key"] or "",
@@ -162,10 +162,6 @@ def _old_arguments(text: str | None, task_path: str) -> tuple[OldArgumentTexts, 
 def _cancel_request(job_id: UUID) -> CancelRequestRow | None:
     found = Cancellation.objects.using(queue_alias()).filter(job_id=job_id).first()
     return None if found is None else CancelRequestRow(found.requested_by, found.reason, found.requested_at)
-
-
-def _lane_name(lane: int) -> str:
-    return Lane(lane).name.lower() if lane in set(Lane) else str(lane)
 
 
 def _raw(stored: Mapping[str, Any]) -> dict[str, str]:

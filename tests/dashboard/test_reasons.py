@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,7 +40,7 @@ def test_a_reason_that_cannot_be_stored_changes_nothing_anywhere(database: str, 
     forms: dict[str, dict[str, str]] = {
         "queue/mail/pause/": {},
         "queue/closed/resume/": {"next": "list"},
-        "queue/mail/clear/": {},
+        "queue/mail/clear/": {"as_of": datetime.now(UTC).isoformat()},
         f"process/{sample.worker}/stop/": {},
         "job/action/": {"do": f"retry:{failed.id}", "confirmed": "1"},
         f"job/{edited.id}/edit/": {**filled(superuser, f"{START}job/{edited.id}/edit/"), "args": "[]", "kwargs": "{}"},

@@ -151,7 +151,7 @@ def _insert_statistics(alias: str) -> None:
     sums = {
         "started": "50", "finished": "45", "failed": "2", "retried": "3",
         "run_milliseconds": "5000", "longest_run_milliseconds": "900",
-        "wait_milliseconds": "9000", "longest_wait_milliseconds": "1500",
+        "waits": "50", "wait_milliseconds": "9000", "longest_wait_milliseconds": "1500",
         "queue_name": _QUEUE, "task_path": _TASK,
     }  # fmt: skip
     minute = f"date_trunc('minute', now()) - interval '1 minute' * (n / {TASKS * WORKERS})"

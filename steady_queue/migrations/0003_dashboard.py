@@ -55,6 +55,7 @@ class Migration(migrations.Migration):
                 ('retried', models.IntegerField()),
                 ('run_milliseconds', models.BigIntegerField()),
                 ('longest_run_milliseconds', models.BigIntegerField()),
+                ('waits', models.IntegerField()),
                 ('wait_milliseconds', models.BigIntegerField()),
                 ('longest_wait_milliseconds', models.BigIntegerField()),
             ],

@@ -28,8 +28,9 @@ class TaskStatistics(models.Model):
     #: How long the ended attempts took, in milliseconds; without those that were released or snoozed.
     run_milliseconds = models.BigIntegerField()
     longest_run_milliseconds = models.BigIntegerField()
-    #: How long the ended attempts had waited since they were due, in milliseconds. For a later attempt than the first
-    #: it is 0: when it was due is not stored.
+    #: Tasks that were claimed for their first attempt, and how long they had waited since they were due, in
+    #: milliseconds. When a later attempt was due is not stored.
+    waits = models.IntegerField()
     wait_milliseconds = models.BigIntegerField()
     longest_wait_milliseconds = models.BigIntegerField()
 

@@ -10,7 +10,7 @@ from steady_queue.db.transactions import run_one
 from steady_queue.jobs.compat import task_backends
 from steady_queue.monitoring.counts import COUNT_LIMIT, CappedCount
 from steady_queue.monitoring.process_list import each_process, read_processes
-from steady_queue.monitoring.statistics import Point, fill, hour_starts, hours_by_queue, rate_of, read_now
+from steady_queue.monitoring.statistics import MAX_NAMES, Point, fill, hour_starts, hours_by_queue, rate_of, read_now
 from steady_queue.monitoring.usage import read_usage
 from steady_queue.store.job import SERVED_LANES, Lane, lane_name
 from steady_queue.store.operations.actions.queues import find_paused_queues
@@ -99,6 +99,7 @@ class _Facts(NamedTuple):
         limit = min(COUNT_LIMIT, _COUNTED_ROWS // max(1, len(waiting)))
         counts = run_one(lambda sql: count_ready(sql, waiting, limit))
         sizes = dict(zip(waiting, counts, strict=True))
+        hours = {**self.hours, **self._missing_hours(names)}
         idle = fill(hour_starts(self.now), {})
         return [
             _build_row(
@@ -106,13 +107,18 @@ class _Facts(NamedTuple):
                 CappedCount.of(sizes.get(name, 0), limit),
                 self.heads.get(name, []),
                 [row for row in self.live if row.serves(name)],
-                self.hours.get(name, idle),
+                hours.get(name, idle),
                 self.now,
                 is_paused=name in self.paused,
                 usage=self.usage,
             )
             for name in names
         ]
+
+    def _missing_hours(self, names: Sequence[str]) -> dict[str, list[Point]]:
+        """The hours of queues that were left out because so many queues ran tasks."""
+        missing = [name for name in names if name not in self.hours] if len(self.hours) >= MAX_NAMES else []
+        return hours_by_queue(self.now, missing) if missing else {}
 
 
 def _read_facts(

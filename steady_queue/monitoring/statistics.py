@@ -1,16 +1,18 @@
 """What ran in the last hour and day, as the processes have counted it: no job is read.
 
-A process writes the sums of its minutes with its heartbeat, so the last minute or two are not complete.
+A process writes the sums of its minutes with its heartbeat: those since the last heartbeats are not complete.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db.models import F, Field, Max, Q, Sum
 from django.db.models.functions import TruncHour
 
+import steady_queue
 from steady_queue.db.aliases import queue_alias
 from steady_queue.db.transactions import run_one
 from steady_queue.models import TaskStatistics
@@ -24,18 +26,18 @@ if TYPE_CHECKING:
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 #: Points of an hour and of a day.
 MINUTES_PER_HOUR, HOURS_PER_DAY = 60, 24
-#: The complete minutes over which a rate is the mean.
+#: The complete minutes over which a recent rate is the mean.
 RATE_MINUTES = 5
 #: Queues and tasks whose rates are read.
 MAX_NAMES = 200
 
-_COUNTS = ("started", "finished", "failed", "retried", "run_milliseconds", "wait_milliseconds")
+_COUNTS = ("started", "finished", "failed", "retried", "waits", "run_milliseconds", "wait_milliseconds")
 _LONGEST = ("longest_run_milliseconds", "longest_wait_milliseconds")
 _NUMBER: Field[Any, Any] = Field()
 
 
 class Point(NamedTuple):
-    """What ran in a minute or an hour, which begins at `at`. The times are None if no attempt ended in it."""
+    """What ran in a minute or an hour, which begins at `at`. The times are None if there is nothing to measure."""
 
     at: datetime
     started: int = 0
@@ -46,6 +48,8 @@ class Point(NamedTuple):
     longest_run_seconds: float | None = None
     mean_wait_seconds: float | None = None
     longest_wait_seconds: float | None = None
+    #: How many tasks were claimed for their first attempt: those whose waits are known.
+    waits: int = 0
 
     @property
     def ended(self) -> int:
@@ -73,7 +77,7 @@ def add_hours(hours: Iterable[Sequence[Point]], now: datetime) -> list[Point]:
     points: dict[datetime, list[Point]] = {}
     for hour in hours:
         for point in hour:
-            if point.started or point.ended:
+            if point.started or point.ended or point.waits:
                 points.setdefault(point.at, []).append(point)
     return fill(hour_starts(now), {at: _add(at, parts) for at, parts in points.items()})
 
@@ -91,20 +95,29 @@ def read_day(now: datetime | None = None, queue: str | None = None) -> list[Poin
 
 
 def hours_by_queue(now: datetime | None = None, queues: Sequence[str] | None = None) -> dict[str, list[Point]]:
-    """The last 60 minutes of each queue that had tasks, or of these."""
+    """The last 60 minutes of each queue that had tasks, or of these; of more than 200, of the first by name."""
     starts = hour_starts(now)
     rows = _minutes(starts[0])
     if queues is not None:
         rows = rows.filter(queue_name__in=list(queues))
-    return _by_name("queue_name", starts, rows)
+    found = list(_sums(rows, "queue_name", "starts_at")[: MAX_NAMES * MINUTES_PER_HOUR + 1])
+    if len(found) > MAX_NAMES * MINUTES_PER_HOUR:
+        names = rows.values_list("queue_name", flat=True).distinct().order_by("queue_name")[:MAX_NAMES]
+        found = list(_sums(rows.filter(queue_name__in=list(names)), "queue_name", "starts_at"))
+    points: dict[str, dict[datetime, Point]] = {}
+    for name, at, *sums in found:
+        points.setdefault(name, {})[at] = _point(at, sums)
+    return {name: fill(starts, of_queue) for name, of_queue in sorted(points.items())}
 
 
 def rates_by_task(now: datetime | None = None) -> dict[str, Rate]:
     """The rates of each task that ran in the last hour, the most frequent first, at most 200."""
     starts = hour_starts(now)
-    is_recent = Q(starts_at__gte=starts[-1] - MINUTE * RATE_MINUTES)
+    end = starts[-incomplete_minutes()]
+    hourly_minutes = MINUTES_PER_HOUR - incomplete_minutes()
+    is_recent = Q(starts_at__gte=end - MINUTE * RATE_MINUTES)
     failures, ended = F("failed") + F("retried"), F("finished") + F("failed") + F("retried")
-    complete = _minutes(starts[0]).filter(starts_at__lt=starts[-1])
+    complete = _minutes(starts[0]).filter(starts_at__lt=end)
     sums = complete.values("task_path").annotate(
         recent=Sum(ended, filter=is_recent, default=0),
         recent_failures=Sum(failures, filter=is_recent, default=0),
@@ -117,18 +130,24 @@ def rates_by_task(now: datetime | None = None) -> dict[str, Rate]:
         path: Rate(
             int(recent) / RATE_MINUTES,
             int(recent_failures) / RATE_MINUTES,
-            int(hourly) / (MINUTES_PER_HOUR - 1),
-            int(hourly_failures) / (MINUTES_PER_HOUR - 1),
+            int(hourly) / hourly_minutes,
+            int(hourly_failures) / hourly_minutes,
         )
         for path, recent, recent_failures, hourly, hourly_failures in rows
     }
 
 
 def rate_of(points: Sequence[Point]) -> Rate:
-    """The rates of an hour. The current minute is not complete and does not count."""
-    complete = points[:-1]
+    """The rates of an hour. Minutes that are not complete do not count."""
+    complete = points[: -incomplete_minutes()]
     recent = complete[-RATE_MINUTES:]
     return Rate(*_mean(recent), *_mean(complete))
+
+
+def incomplete_minutes() -> int:
+    """The current minute, and those before it of which not all processes may have written the sums."""
+    since_heartbeat = ceil(steady_queue.process_heartbeat_interval / MINUTE)
+    return 1 + min(since_heartbeat, MINUTES_PER_HOUR - RATE_MINUTES - 1)
 
 
 def hour_starts(now: datetime | None = None) -> list[datetime]:
@@ -154,13 +173,6 @@ def _mean(points: Sequence[Point]) -> tuple[float, float]:
     return sum(point.ended for point in points) / len(points), failures / len(points)
 
 
-def _by_name(name: str, starts: Sequence[datetime], rows: QuerySet[TaskStatistics]) -> dict[str, list[Point]]:
-    found: dict[str, dict[datetime, Point]] = {}
-    for its, at, *sums in _sums(rows, name, "starts_at")[: MAX_NAMES * MINUTES_PER_HOUR]:
-        found.setdefault(its, {})[at] = _point(at, sums)
-    return {its: fill(starts, points) for its, points in sorted(found.items())}
-
-
 def _rows() -> QuerySet[TaskStatistics]:
     return TaskStatistics.objects.using(queue_alias()).order_by()
 
@@ -181,23 +193,32 @@ def _sums(rows: QuerySet[TaskStatistics], *names: str) -> QuerySet[TaskStatistic
 
 def _point(at: datetime, sums: Sequence[Any]) -> Point:
     """The point of a time, of what `_sums` found: decimal numbers on some servers."""
-    started, finished, failed, retried, run, wait, longest_run, longest_wait = map(int, sums)
+    started, finished, failed, retried, waits, run, wait, longest_run, longest_wait = map(int, sums)
     ended = finished + failed + retried
-    if not ended:
-        return Point(at, started)
-    means = run / ended / 1000, longest_run / 1000, wait / ended / 1000, longest_wait / 1000
-    return Point(at, started, finished, failed, retried, *means)
+    return Point(
+        *(at, started, finished, failed, retried),
+        mean_run_seconds=run / ended / 1000 if ended else None,
+        longest_run_seconds=longest_run / 1000 if ended else None,
+        mean_wait_seconds=wait / waits / 1000 if waits else None,
+        longest_wait_seconds=longest_wait / 1000 if waits else None,
+        waits=waits,
+    )
 
 
 def _add(at: datetime, points: Sequence[Point]) -> Point:
     started, finished, failed, retried = (sum(counts) for counts in zip(*(one[1:5] for one in points), strict=True))
-    ended = finished + failed + retried
-    if not ended:
-        return Point(at, started)
+    ran, waited = [one for one in points if one.ended], [one for one in points if one.waits]
     return Point(
         *(at, started, finished, failed, retried),
-        mean_run_seconds=sum((one.mean_run_seconds or 0.0) * one.ended for one in points) / ended,
-        longest_run_seconds=max(one.longest_run_seconds or 0.0 for one in points),
-        mean_wait_seconds=sum((one.mean_wait_seconds or 0.0) * one.ended for one in points) / ended,
-        longest_wait_seconds=max(one.longest_wait_seconds or 0.0 for one in points),
+        mean_run_seconds=_mean_of((one.mean_run_seconds, one.ended) for one in ran),
+        longest_run_seconds=max((one.longest_run_seconds or 0.0 for one in ran), default=None),
+        mean_wait_seconds=_mean_of((one.mean_wait_seconds, one.waits) for one in waited),
+        longest_wait_seconds=max((one.longest_wait_seconds or 0.0 for one in waited), default=None),
+        waits=sum(one.waits for one in waited),
     )
+
+
+def _mean_of(means: Iterable[tuple[float | None, int]]) -> float | None:
+    """The mean of means, each with the number of its values; None without any."""
+    known = [(mean or 0.0, count) for mean, count in means]
+    return sum(mean * count for mean, count in known) / sum(count for _, count in known) if known else None

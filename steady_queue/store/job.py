@@ -163,16 +163,23 @@ class Claim(NamedTuple):
     unique_key: str | None = None
     metadata: str | None = None
     saved: str | None = None
-    #: How long the job had been due when it was claimed for its first attempt; 0 for later ones, and without a wait.
-    waited_seconds: float = 0.0
+    scheduled_at: datetime | None = None
+
+    @property
+    def waited_seconds(self) -> float | None:
+        """How long the job had been due when it was claimed for its first attempt; None when for a later one."""
+        if self.attempts:
+            return None  # when it was due is not stored
+        # The clocks of the enqueuer and the database differ: no wait is shorter than zero.
+        return max(0.0, (self.claimed_at - (self.scheduled_at or self.enqueued_at)).total_seconds())
 
     def label(self) -> str:
         """The job's name in log lines and messages."""
         return f"{self.task_path} {self.job_id}"
 
 
-#: The job's columns of a Claim, between its id, claim id and time, and how long it had waited.
-CLAIM_JOB_COLUMNS = Claim._fields[3:-1]
+#: The job's columns of a Claim, after its id, claim id and time.
+CLAIM_JOB_COLUMNS = Claim._fields[3:]
 CLAIM_TYPES = "".join(
     {"job_id": "u", "claim_id": "u"}.get(name, "t" if name.endswith("_at") else ".") for name in Claim._fields
 )

@@ -55,7 +55,8 @@ for ago in range(1, 60):
         rows.append(TaskStatistics(
             seconds=60, starts_at=minute - timedelta(minutes=ago), process_id=uuid.UUID(int=1), queue_name=queue,
             task_path=path, started=number, finished=number - failed, failed=failed, retried=0, run_milliseconds=run,
-            longest_run_milliseconds=900, wait_milliseconds=wait, longest_wait_milliseconds=wait // number * 4))
+            longest_run_milliseconds=900, waits=number, wait_milliseconds=wait,
+            longest_wait_milliseconds=wait // number * 4))
 TaskStatistics.objects.bulk_create(rows)
 """
 

@@ -64,6 +64,7 @@ def write_statistics(alias: str, process_id: UUID, queue: str) -> None:
             retried=0,
             run_milliseconds=1_000,
             longest_run_milliseconds=500,
+            waits=10,
             wait_milliseconds=20_000,
             longest_wait_milliseconds=4_000,
         )

@@ -34,7 +34,7 @@ OVERVIEW = "/admin/steady_queue/overview/"
 PAGES = [OVERVIEW, "/admin/steady_queue/queue/", "/admin/steady_queue/process/", "/admin/steady_queue/limit/"]
 
 
-_NO_SUMS = dict.fromkeys(("failed", "retried", "wait_milliseconds", "longest_wait_milliseconds"), 0)
+_NO_SUMS = dict.fromkeys(("failed", "retried", "waits", "wait_milliseconds", "longest_wait_milliseconds"), 0)
 
 
 def read(client: Client, path: str = OVERVIEW, **headers: str) -> str:

@@ -8,8 +8,20 @@ from uuid import UUID, uuid4
 
 import pytest
 
+import steady_queue
+from steady_queue import actions
 from steady_queue.models import TaskStatistics
-from steady_queue.monitoring.statistics import add_hours, hours_by_queue, rate_of, rates_by_task, read_day, read_hour
+from steady_queue.monitoring.queue_list import read_queues
+from steady_queue.monitoring.statistics import (
+    MAX_NAMES,
+    add_hours,
+    hours_by_queue,
+    incomplete_minutes,
+    rate_of,
+    rates_by_task,
+    read_day,
+    read_hour,
+)
 
 NOW = datetime(2026, 5, 4, 12, 30, 20, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -20,6 +32,7 @@ _SUMS = {
     "retried": 3,
     "run_milliseconds": 5_000,
     "longest_run_milliseconds": 900,
+    "waits": 10,
     "wait_milliseconds": 20_000,
     "longest_wait_milliseconds": 4_000,
 }
@@ -64,17 +77,49 @@ def test_a_day_has_hours_and_the_minutes_that_are_not_added_to_them_yet(database
 def test_rates_are_means_of_complete_minutes(database: str) -> None:
     current = NOW.replace(second=0)
     add(database, current, finished=1_000)
-    add(database, current - MINUTE)
-    add(database, current - 6 * MINUTE, queue_name="reports", task_path="shop.tasks.report")
+    # Some processes may not have sent a heartbeat since this minute ended.
+    add(database, current - MINUTE, finished=1_000)
+    add(database, current - 2 * MINUTE)
+    add(database, current - 7 * MINUTE, queue_name="reports", task_path="shop.tasks.report")
     queues = hours_by_queue(NOW)
     assert list(queues) == ["mail", "reports"]
     assert list(hours_by_queue(NOW, ["reports"])) == ["reports"]
     mail, reports = rate_of(queues["mail"]), rate_of(queues["reports"])
     assert (mail.per_minute, mail.failures_per_minute) == (2.0, 0.8)
-    assert (mail.hourly_per_minute, mail.hourly_failures_per_minute) == pytest.approx((10 / 59, 4 / 59))
-    assert (reports.per_minute, reports.hourly_per_minute) == pytest.approx((0.0, 10 / 59))
+    assert (mail.hourly_per_minute, mail.hourly_failures_per_minute) == pytest.approx((10 / 58, 4 / 58))
+    assert (reports.per_minute, reports.hourly_per_minute) == pytest.approx((0.0, 10 / 58))
     assert rates_by_task(NOW) == {"shop.tasks.report": reports, "shop.tasks.send": mail}
     assert rate_of([]).per_minute == 0.0
+
+
+@pytest.mark.parametrize(("seconds", "minutes"), [(5, 2), (60, 2), (61, 3), (600, 11), (86_400, 55)])
+def test_minutes_that_processes_may_not_have_written_are_not_complete(
+    monkeypatch: pytest.MonkeyPatch, seconds: int, minutes: int
+) -> None:
+    monkeypatch.setattr(steady_queue, "process_heartbeat_interval", timedelta(seconds=seconds))
+    assert incomplete_minutes() == minutes
+
+
+@pytest.mark.usually_on("postgres")
+def test_of_very_many_queues_the_first_are_complete_and_others_can_be_named(database: str) -> None:
+    at = NOW.replace(second=0) - 3 * MINUTE
+    rows = [
+        TaskStatistics(seconds=60, starts_at=at - minute * MINUTE, queue_name=f"queue {number:03}", **{
+            "process_id": UUID(int=1), "task_path": "shop.tasks.send", **_SUMS,
+        })
+        for number in reversed(range(MAX_NAMES + 50))
+        for minute in range(50)
+    ]  # fmt: skip
+    TaskStatistics.objects.using(database).bulk_create(rows)
+    hours = hours_by_queue(NOW)
+    assert list(hours) == [f"queue {number:03}" for number in range(MAX_NAMES)]
+    assert {sum(point.ended for point in hour) for hour in hours.values()} == {500}
+    last = f"queue {MAX_NAMES + 49:03}"
+    actions.pause(last)
+    queues = {row.name: row for row in read_queues(NOW)}
+    assert len(queues) == MAX_NAMES
+    assert queues[last].rate_per_minute == 8  # of the last five complete minutes one is empty
+    assert sum(queues[last].sparkline) == 500
 
 
 @pytest.mark.usually_on("postgres")

@@ -18,7 +18,7 @@ from steady_queue.store.job import Lane
 from steady_queue.store.outcome import Completed, Failed, Finished, Released, report, report_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from steady_queue.aio.orm_threads.pool import OrmThreads
@@ -121,8 +121,9 @@ class Capacity:
     def running_threads(self) -> int:
         return sum(1 for running in self.running.values() if running.session is None)
 
-    def start(self, claims: Iterable[Claim]) -> None:
+    def start(self, claims: Sequence[Claim]) -> None:
         """Start jobs that were claimed for the free capacity."""
+        self._counts.add_waits(claims)
         queue_name = task_path = ""
         times: list[float] = []
         for claim in claims:
@@ -284,9 +285,7 @@ class Capacity:
         if running.completed is not None and not isinstance(outcome, Completed):
             outcome = running.completed  # cancelled or timed out after it had been settled
         if type(outcome) is Finished:
-            times = running.times
-            times.append(seconds)
-            times.append(claim.waited_seconds)
+            running.times.append(seconds)
         else:
             self.released += isinstance(outcome, Released)
             if running.has_begun:

@@ -11,7 +11,6 @@ from steady_queue.store.statement import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
     from uuid import UUID
 
     from steady_queue.store.job import Lane
@@ -129,15 +128,7 @@ def _claim_locked(sql: Dialect, process_id: UUID, ready: Sequence[Row]) -> Flow[
         "INSERT INTO steady_queue_claimedexecution (job_id, claim_id, process_id, claimed_at) VALUES (?, ?, ?, ?)",
         [(job_id, claim_ids[job_id], process_id, now) for job_id in ids],
     )
-    columns = f"id, {', '.join(CLAIM_JOB_COLUMNS)}, scheduled_at"
-    rows = yield sql.select("job", columns, ids, returns=f"u{CLAIM_TYPES[3:-1]}t")
+    columns = ("id", *CLAIM_JOB_COLUMNS)
+    rows = yield sql.select("job", ", ".join(columns), ids, returns=f"u{CLAIM_TYPES[3:]}")
     jobs = {row[0]: row for row in rows}
-    return [_build_claim(jobs[id_], claim_ids[id_], now) for id_ in ids if id_ in jobs]
-
-
-def _build_claim(row: Row, claim_id: UUID, now: datetime) -> Claim:
-    id_, *values, scheduled_at = row
-    claim = Claim(id_, claim_id, now, *values)
-    # The clocks of the enqueuer and the database differ: no wait is shorter than zero.
-    seconds = (now - (scheduled_at or claim.enqueued_at)).total_seconds()
-    return claim._replace(waited_seconds=seconds) if seconds > 0 and not claim.attempts else claim
+    return [Claim(id_, claim_ids[id_], now, *jobs[id_][1:]) for id_ in ids if id_ in jobs]

@@ -172,13 +172,6 @@ def _lanes(requests: Sequence[ClaimRequest]) -> tuple[UUID, list[int], list[int]
     return requests[0].process_id, [request.lane for request in requests], [request.capacity for request in requests]
 
 
-#: The clocks of the enqueuer and the database differ: no wait is shorter than zero.
-_WAITED_SECONDS = (
-    "CASE WHEN j.attempts = 0 THEN GREATEST(0, date_part('epoch',"
-    " statement_timestamp() - COALESCE(j.scheduled_at, j.enqueued_at))) ELSE 0 END"
-)
-
-
 def _claim_text(candidates: str, *, reports_pause: bool) -> str:
     """`candidates` selects the ids of the jobs to claim, in order, and locks their rows.
 
@@ -186,7 +179,7 @@ def _claim_text(candidates: str, *, reports_pause: bool) -> str:
     """
     job_columns = ", ".join(f"j.{name}" for name in CLAIM_JOB_COLUMNS)
     claimed = (
-        f"SELECT p.job_id, p.claim_id, statement_timestamp(), {job_columns}, {_WAITED_SECONDS} FROM picked p"
+        f"SELECT p.job_id, p.claim_id, statement_timestamp(), {job_columns} FROM picked p"
         " JOIN steady_queue_job j ON j.id = p.job_id ORDER BY p.place"
     )
     if reports_pause:

@@ -34,6 +34,13 @@ START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 AT = 5_000.0
 
 
+def claimed(at: float, *, waited: float, **columns: Any) -> Claim:
+    moment = START + timedelta(seconds=at)
+    plain: dict[str, Any] = dict.fromkeys(Claim._fields)
+    given = {"claim_id": uuid4(), "claimed_at": moment, "enqueued_at": moment - timedelta(seconds=waited)}
+    return Claim(**{**plain, **given, **columns})
+
+
 class CountedTasks:
     """Tasks that a test starts and ends at times that it sets, in seconds after START, and their counts."""
 
@@ -43,20 +50,22 @@ class CountedTasks:
         self.counts = TaskCounts(lambda: self.running)
         self.counts.set_time(START, AT)
 
-    def start(self, at: float, *, path: str = "task", queue: str = "queue", **columns: Any) -> Running:
+    def start(
+        self, at: float, *, waited: float = 0.0, path: str = "task", queue: str = "queue", backend: str = "default"
+    ) -> Running:
         self.counts.change_minute(AT + at)
-        plain = dict.fromkeys(Claim._fields)
-        given = {"claim_id": uuid4(), "queue_name": queue, "task_path": path, "waited_seconds": 0.0}
-        running = Running(Claim(**{**plain, **given, **columns}), self.counts.times_of((queue, path)))
+        claim = claimed(at, waited=waited, task_path=path, queue_name=queue, backend=backend)
+        self.counts.add_waits([claim])
+        running = Running(claim, self.counts.times_of((queue, path)))
         running.has_begun = True
         self.running[running] = at
         return running
 
     def end(self, running: Running, at: float, outcome: Ending | None = None) -> None:
         self.counts.change_minute(AT + at)
-        seconds, claim = at - self.running.pop(running), running.claim
+        seconds = at - self.running.pop(running)
         if outcome is None:
-            running.times += [seconds, claim.waited_seconds]
+            running.times.append(seconds)
         else:
             self.counts.add(outcome, seconds)
 
@@ -97,17 +106,41 @@ def test_attempts_are_counted_by_queue_task_and_outcome(tasks: CountedTasks) -> 
 
 
 def test_times_of_attempts_that_ended_are_added_up_and_the_longest_is_kept(tasks: CountedTasks) -> None:
-    tasks.end(tasks.start(1, waited_seconds=10.0), 1.5)
-    tasks.end(tasks.start(2, waited_seconds=1.5), 4)
-    failed = tasks.start(3, waited_seconds=0.5)
+    tasks.end(tasks.start(1), 1.5)
+    tasks.end(tasks.start(2), 4)
+    failed = tasks.start(3)
     tasks.end(failed, 3.25, Failed(failed.claim, report(ValueError, "it failed")))
     tasks.counts.sum_up()
     tasks.end(tasks.start(3), 3.25)
-    released = tasks.start(5, waited_seconds=20.0)
+    released = tasks.start(5)
     tasks.end(released, 55, Released(released.claim))
     (row,) = tasks.write(56)
     assert (row.run_milliseconds, row.longest_run_milliseconds) == (3000, 2000)
-    assert (row.wait_milliseconds, row.longest_wait_milliseconds) == (12_000, 10_000)
+
+
+def test_waits_are_those_of_tasks_that_are_claimed_for_their_first_attempt(tasks: CountedTasks) -> None:
+    tasks.start(1, waited=10.0)
+    tasks.start(2, waited=1.5)
+    tasks.start(3, waited=-5.0)  # enqueued by a clock that is ahead
+    tasks.counts.add_waits([claimed(4, waited=60.0, task_path="task", queue_name="queue", attempts=1)])
+    scheduled_at = START + timedelta(seconds=4.5)
+    tasks.counts.add_waits(
+        [claimed(5, waited=60.0, task_path="task", queue_name="queue", attempts=0, scheduled_at=scheduled_at)]
+    )
+    (row,) = tasks.write(6)
+    assert (row.waits, row.wait_milliseconds, row.longest_wait_milliseconds) == (4, 12_000, 10_000)
+
+
+@pytest.mark.parametrize("number", [0, 1, 63, 64, 65, 500, 1000])
+def test_of_very_many_claims_some_stand_for_those_that_follow(tasks: CountedTasks, number: int) -> None:
+    claims = [claimed(1, waited=number - place, task_path="task", queue_name="queue") for place in range(number)]
+    tasks.counts.add_waits(claims)
+    rows = tasks.write(2)
+    assert sum(row.waits for row in rows) == number
+    for row in rows:
+        assert row.longest_wait_milliseconds == number * 1000
+        exact = sum(range(1, number + 1)) * 1000
+        assert exact <= row.wait_milliseconds <= exact * 1.05
 
 
 def test_the_lists_of_tasks_of_which_nothing_runs_are_forgotten_with_their_minute(tasks: CountedTasks) -> None:
@@ -117,9 +150,10 @@ def test_the_lists_of_tasks_of_which_nothing_runs_are_forgotten_with_their_minut
     assert list(tasks.counts._times) == [("lasting", "task")]
     tasks.end(running, 62)
     tasks.end(tasks.start(63, queue="short-lived"), 64)
-    assert [(row.queue_name, *row[3:5]) for row in tasks.write(65) if row.finished] == [
-        ("short-lived", 1, 1),
+    assert sorted((row.queue_name, *row[3:5]) for row in tasks.write(65)) == [
         ("lasting", 0, 1),
+        ("lasting", 1, 0),
+        ("short-lived", 1, 1),
         ("short-lived", 1, 1),
     ]
 

@@ -64,6 +64,7 @@ RULES = {
         SELECT id FROM steady_queue_taskstatistics
         WHERE started < 0 OR finished < 0 OR failed < 0 OR retried < 0
         OR longest_run_milliseconds < 0 OR longest_run_milliseconds > run_milliseconds
+        OR waits < 0 OR (waits = 0 AND wait_milliseconds > 0)
         OR longest_wait_milliseconds < 0 OR longest_wait_milliseconds > wait_milliseconds""",
     "jobs that were retried more often than they were attempted": """
         SELECT id FROM steady_queue_job WHERE retries > attempts""",

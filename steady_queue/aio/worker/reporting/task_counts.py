@@ -1,8 +1,8 @@
 """Task counts: what a process did with its tasks in each minute, by queue and task.
 
-Every task that succeeds appends its times to a list that it got at its start, and nothing else. The lists are summed up
-every few seconds, and how many attempts were started is computed only when the minute ends or is written (see
-`_count_started`).
+Every task that succeeds appends how long it ran to a list that it got at its start, and nothing else. The lists are
+summed up every few seconds, how long tasks had waited is read from some claims of each batch, and how many attempts
+were started is computed only when the minute ends or is written (see `_count_started`).
 
 Minutes are those of the database, which the process knows from its heartbeats. Between them it uses its own monotonic
 clock. A minute never begins again after it has ended, even if the clock of the database is set back.
@@ -24,12 +24,16 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from steady_queue.aio.worker.running import Running
+    from steady_queue.store.job import Claim
     from steady_queue.store.outcome import Ending
 
 #: How many minutes that could not be written are kept: fewer than maintenance leaves as minutes.
 MAX_MINUTES = 60
 #: How many rows of such minutes are kept, unless the last minute has more.
 MAX_ROWS = 20_000
+
+#: Of how many claims at once the waits are read one by one; of more than twice as many, not of all.
+MAX_WAITS = 32
 
 _MINUTE = timedelta(seconds=MINUTE_SECONDS)
 
@@ -50,6 +54,7 @@ class Sums:
         "run_seconds",
         "started",
         "wait_seconds",
+        "waits",
     )
 
     def __init__(self) -> None:
@@ -61,6 +66,7 @@ class Sums:
         self.others = 0
         self.run_seconds = 0.0
         self.longest_run_seconds = 0.0
+        self.waits = 0
         self.wait_seconds = 0.0
         self.longest_wait_seconds = 0.0
 
@@ -68,11 +74,14 @@ class Sums:
     def ended(self) -> int:
         return self.finished + self.failed + self.retried + self.others
 
-    def add_times(self, run_seconds: Sequence[float], wait_seconds: Sequence[float]) -> None:
-        self.run_seconds += sum(run_seconds)
-        self.longest_run_seconds = max(self.longest_run_seconds, *run_seconds)
-        self.wait_seconds += sum(wait_seconds)
-        self.longest_wait_seconds = max(self.longest_wait_seconds, *wait_seconds)
+    def add_runs(self, seconds: Sequence[float]) -> None:
+        self.run_seconds += sum(seconds)
+        self.longest_run_seconds = max(self.longest_run_seconds, *seconds)
+
+    def add_wait(self, seconds: float, count: int) -> None:
+        self.waits += count
+        self.wait_seconds += seconds * count
+        self.longest_wait_seconds = max(self.longest_wait_seconds, seconds)
 
     def as_row(self, starts_at: datetime, key: Key) -> TaskSums:
         return TaskSums(
@@ -84,6 +93,7 @@ class Sums:
             self.retried,
             round(self.run_seconds * 1000),
             round(self.longest_run_seconds * 1000),
+            self.waits,
             round(self.wait_seconds * 1000),
             round(self.longest_wait_seconds * 1000),
         )
@@ -124,7 +134,7 @@ class TaskCounts:
         self._ends_at = inf
 
     def times_of(self, key: Key) -> list[float]:
-        """Return the list to which each attempt that succeeds adds how many seconds it ran and had waited."""
+        """Return the list to which each attempt that succeeds adds how many seconds it ran."""
         times = self._times.get(key)
         if times is None:
             times = self._times[key] = []
@@ -143,15 +153,25 @@ class TaskCounts:
         else:
             sums.others += 1
             return
-        sums.add_times([seconds], [claim.waited_seconds])
+        sums.add_runs([seconds])
+
+    def add_waits(self, claims: Sequence[Claim]) -> None:
+        """Count how long claimed jobs had waited. Of very many, some stand for those that follow them."""
+        step = max(1, len(claims) // MAX_WAITS)
+        for first in range(0, len(claims), step):
+            claim = claims[first]
+            seconds = claim.waited_seconds
+            if seconds is not None:
+                sums = self._minute.sums_of((claim.queue_name, claim.task_path))
+                sums.add_wait(seconds, min(step, len(claims) - first))
 
     def sum_up(self) -> None:
-        """Sum up the times of the attempts that have succeeded."""
+        """Sum up how long the attempts ran that have succeeded."""
         for key, times in self._times.items():
             if times:
                 sums = self._minute.sums_of(key)
-                sums.finished += len(times) // 2
-                sums.add_times(times[::2], times[1::2])
+                sums.finished += len(times)
+                sums.add_runs(times)
                 times.clear()
 
     def set_time(self, now: datetime, at: float) -> None:

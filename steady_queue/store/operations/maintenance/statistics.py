@@ -40,6 +40,7 @@ class TaskSums(NamedTuple):
     retried: int = 0
     run_milliseconds: int = 0
     longest_run_milliseconds: int = 0
+    waits: int = 0
     wait_milliseconds: int = 0
     longest_wait_milliseconds: int = 0
 

@@ -37,6 +37,8 @@ def handle_jobs(out: OutputWrapper, err: OutputWrapper, options: Mapping[str, An
     output = ShellOutput.of(out, err, options)
     change, ids = find_choice(options, CHANGES), list(dict.fromkeys(options["ids"]))
     filters = {name: options[name] for name in FILTERS if options[name] is not None}
+    if not all(id_.strip() for id_ in ids):  # then it would be the beginning of all ids
+        raise CommandError('"" is no id of a task; an empty variable of the shell?')
     if options["reason"] is not None and change != "cancel":
         raise CommandError("--reason belongs to --cancel")
     if ids and filters:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import RawDescriptionHelpFormatter
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from steady_queue.aio.supervisor.child import read_orders
 from steady_queue.configuration import read_options
 from steady_queue.errors import ConfigurationError, SteadyQueueError
 from steady_queue.management import arguments, log_output
+from steady_queue.management.closed_pipe import ending_quietly
 from steady_queue.management.options import find_misplaced, resolve
 
 # Other modules are imported where they are used: a child, a probe and a supervisor each need few, and start quickly.
@@ -74,7 +76,7 @@ class Command(BaseCommand):
                 self._prepare_output(options)
                 launch.run_child(orders)
             else:
-                self._find_action(options)(options)
+                self._act(options)
         except ConfigurationError as error:
             if self.log_format == "json" and self.is_main and options["action"] == "run":
                 events.emit(events.CommandFailed(problem=str(error)))
@@ -82,6 +84,14 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:  # before the signal handlers are installed
             sys.exit(130)
+
+    def _act(self, options: dict[str, Any]) -> None:
+        """Do what the command line asks for."""
+        action = self._find_action(options)
+        # A process that runs tasks goes on if nobody reads its output.
+        runs_tasks = options["action"] == "run" and not options["ids"]
+        with nullcontext() if runs_tasks or not self.is_main else ending_quietly():
+            action(options)
 
     def _find_action(self, options: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
         """What the command line asks for; raises CommandError if its parts do not belong together."""

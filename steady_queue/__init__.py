@@ -137,7 +137,8 @@ code_version: str | None = None
 #: separated by underscores (`apiKey` is compared as `api_key`).
 redacted_arguments: Sequence[str] = (
     *("*password*", "*passwd*", "*passphrase*", "*secret*", "*token*", "*credential*", "*authorization*", "*cookie*"),
-    *("key", "*_key", "*apikey*", "auth", "*_auth", "pin", "*_pin", "otp", "*_otp", "cvc", "cvv"),
+    *("key", "*_key", "*apikey*", "auth", "*_auth", "pin", "*_pin", "otp", "*_otp", "otp_*", "cvc", "cvv"),
+    *("pwd", "*_pwd"),
 )
 #: The alias in DATABASES that holds the queue.
 database: str = "default"

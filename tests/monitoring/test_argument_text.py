@@ -23,6 +23,31 @@ from tests.support.store.states import with_arguments
 PATH = "tests.shop.tasks.greet"
 SECRETS = ["password", "PASSWORD", "user_password", "newPassword1", "api_key", "apiKey", "X-Api-Key", "key"]
 SECRETS += ["access_token", "Authorization", "client.secret", "secretKey", "Cookie", "credentials", "accessKey"]
+SECRETS += [
+    "SSHKey",
+    "AWSKey",
+    "HTTPAuth",
+    "JWTAuth",
+    "OTPCode",
+    "DBPassword",
+    "APIKey",
+    "API-KEY",
+    "userPIN",
+    "gpgKEY",
+]
+SECRETS += [
+    "sshKey2",
+    "password1",
+    "ssh_key_2",
+    "key1",
+    "key_",
+    "pin-2",
+    "AES256Key",
+    "S3Key",
+    "passPhrase",
+    "pass_word",
+]
+SECRETS += ["pwd", "dbPwd", "DB_PWD", "userPwd3", "otp_code", "_auth"]
 
 
 def short(*args: Any, **kwargs: Any) -> str:
@@ -42,9 +67,24 @@ def test_values_with_secret_names_are_redacted_wherever_they_are(name: str) -> N
     assert "hunter2" not in repr(described)
 
 
-@pytest.mark.parametrize("name", ["monkey", "keyword", "author", "name", "spinner", "compass", "id"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("monkey", "keyword", "author", "name", "spinner", "compass", "id"),
+        *("", "1", "monkey2", "IDName", "pinned", "HTMLPage"),
+    ],
+)
 def test_values_with_other_names_are_shown(name: str) -> None:
     assert not is_secret(name)
+
+
+def test_a_pattern_of_the_project_may_have_digits_and_no_underscores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steady_queue, "redacted_arguments", ("line2", "ibancode"))
+    assert [name for name in ("line1", "line2", "line", "IBANCode", "iban_code3", "iban") if is_secret(name)] == [
+        "line2",
+        "IBANCode",
+        "iban_code3",
+    ]
 
 
 def test_positional_arguments_have_the_names_of_the_parameters(monkeypatch: pytest.MonkeyPatch) -> None:

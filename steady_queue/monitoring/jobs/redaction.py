@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 #: Stands for a value that is not shown.
 REDACTED = "[redacted]"
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+#: Between the words of a name: `accessKey`, and after an acronym `SSHKey`.
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -66,7 +67,10 @@ def positional_names(task_path: str, count: int) -> list[str | None]:
 @lru_cache(maxsize=4096)
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
     plain = re.sub(r"[^0-9a-z]+", "_", _HUMP.sub("_", name).lower())
-    return any(fnmatchcase(plain, pattern.lower()) for pattern in patterns)
+    without_number = plain.rstrip("_0123456789")
+    # As one word: `passPhrase` is a passphrase, and a pattern may have been written without underscores.
+    forms = {plain, without_number, without_number.replace("_", "")}
+    return any(fnmatchcase(form, pattern.lower()) for form in forms for pattern in patterns)
 
 
 def _redact_pair(pair: Any) -> Any:

@@ -13,6 +13,7 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 from django.utils.html import escape
 
+from steady_queue import Unique
 from steady_queue.models import ProcessRequest
 from steady_queue.store.outcome import ErrorReport, Failed, Finished
 from tests.management.shell import shell
@@ -222,6 +223,15 @@ def test_secrets_are_neither_shown_nor_lost_when_arguments_are_edited(database: 
     stored = row(database, "job", one.id, "id")
     assert stored is not None
     assert stored["arguments"] == '[1,[2],{"token":"t0ken"}]'
+
+
+def test_the_digest_of_arguments_that_is_a_unique_key_is_not_shown(database: str, superuser: Client) -> None:
+    result = add.using(unique=Unique()).enqueue(4711)
+    stored = row(database, "job", result.id, "id")
+    assert stored is not None
+    page = superuser.get(f"{LIST}{result.id}/").content.decode()
+    assert page.count("all arguments") == 2
+    assert stored["unique_key"].rpartition("/")[2] not in page
 
 
 def test_a_task_that_was_retried_meanwhile_is_not_changed(database: str, superuser: Client) -> None:

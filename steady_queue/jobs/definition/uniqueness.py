@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from inspect import iscoroutinefunction
+from inspect import Parameter, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal
 
 from steady_queue import arguments
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from steady_queue.jobs.compat import Task
 
 MICROSECOND = timedelta(microseconds=1)
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,8 @@ class Unique:
     def rule(self) -> Uniqueness:
         """How a new job takes its key."""
         within = None if self.within is None else self.within // MICROSECOND
-        return Uniqueness(Until[self.until.upper()], OnDuplicate[self.on_conflict.upper()], within)
+        on_duplicate = OnDuplicate[self.on_conflict.upper()]
+        return Uniqueness(Until[self.until.upper()], on_duplicate, within, is_digest=self.key is None)
 
 
 def _digest(task: Task[..., Any], *args: Any, **kwargs: Any) -> str:
@@ -60,7 +63,33 @@ def _digest(task: Task[..., Any], *args: Any, **kwargs: Any) -> str:
         bound = accepted.bind(*args, **kwargs)
         bound.apply_defaults()
         args, kwargs = bound.args, bound.kwargs
-    nodes = parse(arguments.dumps(args, kwargs))
+    return _digest_nodes(parse(arguments.dumps(args, kwargs)))
+
+
+def has_computed_key(task: Task[..., Any], key: str, text: str) -> bool:
+    """Whether the key of a stored call, whose arguments are the text, is their digest. No query.
+
+    It may be computed otherwise now, if the signature of the task has changed.
+    """
+    version, args, kwargs = parse(text)
+    accepted = signature_of(task.func, takes_context=task.takes_context)
+    if accepted is not None:
+        bound = accepted.bind(*args, **kwargs)
+        given = set(bound.arguments)
+        bound.apply_defaults()
+        for name in bound.arguments.keys() - given:
+            if accepted.parameters[name].kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+                bound.arguments[name] = parse(arguments.dumps([bound.arguments[name]], {}))[1][0]
+        args, kwargs = list(bound.args), bound.kwargs
+    return key == f"{task.module_path}/{_digest_nodes([version, args, kwargs])}"
+
+
+def is_like_digest(key: str, path: str) -> bool:
+    """Whether the key of a task may be the digest of its arguments."""
+    return key.startswith(f"{path}/") and _DIGEST.fullmatch(key, len(path) + 1) is not None
+
+
+def _digest_nodes(nodes: Any) -> str:
     return hashlib.sha256(json.dumps(_sort_pairs(nodes), sort_keys=True).encode()).hexdigest()
 
 

@@ -20,6 +20,7 @@ One task:
     waiting_reasons.py    why a task waits, in sentences
     argument_text.py      arguments as readable text, with secrets redacted
     redaction.py          which values are not shown
+    unique_key_text.py    the unique key as it is shown
     cut_json.py           reads the beginning of a long JSON text
     json_values.py        tasks as values of JSON
 """

@@ -16,6 +16,7 @@ from steady_queue.monitoring.jobs.cut_json import load_beginning
 from steady_queue.monitoring.jobs.redaction import redact
 from steady_queue.monitoring.jobs.rows import build_row, find_process_names, read_columns
 from steady_queue.monitoring.jobs.timeline import CancelRequestRow, build_timeline
+from steady_queue.monitoring.jobs.unique_key_text import show_unique_key
 from steady_queue.monitoring.jobs.waiting_reasons import find_reasons
 from steady_queue.monitoring.states import JobState
 from steady_queue.store.ids import parse_uuid
@@ -73,6 +74,7 @@ class JobDetail:
     lane: str
     backend: str
     concurrency_limit: int | None
+    #: Words if it is the digest of all arguments.
     unique_key: str
     expires_at: datetime | None
     #: When its first attempt began.
@@ -110,6 +112,7 @@ def find_detail(job_id: UUID | str) -> JobDetail | None:
 
 def _build(found: Mapping[str, Any]) -> JobDetail:
     stored = {**found, **{name: found[f"its_{name}"] for name in _TEXTS}}
+    stored["unique_key"] = _unique_key(stored)
     id_, process_id = stored["id"], stored["process_id"]
     row = build_row(stored, find_process_names({process_id} - {None}))
     request = _cancel_request(id_) if row.state is JobState.RUNNING else None
@@ -137,6 +140,12 @@ def _build(found: Mapping[str, Any]) -> JobDetail:
         recurring_run_at=tick.run_at if tick else None,
         raw=_raw(stored),
     )
+
+
+def _unique_key(stored: Mapping[str, Any]) -> str | None:
+    key: str | None = stored["unique_key"]
+    text = stored["arguments"] if stored["characters"] <= PARSED_CHARACTERS else None
+    return None if key is None else show_unique_key(key, stored["task_path"], text)
 
 
 def redacted_json(text: str | None) -> str | None:

@@ -75,7 +75,7 @@ def resolve_duplicates(
                 conflicts[new.id] = holder.job_id
     yield from _read_existing(sql, jobs, done, conflicts, owns_transaction)
     if conflicts and raises:
-        raise _duplicate_error(jobs, conflicts)
+        raise _duplicate_error(jobs, conflicts, rules)
     done.skipped.update(conflicts)
     # A call of the same batch may stand for one that stands for an older job, or was not stored.
     for id_, other in list(done.existing.items()):
@@ -195,10 +195,13 @@ def _read_existing(
             conflicts[id_] = other
 
 
-def _duplicate_error(jobs: Sequence[NewJob], conflicts: Mapping[UUID, UUID]) -> DuplicateTask:
+def _duplicate_error(
+    jobs: Sequence[NewJob], conflicts: Mapping[UUID, UUID], rules: Mapping[UUID, Uniqueness]
+) -> DuplicateTask:
     new = {job.id for job in jobs}
     first = next(job for job in jobs if job.id in conflicts)
     others = list(dict.fromkeys(str(other) for other in conflicts.values() if other not in new))
     what = f"{first.task_path} was" if len(jobs) == 1 else f"{len(jobs)} tasks were"
     holder = f"is taken by the task {', '.join(others[:MAX_NAMED])}" if others else "occurs twice in one call"
-    return DuplicateTask(f"{what} not stored: the unique key {first.unique_key!r} {holder}", existing_ids=others)
+    key = "of all arguments" if _rule_of(first, rules).is_digest else repr(first.unique_key)
+    return DuplicateTask(f"{what} not stored: the unique key {key} {holder}", existing_ids=others)

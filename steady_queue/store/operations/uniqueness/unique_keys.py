@@ -71,7 +71,9 @@ def take_keys(
         if not keys:
             break
     else:
-        raise StoreConflict(f"the unique key {keys[0]!r} was taken and freed again {MAX_TRIES} times")
+        raise StoreConflict(
+            f"the unique key of the task {wanted[keys[0]].job_id} was taken and freed again {MAX_TRIES} times"
+        )
     if not taken:
         return taken
     free = yield from _find_free(sql, taken, owns_transaction)

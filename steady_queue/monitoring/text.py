@@ -28,6 +28,11 @@ def show(value: object, limit: int = SHOWN_CHARACTERS) -> str:
     return _UNSAFE.sub(_escape, cut(text, limit))
 
 
+def has_unseen(text: str) -> bool:
+    """Whether a text has characters that `show` replaces by escapes."""
+    return _UNSAFE.search(text) is not None
+
+
 def show_line(value: object, limit: int = LINE_CHARACTERS) -> str:
     """Return the same on one line."""
     return re.sub(r"[\n\t]+", " ", show(value, limit))

@@ -346,6 +346,31 @@ def test_a_task_is_edited_and_keeps_what_the_form_does_not_show(database: str, s
     assert [message for _, message, _ in logged()] == ["Changed.", "Changed."]
 
 
+@pytest.mark.usually_on("sqlite")
+def test_characters_that_cannot_be_seen_are_marked_and_not_saved(database: str, superuser: Client) -> None:
+    put(description="why\u202egnp\r\nand\tthen \u0928\u094d\u200d")
+    RecurringTask.objects.using(database).update(schedule="@daily\u200b", queue_name="mail\x07")
+    shown = text_of(superuser.get(url("edit")))
+    for text in ("why\\u202egnp and then \u0928\u094d\u200d.", "@daily\\u200b.", "mail\\x07."):
+        assert f"It has characters that cannot be seen, which are escapes here: {text}" in shown
+    assert shown.count("cannot be seen") == 3
+
+    fields = filled(superuser, url("edit"), save="1", queue_name="mail")
+    shown = text_of(superuser.post(f"{LIST}edit/", fields))
+    assert shown.count("Remove them.") == 2
+    fields |= {"schedule": "@hourly", "time_zone": "Europe/\u200bBerlin"}
+    assert "Europe/\\u200bBerlin. Remove them." in text_of(superuser.post(f"{LIST}edit/", fields))
+    assert entry(database).schedule == "@daily\u200b"
+
+    fields |= {"description": "why\r\nand \u0928\u094d\u200d", "time_zone": ""}
+    assert said(superuser.post(f"{LIST}edit/", fields)) == "It was changed."
+    assert (entry(database).schedule, entry(database).description) == ("@hourly", "why\nand \u0928\u094d\u200d")
+    refused = text_of(
+        superuser.post(f"{LIST}add/", filled(superuser, f"{LIST}add/", **FIELDS, save="1") | {"key": "a\u202e"})
+    )
+    assert "a\\u202e. Remove them." in refused
+
+
 def test_a_form_of_a_task_that_has_changed_meanwhile_changes_nothing(database: str, superuser: Client) -> None:
     put()
     fields = filled(superuser, url("edit"), schedule="@yearly", save="1")

@@ -12,6 +12,7 @@ from steady_queue.dashboard.argument_form import build_form, read_form
 from steady_queue.errors import ConfigurationError, StoreUnavailable
 from steady_queue.jobs.registry import registry
 from steady_queue.monitoring.recurring.tasks import preview
+from steady_queue.monitoring.text import has_unseen, show_line
 from steady_queue.recurring.catch_up import POLICIES
 from steady_queue.recurring.definitions import MAX_ZONE_LENGTH, Recurrence, zone_of
 from steady_queue.recurring.time_zones import find_zone
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 #: Characters of a description; the column has no limit.
 DESCRIPTION_LENGTH = 2_000
 _NO_ARGUMENTS = arguments.dumps([], {})
+#: Fields whose text is shown in other pages as well. That of arguments is JSON, which has escapes of its own.
+_TEXTS = ("key", "task_path", "schedule", "time_zone", "queue_name", "description")
 _CATCH_UP = {"none": "none of them", "last": "only the last one", "all": "all, up to the last 1,000"}
 
 
@@ -80,11 +83,20 @@ class RecurringForm(forms.Form):
             del self.fields["key"]
         if self.arguments_problem:
             del self.fields["args"], self.fields["kwargs"]
+        if data is None:
+            self._mark_unseen()
+
+    def _mark_unseen(self) -> None:
+        """Say which fields have characters that cannot be seen in them."""
+        for name in self.fields.keys() & _TEXTS:
+            if problem := _describe_unseen(self.initial.get(name) or ""):
+                self.fields[name].help_text = f"{self.fields[name].help_text} {problem}".strip()
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
     def clean(self) -> dict[str, Any]:
         given = self.cleaned_data
+        self._check_texts()
         self._check("task_path", self._find_task)
         self._check("time_zone", lambda: find_zone(zone_of(given.get("time_zone") or None)))
         if not self.errors.get("time_zone"):
@@ -95,6 +107,14 @@ class RecurringForm(forms.Form):
             for problem in self._recurrence().problems():
                 self.add_error(None, problem.partition(": ")[2] or problem)
         return given
+
+    def _check_texts(self) -> None:
+        given = self.cleaned_data
+        if "description" in given:
+            given["description"] = _as_lines(given["description"])
+        for name in _TEXTS:
+            if problem := _describe_unseen(given.get(name) or ""):
+                self.add_error(name, f"{problem} Remove them.")
 
     def _check(self, field: str, check: Callable[[], object]) -> None:
         if self.errors.get(field):
@@ -159,6 +179,18 @@ class RecurringForm(forms.Form):
 def version_of(row: RecurringRow) -> str:
     """Identifies a recurring task as it is now."""
     return row.updated_at.isoformat()
+
+
+def _as_lines(text: str) -> str:
+    """Browsers send the ends of lines in another form."""
+    return text.replace("\r\n", "\n")
+
+
+def _describe_unseen(text: str) -> str:
+    text = _as_lines(text)
+    if not has_unseen(text):
+        return ""
+    return f"It has characters that cannot be seen, which are escapes here: {show_line(text, DESCRIPTION_LENGTH)}."
 
 
 def _initial_of(row: RecurringRow | None) -> dict[str, Any]:

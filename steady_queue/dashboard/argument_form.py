@@ -1,12 +1,14 @@
 """The arguments of a failed task as JSON that can be edited, and back.
 
 The text is what is stored, with the markers of values that JSON does not have. Secrets are not shown: a placeholder
-stands for each, and keeps the stored value if it is still there when the form is sent.
+with a number stands for each, and keeps the stored value if it is still there when the form is sent.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from itertools import count, islice, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from django.utils.crypto import constant_time_compare, salted_hmac
@@ -19,12 +21,15 @@ from steady_queue.monitoring.jobs.redaction import REDACTED, positional_names, r
 from steady_queue.monitoring.text import escape_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
 #: Characters of stored arguments that a form shows.
 EDITED_CHARACTERS = 100_000
 #: Stands for a part that the stored arguments do not have.
 _ABSENT = object()
+#: As it is in other pages, or with its number in this form.
+_PLACEHOLDER = re.compile(r"\[redacted(?: \d+)?\]")
+_RULE = "a placeholder keeps a stored secret only where the form showed it; enter the value instead"
 
 
 class ArgumentForm(NamedTuple):
@@ -46,7 +51,7 @@ def build_form(stored: str, task_path: str) -> ArgumentForm:
         return ArgumentForm(version=version, problem=problem)
     try:
         args, kwargs = _open(stored)
-        hidden = _hide_positional(args, task_path), redact(kwargs)
+        hidden = _hide(args, kwargs, task_path)
     except (ValueError, TypeError, KeyError, RecursionError):
         return ArgumentForm(version=version)  # the reason, perhaps, why other arguments are needed
     return ArgumentForm(_dump(hidden[0]), _dump(hidden[1]), version, hidden != (args, kwargs))
@@ -62,12 +67,8 @@ def read_form(stored: str, task_path: str, args_text: str, kwargs_text: str, ver
     except (ValueError, TypeError, KeyError, RecursionError):
         old_args, old_kwargs = [], {}
     try:
-        hidden_args = _hide_positional(old_args, task_path)
-        all_args = [
-            _restore(item, hidden, old)
-            for item, (hidden, old) in _zip_longest(args, list(zip(hidden_args, old_args, strict=True)))
-        ]
-        all_kwargs = _restore(kwargs, redact(old_kwargs), old_kwargs)
+        shown_args, shown_kwargs = _hide(old_args, old_kwargs, task_path)
+        all_args, all_kwargs = _restore(args, shown_args, old_args), _restore(kwargs, shown_kwargs, old_kwargs)
         positional, named = arguments.loads(json.dumps([arguments.VERSION, all_args, all_kwargs]))
     except DeserializationError:
         if (all_args, all_kwargs) == (args, kwargs):
@@ -111,30 +112,37 @@ def _parse(name: str, text: str, kind: type) -> Any:
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
 
-def _hide_positional(args: Sequence[Any], task_path: str) -> list[Any]:
-    return redact_positional(args, positional_names(task_path, len(args)))
+def _hide(args: list[Any], kwargs: dict[str, Any], task_path: str) -> tuple[Any, Any]:
+    """Return the nodes with a numbered placeholder for each secret."""
+    numbers = count(1)
+    hidden = redact_positional(args, positional_names(task_path, len(args)))
+    return _number(hidden, args, numbers), _number(redact(kwargs), kwargs, numbers)
 
 
-def _restore(edited: Any, hidden: Any, stored: Any) -> Any:
-    """Return an edited node with the stored values of its placeholders."""
-    if edited == REDACTED:
-        if hidden == REDACTED:
+def _number(hidden: Any, stored: Any, numbers: Iterator[int]) -> Any:
+    if hidden == REDACTED != stored:
+        return f"{REDACTED[:-1]} {next(numbers)}]"
+    if type(hidden) is list:
+        return [_number(*nodes, numbers) for nodes in zip(hidden, stored, strict=True)]
+    if type(hidden) is dict:
+        return {name: _number(item, stored[name], numbers) for name, item in hidden.items()}
+    return hidden
+
+
+def _restore(edited: Any, shown: Any, stored: Any) -> Any:
+    """Return an edited node with the stored values of its placeholders, each of which is where it was shown."""
+    if type(edited) is str and _PLACEHOLDER.fullmatch(edited):
+        if edited == shown:
             return stored
-        raise ArgumentError(f"{REDACTED!r} stands for a secret of the stored arguments, and has none where it is now")
+        raise ArgumentError(f"{edited!r} does not stand for a secret here: {_RULE}")
     if type(edited) is list:
-        if type(hidden) is not list or len(hidden) != len(edited):
-            # After a change of the length, a place no longer says which secret is meant.
-            return [_restore(item, _ABSENT, _ABSENT) for item in edited]
-        return [_restore(*nodes) for nodes in zip(edited, hidden, stored, strict=True)]
+        places = zip(shown, stored, strict=True) if type(shown) is list else ()
+        pairs = zip_longest(edited, islice(places, len(edited)), fillvalue=(_ABSENT, _ABSENT))
+        return [_restore(item, *nodes) for item, nodes in pairs]
     if type(edited) is dict:
-        if type(hidden) is not dict:
-            hidden = stored = {}
+        if type(shown) is not dict:
+            shown = stored = {}
         return {
-            name: _restore(item, hidden.get(name, _ABSENT), stored.get(name, _ABSENT)) for name, item in edited.items()
+            name: _restore(item, shown.get(name, _ABSENT), stored.get(name, _ABSENT)) for name, item in edited.items()
         }
     return edited
-
-
-def _zip_longest(args: Sequence[Any], old: Sequence[tuple[Any, Any]]) -> list[tuple[Any, tuple[Any, Any]]]:
-    """Pair each positional argument with the stored one at its place: the place says which parameter it is."""
-    return [(item, old[at] if at < len(old) else (_ABSENT, _ABSENT)) for at, item in enumerate(args)]

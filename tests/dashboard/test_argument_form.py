@@ -45,14 +45,21 @@ def test_secrets_are_not_shown_and_stay_as_they_are() -> None:
     for value in ("s3cret", "t0ken", '"t"', '"p"'):
         assert value not in shown
     assert read(stored) == ((secret,), {"token": "t0ken", "name": "x"})
-    assert read(stored, kwargs={"name": "y", "token": "[redacted]"}) == ((secret,), {"token": "t0ken", "name": "y"})
+    assert json.loads(form.args) == [
+        {
+            "user": "ada",
+            "password": "[redacted 1]",
+            "nested": [{"api_token": "[redacted 2]"}, {"$": "dict", "v": [[1, {"password": "[redacted 3]"}]]}],
+        }
+    ]
+    assert read(stored, kwargs={"name": "y", "token": "[redacted 4]"}) == ((secret,), {"token": "t0ken", "name": "y"})
     assert read(stored, kwargs={"name": "y", "token": "new"})[1] == {"token": "new", "name": "y"}
     assert read(stored, kwargs={"name": "y"})[1] == {"name": "y"}
 
 
 def test_positional_arguments_of_a_task_that_cannot_be_imported_are_not_shown() -> None:
     form = build_form('[1,["hunter2",[1]],{"name":"x"}]', "no.such.task")
-    assert json.loads(form.args) == ["[redacted]", "[redacted]"]
+    assert json.loads(form.args) == ["[redacted 1]", "[redacted 2]"]
     assert json.loads(form.kwargs) == {"name": "x"}
 
 
@@ -68,19 +75,45 @@ def test_secrets_in_values_of_another_version_are_neither_shown_nor_named_in_an_
 
 
 def test_a_placeholder_that_was_moved_is_refused() -> None:
-    stored = arguments.dumps([], {"token": "t0ken", "users": [{"password": "a"}, {"password": "b"}], "name": "x"})
-    hidden = {"password": "[redacted]"}
+    users = [{"user": "a", "password": "A-pw"}, {"user": "b", "password": "B-pw"}]
+    stored = arguments.dumps([], {"token": "t0ken", "users": users, "name": "x"})
+    first, second = json.loads(build_form(stored, ANYTHING).kwargs)["users"]
+    assert (first["password"], second["password"]) == ("[redacted 2]", "[redacted 3]")
     for kwargs in (
-        {"name": "[redacted]"},
-        {"users": [hidden]},
-        {"users": [hidden, hidden, hidden]},
-        {"users": {"password": "[redacted]"}},
-        {"other": {"token": "[redacted]"}},
+        {"name": "[redacted 1]"},
+        {"token": "[redacted]"},
+        {"token": "[redacted 2]"},
+        {"token": "[redacted 9]"},
+        {"users": [second, first]},
+        {"users": [second]},
+        {"users": [{"user": "new", "password": "new"}, first, second]},
+        {"users": {"password": "[redacted 2]"}},
+        {"users": [[first]]},
+        {"other": {"token": "[redacted 1]"}},
     ):
-        with pytest.raises(ArgumentError, match="stands for a secret"):
+        with pytest.raises(ArgumentError, match="does not stand for a secret here"):
             read(stored, kwargs=kwargs)
-    with pytest.raises(ArgumentError, match="stands for a secret"):
-        read(stored, args=["[redacted]"])
+    with pytest.raises(ArgumentError, match=r"'\[redacted 1\]' does not stand"):
+        read(stored, args=["[redacted 1]"])
+
+
+def test_objects_of_a_list_may_be_added_and_removed_behind_a_placeholder() -> None:
+    users = [{"user": "a", "password": "A-pw"}, {"user": "b", "password": "B-pw"}]
+    stored = arguments.dumps([users], {})
+    ((first, second),) = json.loads(build_form(stored, ANYTHING).args)
+    new = {"user": "c", "password": "C-pw"}
+    assert read(stored, args=[[first, second, new]]) == (([*users, new],), {})
+    assert read(stored, args=[[first, new]]) == (([users[0], new],), {})
+    assert read(stored, args=[[first]]) == ((users[:1],), {})
+
+
+def test_a_stored_text_that_looks_like_a_placeholder_stays_where_it_is() -> None:
+    kwargs = {"note": "[redacted]", "more": ["[redacted 1]"], "password": "[redacted]", "token": "t0ken"}
+    stored = arguments.dumps([], kwargs)
+    assert '"token": "[redacted 1]"' in build_form(stored, ANYTHING).kwargs
+    assert read(stored) == ((), kwargs)
+    with pytest.raises(ArgumentError, match="does not stand for a secret here"):
+        read(stored, kwargs={"note": "[redacted 1]"})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from html import unescape
@@ -369,6 +370,21 @@ def test_characters_that_cannot_be_seen_are_marked_and_not_saved(database: str, 
         superuser.post(f"{LIST}add/", filled(superuser, f"{LIST}add/", **FIELDS, save="1") | {"key": "a\u202e"})
     )
     assert "a\\u202e. Remove them." in refused
+
+
+@pytest.mark.usually_on("sqlite")
+def test_a_placeholder_of_the_form_keeps_the_secret_of_its_own_place(database: str, superuser: Client) -> None:
+    users = [{"user": "a", "password": "A-pw"}, {"user": "b", "password": "B-pw"}]
+    schedule_recurring_task(anything, key="key", schedule="@daily", args=[users])
+    before = entry(database).arguments
+    fields = filled(superuser, url("edit"), save="1")
+    ((first, second),) = json.loads(fields["args"])
+    shown = text_of(superuser.post(f"{LIST}edit/", fields | {"args": json.dumps([[second, first]])}))
+    assert "'[redacted 2]' does not stand for a secret here" in shown
+    assert entry(database).arguments == before
+    first["user"] = "c"
+    said(superuser.post(f"{LIST}edit/", fields | {"args": json.dumps([[first, second]])}))
+    assert entry(database).arguments == before.replace('"a"', '"c"')
 
 
 def test_a_form_of_a_task_that_has_changed_meanwhile_changes_nothing(database: str, superuser: Client) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import count, islice, zip_longest
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from steady_queue import arguments
+from steady_queue.arguments.decoding import MARK
 from steady_queue.errors import ArgumentError, DeserializationError
 from steady_queue.jobs.definition.task import TaskCall
 from steady_queue.jobs.registry import registry
@@ -21,15 +22,21 @@ from steady_queue.monitoring.jobs.redaction import REDACTED, positional_names, r
 from steady_queue.monitoring.text import escape_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+    Step = tuple[int | str, str]
+    Path = tuple[Step, ...]
+    Placeholder = tuple[tuple[Path, str], Any]
+    Placeholders = Mapping[tuple[Path, str], Any]
 
 #: Characters of stored arguments that a form shows.
 EDITED_CHARACTERS = 100_000
-#: Stands for a part that the stored arguments do not have.
-_ABSENT = object()
 #: As it is in other pages, or with its number in this form.
 _PLACEHOLDER = re.compile(r"\[redacted(?: \d+)?\]")
-_RULE = "a placeholder keeps a stored secret only where the form showed it; enter the value instead"
+_RULE = (
+    "a placeholder keeps a stored secret only where the form showed it, under the same names and for the same task; "
+    "enter the value instead"
+)
 
 
 class ArgumentForm(NamedTuple):
@@ -57,8 +64,13 @@ def build_form(stored: str, task_path: str) -> ArgumentForm:
     return ArgumentForm(_dump(hidden[0]), _dump(hidden[1]), version, hidden != (args, kwargs))
 
 
-def read_form(stored: str, task_path: str, args_text: str, kwargs_text: str, version: str) -> TaskCall:
-    """Return the call with the edited arguments; raises ArgumentError or another error of Steady Queue."""
+def read_form(
+    stored: str, task_path: str, args_text: str, kwargs_text: str, version: str, *, shown_for: str | None = None
+) -> TaskCall:
+    """Return the call with the edited arguments; raises ArgumentError or another error of Steady Queue.
+
+    `shown_for` is the task for which the form was built, if it may be another one.
+    """
     if not constant_time_compare(version, _version(stored)):
         raise ArgumentError("the arguments of the task have changed since this form was shown: open it again")
     args, kwargs = _parse("positional", args_text, list), _parse("keyword", kwargs_text, dict)
@@ -67,8 +79,13 @@ def read_form(stored: str, task_path: str, args_text: str, kwargs_text: str, ver
     except (ValueError, TypeError, KeyError, RecursionError):
         old_args, old_kwargs = [], {}
     try:
-        shown_args, shown_kwargs = _hide(old_args, old_kwargs, task_path)
-        all_args, all_kwargs = _restore(args, shown_args, old_args), _restore(kwargs, shown_kwargs, old_kwargs)
+        # Another task may show, or do, what it wants with a secret.
+        is_same = shown_for in (None, task_path)
+        shown = _hide(old_args, old_kwargs, task_path) if is_same else ([], {})
+        all_args, all_kwargs = (
+            _restore(edited, dict(_find_placeholders(nodes, old)))
+            for edited, nodes, old in zip((args, kwargs), shown, (old_args, old_kwargs), strict=True)
+        )
         positional, named = arguments.loads(json.dumps([arguments.VERSION, all_args, all_kwargs]))
     except DeserializationError:
         if (all_args, all_kwargs) == (args, kwargs):
@@ -129,20 +146,39 @@ def _number(hidden: Any, stored: Any, numbers: Iterator[int]) -> Any:
     return hidden
 
 
-def _restore(edited: Any, shown: Any, stored: Any) -> Any:
-    """Return an edited node with the stored values of its placeholders, each of which is where it was shown."""
+def _find_placeholders(shown: Any, stored: Any, path: Path = (), *, are_pairs: bool = False) -> Iterator[Placeholder]:
+    """Yield the place of each placeholder, and what it stands for."""
+    if type(shown) is str and _PLACEHOLDER.fullmatch(shown):
+        yield (path, shown), stored
+    for key, step, has_pairs in _steps(shown, are_pairs):
+        yield from _find_placeholders(shown[key], stored[key], (*path, step), are_pairs=has_pairs)
+
+
+def _restore(edited: Any, placeholders: Placeholders, path: Path = (), *, are_pairs: bool = False) -> Any:
+    """Return an edited node with the stored values of its placeholders; raises ArgumentError for one that was moved."""
     if type(edited) is str and _PLACEHOLDER.fullmatch(edited):
-        if edited == shown:
-            return stored
-        raise ArgumentError(f"{edited!r} does not stand for a secret here: {_RULE}")
+        if (path, edited) not in placeholders:
+            raise ArgumentError(f"{edited!r} does not stand for a secret here: {_RULE}")
+        return placeholders[path, edited]
+    restored = {
+        key: _restore(edited[key], placeholders, (*path, step), are_pairs=has_pairs)
+        for key, step, has_pairs in _steps(edited, are_pairs)
+    }
     if type(edited) is list:
-        places = zip(shown, stored, strict=True) if type(shown) is list else ()
-        pairs = zip_longest(edited, islice(places, len(edited)), fillvalue=(_ABSENT, _ABSENT))
-        return [_restore(item, *nodes) for item, nodes in pairs]
-    if type(edited) is dict:
-        if type(shown) is not dict:
-            shown = stored = {}
-        return {
-            name: _restore(item, shown.get(name, _ABSENT), stored.get(name, _ABSENT)) for name, item in edited.items()
-        }
-    return edited
+        return list(restored.values())
+    return restored if type(edited) is dict else edited
+
+
+def _steps(node: Any, are_pairs: bool) -> Iterator[tuple[Any, Step, bool]]:
+    """Yield the index or name of each part of a node, the step to it, and whether the part holds keys with values.
+
+    A step has all that decides what the part is, and so whether it is redacted: a marker decides what the names beside
+    it mean, and the first part of a pair is the name of the second.
+    """
+    if type(node) is list:
+        for at, item in enumerate(node):
+            yield at, (at, json.dumps(item[:1]) if are_pairs and type(item) is list else ""), False
+    elif type(node) is dict:
+        mark = node.get(MARK)
+        for name in node:
+            yield name, (name, json.dumps(mark)), mark == "dict" and name == "v"

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from steady_queue import arguments
 from steady_queue.dashboard.argument_form import EDITED_CHARACTERS, build_form, read_form
 from steady_queue.errors import ArgumentError, SteadyQueueError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
 
 ADD, ANYTHING = "tests.shop.tasks.add", "tests.shop.tasks.anything"
 
@@ -95,6 +101,119 @@ def test_a_placeholder_that_was_moved_is_refused() -> None:
             read(stored, kwargs=kwargs)
     with pytest.raises(ArgumentError, match=r"'\[redacted 1\]' does not stand"):
         read(stored, args=["[redacted 1]"])
+
+
+PAYLOAD = {1: "one", "password": "mapSecret"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"password"', '"note"'),
+        ('"password"', '"token"'),
+        ('"password"', '{"$": "str", "v": ["no", "te"]}'),
+        ('"$": "dict"', '"$": "tuple"'),
+        ('"$": "dict"', '"$": "set"'),
+        ('"$": "dict"', '"$": ["dict"]'),
+        ('"$": "dict"', '"a": "dict"'),
+        ('[1, "one"], ', ""),
+        ('"payload"', '"other"'),
+        ('{"payload": ', '{"payload": 1, "other": '),
+    ],
+)
+def test_a_secret_stays_under_its_name_and_marker(old: str, new: str) -> None:
+    stored = arguments.dumps([], {"payload": PAYLOAD})
+    shown = json.dumps(json.loads(build_form(stored, ANYTHING).kwargs))
+    assert shown == '{"payload": {"$": "dict", "v": [[1, "one"], ["password", "[redacted 1]"]]}}'
+    with pytest.raises(ArgumentError, match="under the same names"):
+        read(stored, kwargs=shown.replace(old, new))
+    with pytest.raises(ArgumentError, match="under the same names"):
+        read(arguments.dumps([{"payload": PAYLOAD}], {}), args=f"[{shown.replace(old, new)}]")
+
+
+def test_what_is_beside_a_secret_can_be_changed() -> None:
+    stored = arguments.dumps([PAYLOAD], {})
+    shown = build_form(stored, ANYTHING).args
+    assert read(stored, args=shown.replace('"one"', '"two"')) == (({1: "two", "password": "mapSecret"},), {})
+    assert read(stored, args=shown.replace('"[redacted 1]"', '"new"')) == (({1: "one", "password": "new"},), {})
+    changed = json.loads(shown)
+    changed[0]["v"] = [["a", 2], changed[0]["v"][1]]
+    assert read(stored, args=changed) == (({"a": 2, "password": "mapSecret"},), {})
+
+
+def test_the_secrets_of_a_task_are_not_given_to_another_one() -> None:
+    stored = arguments.dumps([], {"password": "hunter2"})
+    form = build_form(stored, ANYTHING)
+    texts = (form.args, form.kwargs, form.version)
+    assert read_form(stored, ANYTHING, *texts, shown_for=ANYTHING).kwargs == {"password": "hunter2"}
+    with pytest.raises(ArgumentError, match="for the same task"):
+        read_form(stored, ADD, *texts, shown_for=ANYTHING)
+
+
+KEYS = st.sampled_from(["password", "note", "token", 1, None, ("password", 1), ("note", 1)])
+VALUES = st.recursive(
+    st.sampled_from(["hunter2", "text", 5]),
+    lambda inner: st.dictionaries(KEYS, inner, max_size=3) | st.lists(inner, max_size=3) | st.tuples(inner, inner),
+    max_leaves=12,
+)
+
+
+# The same examples in every run, however slow the machine is.
+@settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(kwargs=st.dictionaries(st.sampled_from(["a", "b", "password"]), VALUES, max_size=3), random=st.randoms())
+def test_no_change_of_the_form_shows_a_secret(kwargs: dict[str, Any], random: Random) -> None:
+    stored = arguments.dumps([], _secrets_only_where_they_are_hidden(kwargs))
+    form = build_form(stored, ANYTHING)
+    assert "hunter2" not in form.kwargs
+    changed = json.loads(form.kwargs)
+    for _ in range(random.randint(1, 2)):
+        _change(changed, random)
+    assert "hunter2" not in _shown_after(stored, json.dumps(changed), form.version)
+
+
+def _shown_after(stored: str, kwargs: str, version: str) -> str:
+    """What the form shows when it was sent and is opened again, or why it was refused."""
+    try:
+        call = read_form(stored, ANYTHING, "[]", kwargs, version)
+        return build_form(arguments.dumps(call.args, call.kwargs), ANYTHING).kwargs
+    except SteadyQueueError as error:
+        return str(error)
+
+
+def _secrets_only_where_they_are_hidden(value: Any, *, is_hidden: bool = False) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _secrets_only_where_they_are_hidden(
+                item, is_hidden=is_hidden or any(word in repr(key) for word in ("password", "token"))
+            )
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return type(value)(_secrets_only_where_they_are_hidden(item, is_hidden=is_hidden) for item in value)
+    return "visible" if value == "hunter2" and not is_hidden else value
+
+
+def _change(document: Any, random: Random) -> None:
+    """Rename a part of the document, or exchange two parts, or give one to the place of another."""
+    places = list(_places(document))
+    if not places:
+        return
+    (one, key), (other, name) = random.choice(places), random.choice(places)
+    match random.randrange(4):
+        case 0 if type(one) is dict:
+            one[random.choice(["note", "password", "$", "v"])] = one.pop(key)
+        case 1:
+            one[key] = random.choice(["note", "token", "tuple", "dict", "set", [], "[redacted 1]", "[redacted 2]"])
+        case 2:
+            one[key] = json.loads(json.dumps(other[name]))
+        case _ if type(one) is list:
+            random.shuffle(one)
+
+
+def _places(node: Any) -> Iterator[tuple[Any, Any]]:
+    for key, item in list(enumerate(node) if type(node) is list else node.items() if type(node) is dict else ()):
+        yield node, key
+        yield from _places(item)
 
 
 def test_objects_of_a_list_may_be_added_and_removed_behind_a_placeholder() -> None:

@@ -225,6 +225,18 @@ def test_secrets_are_neither_shown_nor_lost_when_arguments_are_edited(database: 
     assert stored["arguments"] == '[1,[2],{"token":"t0ken"}]'
 
 
+def test_a_secret_gets_no_name_that_is_shown_when_arguments_are_edited(database: str, superuser: Client) -> None:
+    stored = '[1,[],{"payload":{"$":"dict","v":[[1,"one"],["password","mapSecret"]]}}]'
+    one = failed_job(database, task_path="tests.shop.tasks.anything", arguments=stored)
+    shown = '{"payload": {"$": "dict", "v": [[1, "one"], ["password", "[redacted 1]"]]}}'
+    for old, new in (('"password"', '"note"'), ('"$": "dict"', '"$": "tuple"')):
+        fields = {"args": "[]", "kwargs": shown.replace(old, new), "version": version_of(superuser, one)}
+        response = superuser.post(url_of(one, "edit/"), fields)
+        assert "does not stand for a secret here" in response.content.decode()
+        assert "mapSecret" not in response.content.decode()
+    assert counts(database) == {"failed": 1}
+
+
 def test_the_digest_of_arguments_that_is_a_unique_key_is_not_shown(database: str, superuser: Client) -> None:
     result = add.using(unique=Unique()).enqueue(4711)
     stored = row(database, "job", result.id, "id")

@@ -382,9 +382,31 @@ def test_a_placeholder_of_the_form_keeps_the_secret_of_its_own_place(database: s
     shown = text_of(superuser.post(f"{LIST}edit/", fields | {"args": json.dumps([[second, first]])}))
     assert "'[redacted 2]' does not stand for a secret here" in shown
     assert entry(database).arguments == before
+    moved = {"args": "[]", "kwargs": json.dumps({"note": first["password"]})}
+    assert "does not stand for a secret here" in text_of(superuser.post(f"{LIST}edit/", fields | moved))
+    assert entry(database).arguments == before
     first["user"] = "c"
     said(superuser.post(f"{LIST}edit/", fields | {"args": json.dumps([[first, second]])}))
     assert entry(database).arguments == before.replace('"a"', '"c"')
+
+
+@pytest.mark.usually_on("sqlite")
+def test_the_form_gives_no_secret_another_name_or_another_task(database: str, superuser: Client) -> None:
+    schedule_recurring_task(anything, key="key", schedule="@daily", args=[{1: "one", "password": "mapSecret"}])
+    schedule_recurring_task(anything, key="long", schedule="@daily", kwargs={"password": "s", "text": "x" * 100_000})
+    before = [entry(database, key).arguments for key in ("key", "long")]
+    fields = filled(superuser, url("edit"), save="1")
+    for changes in (
+        {"args": fields["args"].replace('"password"', '"note"')},
+        {"args": fields["args"].replace('"$": "dict"', '"$": "tuple"')},
+        {"task_path": "tests.shop.tasks.add"},
+    ):
+        shown = text_of(superuser.post(f"{LIST}edit/", fields | changes))
+        assert "'[redacted 1]' does not stand for a secret here" in shown
+        assert "mapSecret" not in shown
+    fields = filled(superuser, url("edit", "long"), save="1", task_path="tests.shop.tasks.add")
+    assert "another task cannot get arguments" in text_of(superuser.post(f"{LIST}edit/", fields))
+    assert [entry(database, key).arguments for key in ("key", "long")] == before
 
 
 def test_a_form_of_a_task_that_has_changed_meanwhile_changes_nothing(database: str, superuser: Client) -> None:

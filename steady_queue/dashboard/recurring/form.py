@@ -9,7 +9,7 @@ from django.db import DatabaseError
 
 from steady_queue import arguments, schedule_recurring_task
 from steady_queue.dashboard.argument_form import build_form, read_form
-from steady_queue.errors import ConfigurationError, StoreUnavailable
+from steady_queue.errors import ArgumentError, ConfigurationError, StoreUnavailable
 from steady_queue.jobs.registry import registry
 from steady_queue.monitoring.recurring.tasks import preview
 from steady_queue.monitoring.text import has_unseen, show_line
@@ -134,11 +134,14 @@ class RecurringForm(forms.Form):
 
     def _read_arguments(self) -> None:
         given = self.cleaned_data
+        shown_for = None if self.row is None else self.row.task_path
         if self.arguments_problem:
+            if given["task_path"] != shown_for:  # their names, and which of them are secret, may be others
+                raise ArgumentError("another task cannot get arguments that are too long to be edited here")
             self._arguments = arguments.loads(self._stored)
         elif "args" in given and "kwargs" in given:
             texts = given["args"], given["kwargs"], given["arguments_version"]
-            call = read_form(self._stored, given["task_path"], *texts)
+            call = read_form(self._stored, given["task_path"], *texts, shown_for=shown_for)
             self._arguments = call.args, call.kwargs
 
     # -- what to store ------------------------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ async def test_connections_of_djangos_own_pool_are_replaced_too(database: str, o
 
 @SERVERS
 async def test_a_connection_that_is_too_old_is_replaced_between_the_calls_of_a_task(database: str) -> None:
-    with settings_changed(database, CONN_MAX_AGE=0.001):
+    with settings_changed(database, CONN_MAX_AGE=1e-9):
         async with running(worker(coroutines=1, orm_lanes=1)):
             long = await _busy_threads(1)
             task_record.gate.set()

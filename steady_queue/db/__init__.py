@@ -9,6 +9,7 @@ transaction_guard.py   refuse statements that would end a transaction, and notic
 ending_statements.py   find statements that end a transaction
 notify.py              wake workers after an enqueue
 watcher.py             the thread that reads the jobs which this process waits for
+fork_pause.py          stop the event loop of a thread while the process forks
 watch.py               one caller that waits for one job, and how often the job is read
 result_channel.py      how a waiting process learns from PostgreSQL that a job has changed
 """

@@ -5,7 +5,7 @@ event loop and connections of its own, which it opens with the first watch and c
 notification of a worker lets it read the job at once; without notifications it reads more and more rarely.
 
 It must not keep the process from exiting, so it is a daemon. A forked process does not have the thread: it starts one
-of its own.
+of its own. While the process forks, the thread pauses.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from django.core import mail
 
 from steady_queue.db.aliases import import_async_driver, open_async
+from steady_queue.db.fork_pause import ForkPause
 from steady_queue.db.missing_tables import aexplain_store_error
 from steady_queue.db.result_channel import ResultChannel
 from steady_queue.db.watch import LISTENING, POLLING
@@ -92,6 +93,11 @@ class Watcher:
                 watch.is_hinted = True
         if watches:
             self._wake_up()
+
+    def pause(self) -> ForkPause | None:
+        """Begin a pause of the thread, if it runs. Called before the process forks."""
+        loop = self._loop
+        return None if loop is None else ForkPause(loop)
 
     def stop(self) -> None:
         """The process exits: close the connections, if that is possible at once."""
@@ -253,6 +259,8 @@ _lock = threading.Lock()
 #: The watchers of the process that this one was forked from. Destroying their event loops would change the selectors
 #: that both processes share.
 _inherited: list[dict[str, Watcher]] = []
+#: The pauses of the fork that a thread has begun.
+_forking = threading.local()
 
 
 def watcher(alias: str) -> Watcher:
@@ -276,13 +284,24 @@ def hint(alias: str, job_ids: Sequence[UUID], *, has_ended: bool) -> None:
         found.hint(job_ids, has_ended=has_ended)
 
 
+def _pause_all() -> None:
+    _forking.pauses = [pause for each in list(_watchers.values()) if (pause := each.pause()) is not None]
+
+
+def _resume_all() -> None:
+    for pause in _forking.pauses:
+        pause.end()
+    _forking.pauses = []
+
+
 def _forget_inherited() -> None:
     global _watchers, _lock
     _inherited.append(_watchers)
     _watchers, _lock = {}, threading.Lock()
+    _forking.pauses = []
 
 
-os.register_at_fork(after_in_child=_forget_inherited)
+os.register_at_fork(before=_pause_all, after_in_parent=_resume_all, after_in_child=_forget_inherited)
 
 
 @atexit.register

@@ -1,7 +1,7 @@
 """The overview: everything at a glance.
 
-"Failures since you last looked" begin with the page on which the user last pressed "Mark failures as seen". Its time is
-kept in the user's session: a GET request changes nothing, neither the queue nor the session, so the page can refresh by
+Failures are seen until the time of the page on which the user last pressed "Mark failures as seen". That time is kept
+in the user's session: a GET request changes nothing, neither the queue nor the session, so the page can refresh by
 itself.
 """
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from steady_queue.monitoring.counts import CappedCount
 
-#: The time of the last look, in the session.
-LOOKED_AT = "steady_queue.looked_at"
+#: Until when failures are marked as seen, in the session.
+SEEN_AT = "steady_queue.seen_at"
 #: States whose tasks need attention, by how much.
 _LEVELS = {JobState.FAILED: "error", JobState.LOST: "error", JobState.EXHAUSTED: "error", JobState.LATE: "warning"}
 
@@ -38,8 +38,8 @@ class OverviewPage(PageAdmin):
     changes = (("seen/", "seen", "mark_as_seen"),)
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        looked_at = read_looked_at(request)
-        overview = read_overview(looked_at)
+        seen_at = read_seen_at(request)
+        overview = read_overview(seen_at)
         period = read_period(request)
         return self.render(
             request,
@@ -50,19 +50,19 @@ class OverviewPage(PageAdmin):
             periods=PERIODS,
             points=read_points(period, overview.hour, overview.now),
             states=_list_states(overview.states),
-            looked_at=looked_at,
-            seen_at=overview.now.isoformat(),
+            seen_at=seen_at,
+            shown_at=overview.now.isoformat(),
             seen_url=self.url_of("overview_seen"),
             json_url=self.url_of("overview_json"),
         )
 
     def show_json(self, request: HttpRequest) -> HttpResponse:
         """The overview for other programs."""
-        return self.render_json(lambda: overview_as_json(read_overview(read_looked_at(request))))
+        return self.render_json(lambda: overview_as_json(read_overview(read_seen_at(request))))
 
     def mark_as_seen(self, request: HttpRequest) -> HttpResponse:
         """Remember that the user has seen the failures until the time of the page with the button."""
-        request.session[LOOKED_AT] = parse_past_time(request.POST.get("seen_at")).isoformat()
+        request.session[SEEN_AT] = parse_past_time(request.POST.get("seen_at")).isoformat()
         return self.redirect_with(
             request,
             "The failures that were shown are marked as seen.",
@@ -71,9 +71,9 @@ class OverviewPage(PageAdmin):
         )
 
 
-def read_looked_at(request: HttpRequest) -> datetime | None:
-    """When the user last marked failures as seen."""
-    return parse_time(request.session.get(LOOKED_AT))
+def read_seen_at(request: HttpRequest) -> datetime | None:
+    """Until when the user has marked failures as seen."""
+    return parse_time(request.session.get(SEEN_AT))
 
 
 def _list_states(states: Mapping[JobState, CappedCount]) -> list[dict[str, object]]:

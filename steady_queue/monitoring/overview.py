@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from steady_queue.monitoring.states import JobState
     from steady_queue.monitoring.statistics import Point
 
-#: Without a last look, failures of this time need attention.
-FIRST_LOOK = timedelta(days=1)
+#: If no failures are marked as seen, those of this time need attention.
+UNSEEN_PERIOD = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class Overview:
         return overview_as_json(self)
 
 
-def read_overview(since_looked: datetime | None = None) -> Overview:
-    """Read the overview. `since_looked`: failures since then need attention; None: those of the last day."""
-    since = since_looked or datetime.now(UTC) - FIRST_LOOK
+def read_overview(seen_at: datetime | None = None) -> Overview:
+    """Read the overview. `seen_at`: failures since then need attention; None: those of the last day."""
+    since = seen_at or datetime.now(UTC) - UNSEEN_PERIOD
     summary = read_state_counts(since)
     usage = read_usage()
     processes = read_processes(summary.now, usage)
@@ -57,6 +57,6 @@ def read_overview(since_looked: datetime | None = None) -> Overview:
     queues = read_queues(summary.now, usage, processes, hours)
     # Of more queues, not all are read one by one.
     hour = add_hours(hours.values(), summary.now) if len(hours) < MAX_NAMES else read_hour(summary.now)
-    period = "in the last day" if since_looked is None else "since you last looked"
+    period = "in the last day" if seen_at is None else "since those marked as seen"
     attention = read_attention(summary, queues, processes, since, period)
     return Overview(summary.now, summary.states, hour, queues, processes, attention)

@@ -59,7 +59,7 @@ def test_everything_that_needs_attention_is_found_in_few_queries(database: str, 
         "paused_queue",
         "late_schedule",
     ]
-    assert found["failures"].text == "1 task has failed since you last looked."
+    assert found["failures"].text == "1 task has failed since those marked as seen."
     assert dict(found["failures"].target.query) == {"state": "failed", "since": (now - HOUR).isoformat()}
     assert found["dead_process"].text.startswith("Process dead has sent no heartbeat for 1 h 0 min")
     assert found["stuck_process"].text == "Process silent has not polled for 1 h 0 min."
@@ -72,7 +72,7 @@ def test_everything_that_needs_attention_is_found_in_few_queries(database: str, 
 
 
 @pytest.mark.usually_on("sqlite")
-def test_failures_that_were_looked_at_need_no_attention(store: SyncStore) -> None:
+def test_failures_that_are_marked_as_seen_need_no_attention(store: SyncStore) -> None:
     fail_jobs(store, job())
     assert [finding.text for finding in find("failures")] == ["1 task has failed in the last day."]
     assert find("failures", datetime.now(UTC) + HOUR) == []

@@ -11,7 +11,7 @@ from steady_queue.errors import UnknownProcess
 from steady_queue.management.confirmation import confirm, find_user
 from steady_queue.management.shell_output import ShellOutput, age_text
 from steady_queue.management.tables import Cell, Column
-from steady_queue.monitoring.json_values import process_as_json
+from steady_queue.monitoring.json_values import process_as_json, running_as_json
 from steady_queue.monitoring.process_jobs import read_running
 from steady_queue.monitoring.process_list import each_process, read_processes
 from steady_queue.monitoring.text import show_line, show_seconds
@@ -107,13 +107,7 @@ def _write_details(output: ShellOutput, found: Sequence[ProcessRow]) -> None:
     """Write processes with the tasks that run in them."""
     running = {row.id: read_running(row.id) for row in found}
     if output.as_json:
-        jobs = {
-            id_: [
-                {"id": str(job.id), "task": job.task_path, "queue": job.queue_name, "at": job.claimed_at.isoformat()}
-                for job in its
-            ]
-            for id_, its in running.items()
-        }
+        jobs = {id_: [running_as_json(job) for job in its] for id_, its in running.items()}
         output.write_json({"processes": [{**process_as_json(row), "running_jobs": jobs[row.id]} for row in found]})
         return
     columns = [

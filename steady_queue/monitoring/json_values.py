@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from steady_queue.monitoring.attention import Attention
     from steady_queue.monitoring.counts import CappedCount
     from steady_queue.monitoring.overview import Overview
+    from steady_queue.monitoring.process_jobs import RunningJob
     from steady_queue.monitoring.process_list import ProcessRow
     from steady_queue.monitoring.queue_list import QueueRow
     from steady_queue.monitoring.statistics import Point
@@ -96,6 +97,11 @@ def process_as_json(row: ProcessRow) -> dict[str, Any]:
         "queues": row.queues,
         "children": [process_as_json(child) for child in row.children],
     }
+
+
+def running_as_json(job: RunningJob) -> dict[str, Any]:
+    """A task that runs in a process."""
+    return {"id": str(job.id), "task": job.task_path, "queue": job.queue_name, "at": job.claimed_at.isoformat()}
 
 
 def attention_as_json(finding: Attention) -> dict[str, Any]:

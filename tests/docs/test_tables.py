@@ -6,7 +6,7 @@ import logging
 import re
 from dataclasses import fields
 from inspect import signature
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 from django.core.management import load_command_class
@@ -20,7 +20,15 @@ from steady_queue.concurrency import limits_concurrency
 from steady_queue.configuration import Dispatcher, Options, RecurringTask, Worker
 from steady_queue.dashboard.site import PAGES
 from steady_queue.management.options import BOOLEANS, NUMBERS, PREFIX, STRINGS
+from steady_queue.monitoring.jobs.detail import find_detail
+from steady_queue.monitoring.jobs.json_values import detail_as_json, row_as_json
+from steady_queue.monitoring.jobs.rows import load_rows
+from steady_queue.monitoring.jobs.timeline import Ending, Kind
+from steady_queue.monitoring.json_values import running_as_json
 from steady_queue.monitoring.overview import read_overview
+from steady_queue.monitoring.process_jobs import read_running
+from steady_queue.monitoring.states import JobState
+from steady_queue.monitoring.statistics import Rate
 from steady_queue.recurring_task import recurring
 from tests.contract.test_public_interface import NAMES
 from tests.dashboard.samples import fill
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
 SETTINGS = page("docs/reference/settings.md")
 COMMAND = page("docs/reference/command.md")
 OBSERVABILITY = page("docs/guides/observability.md")
+DASHBOARD = page("docs/guides/dashboard.md")
 
 
 def test_every_setting_of_the_module_is_listed() -> None:
@@ -172,7 +181,7 @@ def test_every_permission_of_the_dashboard_is_listed() -> None:
     changes = [codename for options in pages for codename, _ in options.permissions]
     forms = [f"{change}_recurringtask" for change in ("add", "change", "delete")]
 
-    listed = first_names(page("docs/guides/dashboard.md").section("Permissions"), "permission of `steady_queue`")
+    listed = first_names(DASHBOARD.section("Permissions"), "permission of `steady_queue`")
 
     assert sorted(listed) == sorted([*views, *changes, *forms])
 
@@ -183,9 +192,39 @@ def test_every_key_of_the_json_is_listed(database: str) -> None:
     found = read_overview().as_json()
     values = [found[part][0] for part in ("queues", "processes", "hour", "attention")]
 
-    rows = tables(page("docs/guides/dashboard.md").section("JSON"), "key")
+    rows = tables(DASHBOARD.section("JSON"), "key")
 
     listed = [name for row in rows for name in names(row[0])]
     assert sorted(listed) == sorted(key for value in values for key in value)
     (kinds,) = [names(row[1]) for row in rows if "unserved_queue" in row[1]]
     assert {finding["kind"] for finding in found["attention"]} <= set(kinds)
+
+
+@pytest.mark.usually_on("sqlite")
+def test_every_key_of_a_task_in_the_json_is_listed(database: str) -> None:
+    sample = fill(database)
+    failed = sample.states[JobState.FAILED].id
+    (row,) = map(row_as_json, load_rows([failed]))
+    detail = find_detail(failed)
+    assert detail is not None
+    shown = detail_as_json(detail)
+    (attempt,) = [entry["attempt"] for entry in shown["timeline"] if entry["kind"] == "attempt"]
+    (running,) = map(running_as_json, read_running(sample.worker))
+
+    text = DASHBOARD.section("Keys of tasks")
+
+    assert sorted(first_names(text, "key of a task")) == sorted(row)
+    assert sorted(first_names(text, "more of a task")) == sorted(shown.keys() - row.keys())
+    assert sorted(first_names(text, "key of an entry")) == sorted(shown["timeline"][0])
+    assert sorted(first_names(text, "key of an attempt")) == sorted(attempt)
+    assert sorted(first_names(text, "key of a running task")) == sorted(running)
+    assert sorted(first_names(text, "key of a rate")) == sorted(Rate._fields)
+
+
+@pytest.mark.parametrize(("heading", "key", "values"), [("entry", "kind", Kind), ("attempt", "ending", Ending)])
+def test_every_kind_of_what_happened_to_a_task_is_listed(heading: str, key: str, values: object) -> None:
+    (listed,) = [
+        cell for name, cell in tables(DASHBOARD.section("Keys of tasks"), f"key of an {heading}") if key in name
+    ]
+
+    assert re.findall(r"`([\w ]+)`", listed) == list(get_args(values))

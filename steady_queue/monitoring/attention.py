@@ -84,11 +84,11 @@ def _from_processes(processes: Sequence[ProcessRow], queues: Sequence[QueueRow])
         running = f" {row.running:,} of its tasks count as running." if row.running else ""
         text = f"Process {row.name} {problem}.{running}"
         yield Attention("dead_process", "error", text, _process_target(row))
-    yield from _rest("dead_process", len(dead), "processes are considered dead", Target("process"))
+    yield from _rest("dead_process", "error", len(dead), "processes are considered dead", Target("process"))
     stuck = [row for row in processes if row.is_stuck]
     for row in stuck[:MAX_LISTED]:
         yield Attention("stuck_process", "error", _describe_stuck(row), _process_target(row))
-    yield from _rest("stuck_process", len(stuck), "processes are stuck", Target("process"))
+    yield from _rest("stuck_process", "error", len(stuck), "processes are stuck", Target("process"))
 
 
 def _process_target(row: ProcessRow) -> Target:
@@ -116,7 +116,7 @@ def _from_queues(queues: Sequence[QueueRow]) -> Iterator[Attention]:
         found = [(row, text) for row in queues if (text := describe(row))]
         for row, text in found[:MAX_LISTED]:
             yield Attention(kind, level, text, Target("queue", {"name": row.name}))
-        yield from _rest(kind, len(found), in_short, Target("queue"))
+        yield from _rest(kind, level, len(found), in_short, Target("queue"))
 
 
 def _describe_unserved(row: QueueRow) -> str:
@@ -166,7 +166,7 @@ def _from_schedules(summary: StateSummary) -> Iterator[Attention]:
     for schedule in late[:MAX_LISTED]:
         text = f"Recurring task {schedule.key} has not run: it was due {duration_text(schedule.late_seconds)} ago."
         yield Attention("late_schedule", "warning", text, Target("recurringtask", {"key": schedule.key}))
-    yield from _rest("late_schedule", len(late), "recurring tasks are late", Target("recurringtask"))
+    yield from _rest("late_schedule", "warning", len(late), "recurring tasks are late", Target("recurringtask"))
 
 
 def _from_transactions() -> Iterator[Attention]:
@@ -183,7 +183,7 @@ def _from_transactions() -> Iterator[Attention]:
         yield Attention("old_transaction", "warning", text)
 
 
-def _rest(kind: str, count: int, what: str, target: Target) -> Iterator[Attention]:
+def _rest(kind: str, level: Level, count: int, what: str, target: Target) -> Iterator[Attention]:
     """The finding for those that are not listed one by one."""
     if count > MAX_LISTED:
-        yield Attention(kind, "warning", f"{count - MAX_LISTED:,} more {what}.", target)
+        yield Attention(kind, level, f"{count - MAX_LISTED:,} more {what}.", target)

@@ -65,6 +65,18 @@ def test_the_page_of_a_process_shows_what_it_runs(database: str, superuser: Clie
 
 
 @pytest.mark.usually_on("sqlite")
+def test_a_process_that_is_stuck_is_shown_as_an_error_like_one_that_is_dead(database: str, superuser: Client) -> None:
+    sample = fill(database)
+    Process.objects.filter(id=sample.worker).update(measurements='{"stuck_threads":1}')
+
+    page = get(superuser, PROCESSES)
+
+    row = page[page.index(f"sq-process-{sample.worker}") :]
+    assert row.index('class="sq-child sq-row-error"') < row.index('<span class="sq-badge sq-error">stuck</span>')
+    assert row.index("stuck</span>") < row.index("</tr>")
+
+
+@pytest.mark.usually_on("sqlite")
 def test_item_165_an_unknown_process_leads_to_the_list_with_a_message(database: str, superuser: Client) -> None:
     """Item 165."""
     for unknown in (str(uuid4()), "nothing", "<script>", "%00"):

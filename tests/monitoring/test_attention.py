@@ -95,6 +95,15 @@ def test_many_findings_of_a_kind_are_summed_up(database: str) -> None:
     assert paused[-1].text == "3 more queues are paused."
 
 
+@pytest.mark.usually_on("sqlite")
+def test_the_finding_for_further_processes_has_the_level_of_the_others(database: str) -> None:
+    for number in range(8):
+        add_process(database, f"process {number}", last_heartbeat_at=datetime.now(UTC) - HOUR)
+    dead = find("dead_process")
+    assert dead[-1].text == "3 more processes are considered dead."
+    assert {finding.level for finding in dead} == {"error"}
+
+
 def test_a_schedule_is_late_when_a_tick_was_not_enqueued(database: str, store: SyncStore) -> None:
     persist_entries(store, [entry("hourly", schedule="0 * * * *"), entry("broken", schedule="0 0 1 1 *")])
     now = datetime.now(UTC)

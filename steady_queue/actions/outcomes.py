@@ -25,16 +25,19 @@ if TYPE_CHECKING:
     from steady_queue.store.job import JobState
 
 _CHANGES: dict[str, Change] = {"retry": actions.retry, "discard": actions.discard, "run_now": actions.run_now}
-_DONE = {"retry": "was retried", "discard": "was discarded", "run_now": "was made ready", "cancel": "was cancelled"}
+#: What can be done with several tasks, and its participle: "the task was retried".
+PARTICIPLES = {"retry": "retried", "discard": "discarded", "run_now": "made ready", "cancel": "cancelled"}
 _REQUESTED = "runs, and its process was asked to stop it"
+#: States that need other words than "is ready".
 _STATES = {
-    TaskState.RUNNING: "is running",
-    TaskState.FAILED: "has failed",
-    TaskState.EXHAUSTED: "has failed in all of its attempts",
-    TaskState.FINISHED: "has finished",
-    TaskState.CANCELLED: "was cancelled",
-    TaskState.EXPIRED: "has expired",
-    TaskState.RETRYING: "waits for its next attempt",
+    "running": "is running",
+    "failed": "has failed",
+    "exhausted": "has failed in all of its attempts",
+    "lost": "has failed because its process was lost",
+    "finished": "has finished",
+    "cancelled": "was cancelled",
+    "expired": "has expired",
+    "retrying": "waits for its next attempt",
 }
 
 
@@ -66,14 +69,14 @@ def apply_to(ids: Sequence[UUID], action: str, *, by: str = "", reason: str = ""
 
     `by` and `reason` are stored with a task that is cancelled. Raises ValueError for another action.
     """
-    if action not in _DONE:
-        raise ValueError(f"the action must be one of {', '.join(_DONE)}, not {action!r:.50}")
+    if action not in PARTICIPLES:
+        raise ValueError(f"the action must be one of {', '.join(PARTICIPLES)}, not {action!r:.50}")
     if action == "cancel":
         found = run(cancellation.cancel_each(ids, cancellation.build_request(by, reason)))
         outcomes = {id_: _cancel_outcome(id_, outcome) for id_, outcome in found.items() if outcome}
     else:
         done = run(steps.change_many(_CHANGES[action], ids))
-        outcomes = {UUID(id_): ActionOutcome(id_, OutcomeKind.DONE, _DONE[action]) for id_ in done}
+        outcomes = {UUID(id_): _done(UUID(id_), action) for id_ in done}
     others = [id_ for id_ in dict.fromkeys(ids) if id_ not in outcomes]
     states = run_one(lambda sql: find_states(sql, others))
     outcomes.update((id_, _explain(id_, action, states.get(id_))) for id_ in others)
@@ -83,7 +86,11 @@ def apply_to(ids: Sequence[UUID], action: str, *, by: str = "", reason: str = ""
 def _cancel_outcome(job_id: UUID, outcome: CancelOutcome) -> ActionOutcome:
     if outcome is CancelOutcome.REQUESTED:
         return ActionOutcome(str(job_id), OutcomeKind.REQUESTED, _REQUESTED)
-    return ActionOutcome(str(job_id), OutcomeKind.DONE, _DONE["cancel"])
+    return _done(job_id, "cancel")
+
+
+def _done(job_id: UUID, action: str) -> ActionOutcome:
+    return ActionOutcome(str(job_id), OutcomeKind.DONE, f"was {PARTICIPLES[action]}")
 
 
 def _explain(job_id: UUID, action: str, state: JobState | None) -> ActionOutcome:
@@ -97,19 +104,21 @@ def _apply_again(job_id: UUID, action: str) -> ActionOutcome:
     name = str(job_id)
     try:
         if run(steps.change_one(_CHANGES[action], job_id)):
-            return ActionOutcome(name, OutcomeKind.DONE, _DONE[action])
+            return _done(job_id, action)
     except DuplicateTask as error:
         return ActionOutcome(name, OutcomeKind.REFUSED, f"the task {error.existing_ids[0]} has its unique key")
     except JobIsRunning:
-        return ActionOutcome(name, OutcomeKind.STALE, _STATES[TaskState.RUNNING])
+        return ActionOutcome(name, OutcomeKind.STALE, describe_state(TaskState.RUNNING))
     except TaskResultDoesNotExist:
-        return ActionOutcome(name, OutcomeKind.STALE, _describe(None))
+        return ActionOutcome(name, OutcomeKind.STALE, describe_state(None))
     state = run_one(lambda sql: find_states(sql, [job_id])).get(job_id)
     return ActionOutcome(name, OutcomeKind.STALE, _describe(state))
 
 
 def _describe(state: JobState | None) -> str:
-    if state is None:
-        return "no longer exists"
-    exact = state_of(state)
-    return _STATES.get(exact, f"is {exact}")
+    return describe_state(None if state is None else state_of(state))
+
+
+def describe_state(state: str | None) -> str:
+    """What a task in this state does, as the end of a sentence about it; None for one that does not exist."""
+    return "no longer exists" if state is None else _STATES.get(state, f"is {state}")

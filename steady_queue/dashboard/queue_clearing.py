@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from django.contrib import messages
 
+from steady_queue.actions.outcomes import OutcomeKind
 from steady_queue.dashboard import audit, queue_names
 from steady_queue.dashboard.jobs import confirmed_ids
 from steady_queue.dashboard.jobs.batches import BatchState
-from steady_queue.dashboard.jobs.changes import BATCH_ROWS, JobChange, OutcomeKind
+from steady_queue.dashboard.jobs.changes import BATCH_ROWS, JobChange
 from steady_queue.events.wording import counted
 from steady_queue.models.pages import Queue
 from steady_queue.monitoring.jobs.confirmed import find_confirmed, ready_in

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import CommandError
 
-from steady_queue.actions.outcomes import ActionOutcome, OutcomeKind, apply_to
+from steady_queue.actions.outcomes import PARTICIPLES, ActionOutcome, OutcomeKind, apply_to
 from steady_queue.events.wording import counted
 from steady_queue.management.confirmation import confirm, find_user
 from steady_queue.management.progress_bar import ProgressBar
@@ -26,13 +26,8 @@ if TYPE_CHECKING:
     from steady_queue.management.shell_output import ShellOutput
     from steady_queue.monitoring.jobs.search import JobSearch
 
-#: The question and the participle of each change.
-CHANGES = {
-    "retry": ("Retry", "retried"),
-    "discard": ("Delete", "discarded"),
-    "run_now": ("Run now", "made ready"),
-    "cancel": ("Cancel", "cancelled"),
-}
+#: The question of each change.
+CHANGES = {"retry": "Retry", "discard": "Delete", "run_now": "Run now", "cancel": "Cancel"}
 #: Tasks that were not changed and are listed; the totals count all.
 MAX_LISTED = 100
 _UNKNOWN = "is not the id of a task"
@@ -73,7 +68,7 @@ def change_jobs(
     if count != "0":
         tasks = "1 task" if count == "1" else f"{count} tasks"
         which = "".join(f", {name} {show_line(value)}" for name, value in search.to_query().items())
-        confirm(f"{CHANGES[change][0]} {tasks}{which}?", options)
+        confirm(f"{CHANGES[change]} {tasks}{which}?", options)
     with _progress(output, options, number) as advance:
         _apply(change, batches, totals, options, advance)
     _write(output, change, totals)
@@ -153,7 +148,7 @@ def _write(output: ShellOutput, change: str, totals: _Totals) -> None:
             }
         )
         return
-    parts = [f"{counted(done, 'task')} {CHANGES[change][1]}"]
+    parts = [f"{counted(done, 'task')} {PARTICIPLES[change]}"]
     if requested:
         parts.append(f"the processes of {counted(requested, 'running task')} were asked to stop them")
     if totals.not_done:

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from steady_queue.dashboard.jobs.changes import CHANGES, OutcomeKind, apply
+from steady_queue.actions.outcomes import OutcomeKind, apply_to
 from steady_queue.models.endings import Cancellation
 from steady_queue.store.job import Until
 from steady_queue.store.outcome import Finished
@@ -26,7 +26,7 @@ def test_each_task_has_an_outcome_that_says_what_was_done_or_why_not(database: s
     key_holder = unique(until=Until.FINISHED)
     store.enqueue(ready, key_holder)
     missing = uuid4()
-    outcomes = apply(CHANGES["retry"], [failed.id, refused.id, running.id, finished.id, ready.id, missing])
+    outcomes = apply_to([failed.id, refused.id, running.id, finished.id, ready.id, missing], "retry")
     assert [(outcome.kind, outcome.text) for outcome in outcomes] == [
         (DONE, "was retried"),
         (REFUSED, f"the task {key_holder.id} has its unique key"),
@@ -45,15 +45,15 @@ def test_running_tasks_are_asked_to_stop_and_waiting_ones_are_cancelled(database
     running, scheduled = job(), job(scheduled_at=later())
     (claim,) = store.claimed(running)
     store.enqueue(scheduled)
-    outcomes = apply(CHANGES["cancel"], [running.id, scheduled.id], by="Ada", reason="too late")
+    outcomes = apply_to([running.id, scheduled.id], "cancel", by="Ada", reason="too late")
     assert [outcome.kind for outcome in outcomes] == [REQUESTED, DONE]
     request = Cancellation.objects.using(database).get()
     assert (request.requested_by, request.reason) == ("Ada", "too late")
     failure = row(database, "failedexecution", scheduled.id)
     assert failure is not None
     assert failure["message"] == "cancelled by Ada: too late"
-    assert [outcome.text for outcome in apply(CHANGES["cancel"], [scheduled.id])] == ["was cancelled"]
-    assert [outcome.kind for outcome in apply(CHANGES["cancel"], [scheduled.id])] == [STALE]
+    assert [outcome.text for outcome in apply_to([scheduled.id], "cancel")] == ["was cancelled"]
+    assert [outcome.kind for outcome in apply_to([scheduled.id], "cancel")] == [STALE]
     store.settle(Finished(claim))
 
 
@@ -62,12 +62,12 @@ def test_blocked_and_scheduled_tasks_run_now_and_discarded_tasks_are_deleted(dat
     store = SyncStore(database)
     holder, blocked, scheduled = limited(), limited(), job(scheduled_at=later())
     store.enqueue(holder, blocked, scheduled)
-    assert [one.kind for one in apply(CHANGES["run_now"], [blocked.id, scheduled.id, holder.id])] == [
+    assert [one.kind for one in apply_to([blocked.id, scheduled.id, holder.id], "run_now")] == [
         DONE,
         DONE,
         STALE,
     ]
     assert counts(database) == {"ready": 3}
-    assert [one.text for one in apply(CHANGES["discard"], [blocked.id, blocked.id])] == ["was discarded"] * 2
-    assert [one.text for one in apply(CHANGES["discard"], [blocked.id])] == ["no longer exists"]
+    assert [one.text for one in apply_to([blocked.id, blocked.id], "discard")] == ["was discarded"] * 2
+    assert [one.text for one in apply_to([blocked.id], "discard")] == ["no longer exists"]
     assert counts(database) == {"ready": 2}

@@ -13,11 +13,11 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.http import QueryDict
 
+from steady_queue.actions.outcomes import OutcomeKind, apply_to
 from steady_queue.dashboard import audit
-from steady_queue.dashboard.jobs import changes as job_changes
 from steady_queue.dashboard.jobs import confirmed_ids
 from steady_queue.dashboard.jobs.batches import BatchState
-from steady_queue.dashboard.jobs.changes import BATCH_ROWS, CHANGES, OutcomeKind
+from steady_queue.dashboard.jobs.changes import BATCH_ROWS, CHANGES
 from steady_queue.dashboard.jobs.filters import describe_search
 from steady_queue.dashboard.refusals import Refused
 from steady_queue.events.wording import counted
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest, HttpResponse
 
-    from steady_queue.dashboard.jobs.changes import JobChange, JobOutcome
+    from steady_queue.actions.outcomes import ActionOutcome
+    from steady_queue.dashboard.jobs.changes import JobChange
     from steady_queue.dashboard.page import PageAdmin
 
 #: Tasks that the page that asks for confirmation shows.
@@ -184,7 +185,7 @@ def _change_selected(page: PageAdmin, request: HttpRequest, wanted: Wanted, ids:
     """Change tasks that were selected, all in this request."""
     change = wanted.change
     labels = {str(row.id): f"{row.task_path} {row.id}" for row in load_rows(ids)}
-    outcomes = job_changes.apply(change, ids, by=request.user.get_username(), reason=wanted.reason)
+    outcomes = apply_to(ids, change.name, by=request.user.get_username(), reason=wanted.reason)
     for outcome in outcomes:
         if outcome.is_done:
             label = labels.get(outcome.job_id, outcome.job_id)
@@ -199,7 +200,7 @@ def _change_selected(page: PageAdmin, request: HttpRequest, wanted: Wanted, ids:
     return page.redirect_with(request, _summary(change, outcomes), back_url, level)
 
 
-def _summary(change: JobChange, outcomes: Sequence[JobOutcome]) -> str:
+def _summary(change: JobChange, outcomes: Sequence[ActionOutcome]) -> str:
     if len(outcomes) == 1:
         return f"The task {outcomes[0].job_id} {outcomes[0].text}."
     requested = sum(outcome.kind is OutcomeKind.REQUESTED for outcome in outcomes)
@@ -264,6 +265,6 @@ def _show_result(
     return page.render(request, "job_result.html", f"{change.label}: result", **context, **state.describe())
 
 
-def audit_text(change: JobChange, outcome: JobOutcome, reason: str) -> str:
+def audit_text(change: JobChange, outcome: ActionOutcome, reason: str) -> str:
     """Return what the admin's log says of a change of one task."""
     return audit.with_reason(f"{change.label}: the task {outcome.text}.", reason)

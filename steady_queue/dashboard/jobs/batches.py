@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.core import signing
 
+from steady_queue.actions.outcomes import ActionOutcome, OutcomeKind, apply_to
 from steady_queue.dashboard.jobs import confirmed_ids
-from steady_queue.dashboard.jobs.changes import JobOutcome, OutcomeKind, apply
 from steady_queue.monitoring.jobs.confirmed import Confirmed
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ class BatchState:
     cursor: str | None = None
     searched: int = 0
     totals: Mapping[str, int] = field(default_factory=dict)
-    rows: Sequence[JobOutcome] = ()
+    rows: Sequence[ActionOutcome] = ()
 
-    def add(self, outcomes: Sequence[JobOutcome], cursor: str | None, searched: int = 0) -> BatchState:
+    def add(self, outcomes: Sequence[ActionOutcome], cursor: str | None, searched: int = 0) -> BatchState:
         """Return the state after one more batch."""
         totals = Counter(self.totals)
         totals.update(outcome.kind.value for outcome in outcomes)
@@ -64,7 +64,7 @@ class BatchState:
     def change_next(self, change: JobChange, search: JobSearch, *, by: str, size: int) -> tuple[BatchState, int]:
         """Change the next tasks that were confirmed; returns the state after that, and how many were changed."""
         found = Confirmed(search, self.as_of, self.confirmed).find_next(self.cursor, size)
-        outcomes = apply(change, found.ids, by=by, reason=self.reason)
+        outcomes = apply_to(found.ids, change.name, by=by, reason=self.reason)
         done = sum(outcome.is_done for outcome in outcomes)
         return self.add(outcomes, found.next_cursor, found.searched), done
 
@@ -94,7 +94,7 @@ class BatchState:
             value: dict[str, Any] = signing.loads(text, salt=_salt(user_id, purpose), max_age=MAX_AGE_SECONDS)
         except signing.BadSignature:
             return None
-        rows = [JobOutcome(id_, OutcomeKind(kind), text) for id_, kind, text in value.pop("rows")]
+        rows = [ActionOutcome(id_, OutcomeKind(kind), text) for id_, kind, text in value.pop("rows")]
         as_of = datetime.fromisoformat(value["as_of"])
         confirmed = confirmed_ids.decode(value["confirmed"])
         return cls(**{**value, "as_of": as_of, "confirmed": confirmed, "rows": rows})
@@ -104,7 +104,7 @@ def _salt(user_id: object, purpose: str) -> str:
     return f"{_SALT}.{purpose}.{user_id}"
 
 
-def _choose(rows: Sequence[JobOutcome]) -> tuple[JobOutcome, ...]:
+def _choose(rows: Sequence[ActionOutcome]) -> tuple[ActionOutcome, ...]:
     """Return the rows to be shown: those that were not changed first, because they say why."""
     if len(rows) <= SHOWN_ROWS:
         return tuple(rows)

@@ -5,29 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from steady_queue.actions.outcomes import ActionOutcome as JobOutcome
-from steady_queue.actions.outcomes import OutcomeKind, apply_to
-from steady_queue.monitoring.states import JobState
+from steady_queue.actions.outcomes import PARTICIPLES
+from steady_queue.monitoring.jobs.detail import states_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from uuid import UUID
+    from collections.abc import Mapping
 
-__all__ = ["BATCH_ROWS", "CHANGES", "JobChange", "JobOutcome", "OutcomeKind", "apply", "describe_state"]
+    from steady_queue.monitoring.states import JobState
 
 #: Tasks that are changed in one request: in one transaction, and within the time that a web server grants.
 BATCH_ROWS = 500
-
-_WORDS = {
-    JobState.RUNNING: "is running",
-    JobState.FAILED: "has failed",
-    JobState.EXHAUSTED: "has failed in all of its attempts",
-    JobState.LOST: "has failed because its process was lost",
-    JobState.FINISHED: "has finished",
-    JobState.CANCELLED: "was cancelled",
-    JobState.EXPIRED: "has expired",
-    JobState.RETRYING: "waits for its next attempt",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +34,6 @@ class JobChange:
     is_dangerous: bool = False
 
 
-_ENDED_BADLY = frozenset(
-    {JobState.FAILED, JobState.EXHAUSTED, JobState.LOST, JobState.CANCELLED, JobState.EXPIRED},
-)
-_DELAYED = frozenset({JobState.SCHEDULED, JobState.RETRYING, JobState.BLOCKED, JobState.LATE})
-_WAITING = _DELAYED | {JobState.READY}
-
 CHANGES: Mapping[str, JobChange] = {
     change.name: change
     for change in (
@@ -60,49 +41,39 @@ CHANGES: Mapping[str, JobChange] = {
             "retry",
             "Retry",
             "retry_job",
-            "retried",
+            PARTICIPLES["retry"],
             "Retrying",
             "Failed tasks run again as if they were new, with the same arguments.",
-            _ENDED_BADLY,
+            states_for("retry"),
         ),
         JobChange(
             "run_now",
             "Run now",
             "run_job",
-            "made ready",
+            PARTICIPLES["run_now"],
             "Making ready",
             "Scheduled tasks do not wait for their time. Blocked tasks run beyond the limit of their key.",
-            _DELAYED,
+            states_for("run_now"),
         ),
         JobChange(
             "cancel",
             "Cancel",
             "cancel_job",
-            "cancelled",
+            PARTICIPLES["cancel"],
             "Cancelling",
             "Tasks that wait end now. The processes of running tasks are asked to stop them. No task is retried.",
-            _WAITING | {JobState.RUNNING},
+            states_for("cancel"),
             is_dangerous=True,
         ),
         JobChange(
             "discard",
             "Discard",
             "discard_job",
-            "discarded",
+            PARTICIPLES["discard"],
             "Discarding",
             "Tasks are deleted, with their errors and their logs. This cannot be undone.",
-            _WAITING | _ENDED_BADLY,
+            states_for("discard"),
             is_dangerous=True,
         ),
     )
 }
-
-
-def apply(change: JobChange, ids: Sequence[UUID], *, by: str = "", reason: str = "") -> list[JobOutcome]:
-    """Change tasks, at most `BATCH_ROWS`; returns an outcome for each."""
-    return apply_to(ids, change.name, by=by, reason=reason)
-
-
-def describe_state(state: JobState | None) -> str:
-    """What a task does now, as the end of a sentence; None for one that does not exist."""
-    return "no longer exists" if state is None else _WORDS.get(state, f"is {state}")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from django.contrib import messages
 
 from steady_queue import actions
+from steady_queue.actions.outcomes import describe_state
 from steady_queue.dashboard import audit
 from steady_queue.dashboard.argument_form import build_form, read_form
-from steady_queue.dashboard.jobs.changes import CHANGES, describe_state
+from steady_queue.dashboard.jobs.changes import CHANGES
 from steady_queue.dashboard.refusals import Refused
 from steady_queue.db.aliases import queue_alias
 from steady_queue.errors import JobIsRunning, StoreError

@@ -57,6 +57,11 @@ ACTIONS: dict[JobState, tuple[str, ...]] = {
 }
 
 
+def states_for(action: str) -> frozenset[JobState]:
+    """The states of the tasks with which this can be done."""
+    return frozenset(state for state, actions in ACTIONS.items() if action in actions)
+
+
 class OldArgumentTexts(NamedTuple):
     """Arguments that were replaced when the task was retried by hand."""
 

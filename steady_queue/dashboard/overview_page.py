@@ -15,7 +15,7 @@ from steady_queue.dashboard.chart_period import PERIODS, read_period, read_point
 from steady_queue.dashboard.page import PageAdmin
 from steady_queue.monitoring.json_values import overview_as_json
 from steady_queue.monitoring.overview import read_overview
-from steady_queue.monitoring.states import JobState
+from steady_queue.monitoring.states import level_of
 from steady_queue.monitoring.times import parse_past_time, parse_time
 
 if TYPE_CHECKING:
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
     from steady_queue.monitoring.counts import CappedCount
+    from steady_queue.monitoring.states import JobState
 
 #: Until when failures are marked as seen, in the session.
 SEEN_AT = "steady_queue.seen_at"
-#: States whose tasks need attention, by how much.
-_LEVELS = {JobState.FAILED: "error", JobState.LOST: "error", JobState.EXHAUSTED: "error", JobState.LATE: "warning"}
 
 
 class OverviewPage(PageAdmin):
@@ -78,6 +77,6 @@ def read_seen_at(request: HttpRequest) -> datetime | None:
 
 def _list_states(states: Mapping[JobState, CappedCount]) -> list[dict[str, object]]:
     return [
-        {"name": str(state), "count": count, "level": _LEVELS.get(state, "") if count.number else ""}
+        {"name": str(state), "count": count, "level": level_of(state) if count.number else "quiet"}
         for state, count in states.items()
     ]

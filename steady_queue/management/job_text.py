@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steady_queue.management.shell_output import age_text, moment_text
-from steady_queue.management.tables import Cell, Column, cut_to
-from steady_queue.monitoring.states import JobState
+from steady_queue.management.tables import COLOURS, Cell, Column, cut_to
+from steady_queue.monitoring.states import JobState, level_of
 from steady_queue.monitoring.text import show, show_line, show_seconds
 
 if TYPE_CHECKING:
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
 #: Characters of a text on several lines, such as a traceback.
 TEXT_CHARACTERS = 20_000
-_COLOURS = {
-    **dict.fromkeys((JobState.FAILED, JobState.EXHAUSTED, JobState.LOST), "red"),
-    **dict.fromkeys((JobState.RETRYING, JobState.CANCELLED, JobState.EXPIRED), "yellow"),
-    JobState.FINISHED: "green",
-    JobState.RUNNING: "cyan",
-}
 
 
 def list_lines(output: ShellOutput, rows: Sequence[JobRow]) -> Iterable[str]:
@@ -45,9 +39,10 @@ def list_lines(output: ShellOutput, rows: Sequence[JobRow]) -> Iterable[str]:
 
 def _cells(row: JobRow) -> list[str | Cell]:
     state = f"{row.state}, late" if row.is_late else str(row.state)
+    colour = COLOURS[level_of(row.state)] or (COLOURS[level_of(JobState.LATE)] if row.is_late else "")
     return [
         str(row.id),
-        Cell(state, _COLOURS.get(row.state, "yellow" if row.is_late else "")),
+        Cell(state, colour),
         row.task_path,
         row.queue_name,
         age_text(row.at),
@@ -124,8 +119,9 @@ def _entry_lines(output: ShellOutput, entry: TimelineEntry) -> Iterator[str]:
     attempt = entry.attempt
     more = _attempt_words(attempt) if attempt is not None else ""
     line = show_line(f"{entry.text}{more}", 500)
-    colour = output.style.red if attempt is not None and attempt.ending in ("failed", "lost") else str
-    yield f"  {output.style.dim(f'{at:<19}')}  {colour(line)}"
+    colour = COLOURS[level_of(entry.kind if attempt is None else attempt.ending)]
+    painted = getattr(output.style, colour)(line) if colour else line
+    yield f"  {output.style.dim(f'{at:<19}')}  {painted}"
     if attempt is None:
         return
     for logged in attempt.log:

@@ -10,11 +10,12 @@ from steady_queue import actions
 from steady_queue.errors import UnknownProcess
 from steady_queue.management.confirmation import confirm, find_user
 from steady_queue.management.shell_output import ShellOutput, age_text
-from steady_queue.management.tables import Cell, Column
+from steady_queue.management.tables import COLOURS, Cell, Column
 from steady_queue.monitoring.json_values import process_as_json, running_as_json
 from steady_queue.monitoring.process_jobs import read_running
 from steady_queue.monitoring.process_list import each_process, read_processes
-from steady_queue.monitoring.text import show_line, show_seconds
+from steady_queue.monitoring.states import level_of
+from steady_queue.monitoring.text import show_line, show_memory, show_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from django.core.management.base import OutputWrapper
 
     from steady_queue.monitoring.process_list import ProcessRow
-
-_MEBIBYTE = 1024 * 1024
 
 
 def handle_processes(out: OutputWrapper, err: OutputWrapper, options: Mapping[str, Any]) -> int:
@@ -79,21 +78,15 @@ def _rows(rows: Sequence[ProcessRow], depth: int) -> Iterator[list[str | Cell]]:
         yield [
             f"{indent}{row.name}",
             row.kind,
-            _state(row),
+            Cell(row.state, COLOURS[level_of(row.state)]),
             " ".join(f"{lane.name} {lane.used}/{lane.size}" for lane in row.lanes),
             f"{row.running:,}",
             show_seconds(max(0.0, row.heartbeat_age_seconds)),
             show_seconds(row.loop_lag_seconds),
-            "" if row.memory_bytes is None else f"{row.memory_bytes // _MEBIBYTE:,} MiB",
+            show_memory(row.memory_bytes),
             ",".join(row.queues),
         ]
         yield from _rows(row.children, depth + 1)
-
-
-def _state(row: ProcessRow) -> Cell:
-    if not row.is_alive:
-        return Cell("dead", "red")
-    return Cell("stuck", "red") if row.is_stuck else Cell("alive", "green")
 
 
 def _write_list(output: ShellOutput, tree: Sequence[ProcessRow]) -> None:

@@ -12,10 +12,11 @@ from steady_queue.actions.outcomes import apply_to
 from steady_queue.events.wording import counted
 from steady_queue.management.confirmation import confirm, find_choice
 from steady_queue.management.shell_output import ShellOutput
-from steady_queue.management.tables import Cell, Column, sparkline
+from steady_queue.management.tables import COLOURS, Cell, Column, sparkline
 from steady_queue.monitoring.jobs.confirmed import find_confirmed, ready_in
 from steady_queue.monitoring.json_values import queues_as_json
 from steady_queue.monitoring.queue_list import read_queue, read_queues
+from steady_queue.monitoring.states import level_of
 from steady_queue.monitoring.statistics import read_now
 from steady_queue.monitoring.text import show_line, show_seconds
 from steady_queue.store.names import NAME_LENGTH, explain_unstorable
@@ -83,16 +84,10 @@ def _cells(output: ShellOutput, row: QueueRow) -> list[str | Cell]:
         f"{'about ' if row.is_running_estimated else ''}{row.running:,}",
         f"{row.rate_per_minute:,.1f}",
         Cell(f"{row.failures_per_minute:,.1f}", "red" if row.failures_per_minute else ""),
-        _state(row),
+        Cell(row.state, COLOURS[level_of(row.state)]),
         Cell(sparkline(row.sparkline[-_SHOWN_MINUTES:], None, is_ascii=output.is_ascii), "cyan"),
         ", ".join(row.served_by),
     ]
-
-
-def _state(row: QueueRow) -> Cell:
-    if row.is_paused:
-        return Cell("paused", "yellow")
-    return Cell("not served", "red") if row.unserved_lanes else Cell("open", "green")
 
 
 def _change(output: ShellOutput, change: str, names: Sequence[str], options: Mapping[str, Any]) -> int:

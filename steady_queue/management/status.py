@@ -16,9 +16,9 @@ from steady_queue.errors import SteadyQueueError
 from steady_queue.management.process_commands import process_lines
 from steady_queue.management.queue_commands import queue_lines
 from steady_queue.management.shell_output import ShellOutput, moment_text
-from steady_queue.management.tables import Cell, Column, cut_to, sparkline, wrap
+from steady_queue.management.tables import COLOURS, Cell, Column, cut_to, sparkline, wrap
 from steady_queue.monitoring.overview import read_overview
-from steady_queue.monitoring.states import JobState
+from steady_queue.monitoring.states import level_of
 from steady_queue.monitoring.statistics import rate_of, rates_by_task
 from steady_queue.monitoring.text import show_line
 
@@ -34,7 +34,6 @@ REDRAW_SECONDS = 2.0
 #: Tasks with the most attempts in the last hour that are shown; JSON has all.
 MAX_TASKS = 10
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
-_BAD = (JobState.FAILED, JobState.EXHAUSTED, JobState.LOST)
 
 
 def show_status(out: OutputWrapper, err: OutputWrapper, options: Mapping[str, Any]) -> int:
@@ -98,13 +97,12 @@ def _overview_lines(output: ShellOutput, overview: Overview, tasks: Mapping[str,
         yield style.green("Nothing needs attention.")
     for finding in overview.attention:
         text = show_line(f"{finding.level}: {finding.text}", 500)
-        yield from _folded(text, width, style.red if finding.level == "error" else style.yellow)
+        yield from _folded(text, width, getattr(style, COLOURS[finding.level]))
 
 
 def _state_cells(overview: Overview) -> Iterator[Cell]:
     for state, count in overview.states.items():
-        colour = "dim" if not count.number else "red" if state in _BAD else "yellow" if state is JobState.LATE else ""
-        yield Cell(f"{state} {count}", colour)
+        yield Cell(f"{state} {count}", COLOURS[level_of(state)] if count.number else "dim")
 
 
 def _hour_lines(output: ShellOutput, hour: Sequence[Point]) -> Iterator[str]:

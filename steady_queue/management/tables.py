@@ -9,13 +9,17 @@ from steady_queue.aio.command.terminal import Style
 from steady_queue.monitoring.text import show_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from steady_queue.monitoring.states import Level
 
 GAP = "  "
 #: A column that may be cut is not cut further than this.
 MIN_WIDTH = 8
 #: Characters of a cell, where the output has no width.
 CELL_CHARACTERS = 200
+#: The colour of each level of a state.
+COLOURS: Mapping[Level, str] = {"error": "red", "warning": "yellow", "info": "cyan", "ok": "green", "quiet": ""}
 BARS, ASCII_BARS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
 
 

@@ -5,7 +5,7 @@ with the history of the queue. The values are frozen and know nothing of HTML.
 
     overview.py        everything at a glance
     attention.py       what needs attention, in sentences
-    states.py          JobState: the states in which people look for tasks
+    states.py          JobState: the states in which people look for tasks; the level of each
     state_counts.py    how many tasks are in each state
     statistics.py      what ran in the last hour and day
     usage.py           what runs now, by process and by queue

@@ -73,6 +73,11 @@ class ProcessRow:
         lag = self.loop_lag_seconds or 0.0
         return self.is_alive and (self.is_polling is False or self.stuck_threads > 0 or lag > STUCK_LAG_SECONDS)
 
+    @property
+    def state(self) -> str:
+        """`dead`, `stuck` or `alive`."""
+        return "dead" if not self.is_alive else "stuck" if self.is_stuck else "alive"
+
     def explain_dead(self) -> str | None:
         """Why it is not asked for anything, as the end of a sentence about it; None if it is alive."""
         return None if self.is_alive else _describe_dead(self.heartbeat_age_seconds)

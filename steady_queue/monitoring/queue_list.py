@@ -60,6 +60,11 @@ class QueueRow:
     #: The last 60 minutes.
     hour: list[Point] = field(default_factory=list)
 
+    @property
+    def state(self) -> str:
+        """`paused`, `not served` or `active`."""
+        return "paused" if self.is_paused else "not served" if self.unserved_lanes else "active"
+
 
 def read_queues(
     now: datetime | None = None,

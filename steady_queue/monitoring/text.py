@@ -73,6 +73,11 @@ def show_age(seconds: float) -> str:
     return f"{show_seconds(seconds)} ago" if seconds >= 0 else f"in {show_seconds(-seconds)}"
 
 
+def show_memory(size_bytes: int | None) -> str:
+    """Return an amount of memory for people: "118 MiB", the unit of `max_rss`; empty if it is not known."""
+    return "" if size_bytes is None else f"{size_bytes / 2**20:,.0f} MiB"
+
+
 def _escape(match: re.Match[str]) -> str:
     code = ord(match.group())
     if code < 0x100:

@@ -9,6 +9,7 @@ from django import template
 from django.utils.html import format_html
 
 from steady_queue.monitoring import text
+from steady_queue.monitoring.states import level_of
 from steady_queue.monitoring.times import show_local
 
 if TYPE_CHECKING:
@@ -35,6 +36,18 @@ def line(value: object, limit: int = text.LINE_CHARACTERS) -> str:
 def seconds(value: float | None) -> str:
     """A duration."""
     return text.show_seconds(value)
+
+
+@register.filter
+def level(state: str) -> str:
+    """How much attention a state needs, as the end of a class of the style sheet."""
+    return level_of(state)
+
+
+@register.filter
+def memory(size_bytes: int | None) -> str:
+    """An amount of memory."""
+    return text.show_memory(size_bytes)
 
 
 @register.filter

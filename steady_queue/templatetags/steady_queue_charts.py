@@ -65,19 +65,6 @@ def lane_gauge(lane: LaneUse) -> SafeString:
 
 
 @register.filter
-def memory(size_bytes: int | None) -> str:
-    """Bytes for people: "120 MB"."""
-    if size_bytes is None:
-        return ""
-    size = float(size_bytes)
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}"
-        size /= 1000
-    return f"{size:,.1f} GB"
-
-
-@register.filter
 def rate(per_minute: float) -> str:
     """Tasks per minute: "0", "0.4", "120"."""
     return f"{per_minute:.1f}".removesuffix(".0") if per_minute < 10 else f"{per_minute:,.0f}"

@@ -48,7 +48,7 @@ def test_item_165_and_s39_processes_are_a_tree_with_lanes_memory_lag_and_heartbe
     assert supervisor < worker
     row = page[worker : page.index("</tr>", worker)]
     assert 'class="sq-child"' in row
-    for shown in ("async: 3 of 100 in use", "thread: 8 of 8 in use", "123 MB", "2 ms", ">11<", "alive", "ms ago"):
+    for shown in ("async: 3 of 100 in use", "thread: 8 of 8 in use", "118 MiB", "2 ms", ">11<", "alive", "ms ago"):
         assert shown in row or shown.replace("ms ago", "s ago") in row
 
 

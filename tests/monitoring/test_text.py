@@ -81,3 +81,8 @@ def test_an_age_is_relative_to_now() -> None:
     assert ">in 2 h<" in render("{% age value %}", value=now + timedelta(hours=2, seconds=1))
     assert " ago<" in render("{% age value %}", value=datetime.now() - timedelta(hours=2))
     assert render("{% age value %}", value=None) == ""
+
+
+def test_memory_has_the_unit_of_max_rss() -> None:
+    shown = [text.show_memory(size) for size in (None, 0, 123_456_789, 5 * 2**30)]
+    assert shown == ["", "0 MiB", "118 MiB", "5,120 MiB"]

@@ -26,19 +26,14 @@ if TYPE_CHECKING:
 
 #: Entries of the admin's log that are shown, the newest.
 LOG_ENTRIES = 20
-#: How an attempt ended, or what happened, as a class of the style sheet.
-_CLASSES = {
-    **dict.fromkeys(("finished", "running"), "sq-ok"),
-    **dict.fromkeys(("failed", "lost"), "sq-error"),
-    **dict.fromkeys(("cancelled", "interrupted", "expired", "cancel requested"), "sq-warning"),
-}
 
 
 class TimelineItem(NamedTuple):
     """An entry of the timeline, and how it is shown."""
 
     entry: TimelineEntry
-    css_class: str
+    #: How an attempt ended, or what happened.
+    kind: str
     short_traceback: str
 
 
@@ -79,7 +74,7 @@ def _item(entry: TimelineEntry) -> TimelineItem:
     attempt = entry.attempt
     kind = entry.kind if attempt is None else attempt.ending
     short = shorten(attempt.traceback) if attempt is not None and attempt.traceback else ""
-    return TimelineItem(entry, _CLASSES.get(kind, ""), short)
+    return TimelineItem(entry, kind, short)
 
 
 def _read_log(job_id: UUID) -> list[LogEntry]:

@@ -9,6 +9,7 @@ from django.core.management.base import CommandError
 
 from steady_queue import actions
 from steady_queue.actions.cancellation import CANCELLABLE
+from steady_queue.events.wording import counted
 from steady_queue.jobs.compat import TaskResultDoesNotExist
 from steady_queue.management.confirmation import confirm, find_user
 
@@ -60,7 +61,5 @@ def _cancel_matching(
     which = "".join(f", {name} {filters[name]!r}" for name in ("queue", "task") if name in filters)
     confirm(f"Cancel all tasks that are {', '.join(statuses)}{which}?", options, "nothing was cancelled")
     count = actions.cancel_where(*statuses, queue=filters.get("queue"), task=filters.get("task"), **why)
-    out.write(
-        json.dumps({"count": count}) if options["json"] else f"{count:,} task{'' if count == 1 else 's'} cancelled"
-    )
+    out.write(json.dumps({"count": count}) if options["json"] else f"{counted(count, 'task')} cancelled")
     return 0

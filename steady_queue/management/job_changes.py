@@ -13,6 +13,7 @@ from steady_queue.actions.outcomes import PARTICIPLES, ActionOutcome, OutcomeKin
 from steady_queue.events.wording import counted
 from steady_queue.management.confirmation import confirm, find_user
 from steady_queue.management.progress_bar import ProgressBar
+from steady_queue.monitoring.counts import CappedCount
 from steady_queue.monitoring.jobs.confirmed import find_confirmed
 from steady_queue.monitoring.jobs.detail import ACTIONS
 from steady_queue.monitoring.jobs.pages import BATCH_ROWS
@@ -59,17 +60,16 @@ def change_jobs(
     totals = _Totals()
     if ids:
         parsed = _parse_ids(ids, totals)
-        batches, count, number = _batches(parsed), f"{len(parsed):,}", len(parsed)
+        batches, count = _batches(parsed), CappedCount(len(parsed))
     else:
         _check_state(change, search)
         confirmed, found = find_confirmed(search)
-        batches, count, number = confirmed.iterate(), str(found.total), found.total.number
+        batches, count = confirmed.iterate(), found.total
     # A filter that no index has may match none of the first rows, and then others.
-    if count != "0":
-        tasks = "1 task" if count == "1" else f"{count} tasks"
+    if count.number or count.is_capped:
         which = "".join(f", {name} {show_line(value)}" for name, value in search.to_query().items())
-        confirm(f"{CHANGES[change]} {tasks}{which}?", options)
-    with _progress(output, options, number) as advance:
+        confirm(f"{CHANGES[change]} {count.counted('task')}{which}?", options)
+    with _progress(output, options, count.number) as advance:
         _apply(change, batches, totals, options, advance)
     _write(output, change, totals)
     return 130 if totals.is_interrupted else 1 if totals.not_done else 0

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from steady_queue.db.transactions import run_one
 from steady_queue.errors import StoreError
-from steady_queue.events.wording import counted, duration_text
+from steady_queue.events.wording import counted
 from steady_queue.monitoring.process_list import STUCK_LAG_SECONDS, each_process
 from steady_queue.monitoring.recurring.late_schedules import find_late_schedules
 from steady_queue.monitoring.states import JobState
+from steady_queue.monitoring.text import show_seconds
 from steady_queue.store.operations.monitoring.open_transactions import find_oldest_transaction
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def read_attention(
 def _from_failures(summary: StateSummary, since: datetime, period: str) -> Iterator[Attention]:
     for state, count in summary.failed_since.items():
         if count.number:
-            tasks = "1 task has" if count == (1, False) else f"{count} tasks have"
+            tasks = count.counted("task has", "tasks have")
             how = "failed in each attempt" if state is JobState.EXHAUSTED else "failed"
             query = {"state": str(state), "since": since.isoformat()}
             yield Attention("failures", "error", f"{tasks} {how} {period}.", Target("job", query))
@@ -97,12 +98,12 @@ def _process_target(row: ProcessRow) -> Target:
 
 def _describe_stuck(row: ProcessRow) -> str:
     if row.is_polling is False:
-        since = "since it started" if row.polled_age_seconds is None else f"for {duration_text(row.polled_age_seconds)}"
+        since = "since it started" if row.polled_age_seconds is None else f"for {show_seconds(row.polled_age_seconds)}"
         return f"Process {row.name} has not polled {since}."
     if row.stuck_threads:
         threads = counted(row.stuck_threads, "thread")
         return f"Process {row.name} has {threads} with tasks that ran too long and cannot be stopped."
-    lag = duration_text(row.loop_lag_seconds or STUCK_LAG_SECONDS)
+    lag = show_seconds(row.loop_lag_seconds or STUCK_LAG_SECONDS)
     return f"The event loop of process {row.name} was blocked for {lag}: a task does not await what it waits for."
 
 
@@ -143,8 +144,8 @@ def _describe_backlog(row: QueueRow) -> str:
 
 
 def _waiting(row: QueueRow) -> str:
-    tasks = "1 task waits" if row.size == (1, False) else f"{row.size} tasks wait"
-    return tasks if row.latency_seconds is None else f"{tasks}, the oldest for {duration_text(row.latency_seconds)}"
+    tasks = row.size.counted("task waits", "tasks wait")
+    return tasks if row.latency_seconds is None else f"{tasks}, the oldest for {show_seconds(row.latency_seconds)}"
 
 
 def _have_waits_doubled(hour: Sequence[Point]) -> bool:
@@ -159,12 +160,12 @@ def _longest_wait(points: Iterable[Point]) -> float:
 
 def _from_schedules(summary: StateSummary) -> Iterator[Attention]:
     if summary.overdue.number:
-        tasks = "1 scheduled task is" if summary.overdue == (1, False) else f"{summary.overdue} scheduled tasks are"
+        tasks = summary.overdue.counted("scheduled task is", "scheduled tasks are")
         text = f"{tasks} due for more than a minute: no dispatcher has moved them to their queues."
         yield Attention("late_tasks", "error", text, Target("job", {"state": str(JobState.LATE)}))
     late = find_late_schedules(summary.now)
     for schedule in late[:MAX_LISTED]:
-        text = f"Recurring task {schedule.key} has not run: it was due {duration_text(schedule.late_seconds)} ago."
+        text = f"Recurring task {schedule.key} has not run: it was due {show_seconds(schedule.late_seconds)} ago."
         yield Attention("late_schedule", "warning", text, Target("recurringtask", {"key": schedule.key}))
     yield from _rest("late_schedule", "warning", len(late), "recurring tasks are late", Target("recurringtask"))
 
@@ -177,7 +178,7 @@ def _from_transactions() -> Iterator[Attention]:
     if oldest is not None:
         who = " of ".join(part for part in (oldest.name, oldest.user) if part)
         text = (
-            f"A transaction has been open for {duration_text(oldest.seconds)} (connection {oldest.connection_id}"
+            f"A transaction has been open for {show_seconds(oldest.seconds)} (connection {oldest.connection_id}"
             f"{f', {who}' if who else ''}): until it ends, the database cannot remove the rows of ended tasks."
         )
         yield Attention("old_transaction", "warning", text)

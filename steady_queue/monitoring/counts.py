@@ -22,6 +22,10 @@ class CappedCount(NamedTuple):
         """The count of rows that were counted up to `limit` + 1."""
         return cls(min(found, limit), found > limit)
 
+    def counted(self, noun: str, plural: str | None = None) -> str:
+        """`1 task`, `12 tasks`, `10,000+ tasks`; with `plural` also of other words, such as "task waits"."""
+        return f"{self} {noun if self == (1, False) else plural or f'{noun}s'}"
+
     def __str__(self) -> str:
         return f"{self.number:,}+" if self.is_capped else f"{self.number:,}"
 

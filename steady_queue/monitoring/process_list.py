@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from steady_queue.checks.health import default_max_age
 from steady_queue.configuration import alive_threshold
 from steady_queue.db.aliases import queue_alias
-from steady_queue.events.wording import duration_text
 from steady_queue.models import Process
 from steady_queue.monitoring.statistics import read_now
+from steady_queue.monitoring.text import show_seconds
 from steady_queue.monitoring.usage import read_usage
 from steady_queue.store.job import SERVED_LANES
 from steady_queue.store.operations.processes.actors import parse_actors, serves
@@ -115,7 +115,7 @@ def explain_dead_process(process_id: UUID) -> str | None:
 
 
 def _describe_dead(heartbeat_age_seconds: float) -> str:
-    return f"has sent no heartbeat for {duration_text(heartbeat_age_seconds)} and is considered dead"
+    return f"has sent no heartbeat for {show_seconds(heartbeat_age_seconds)} and is considered dead"
 
 
 def each_process(rows: Iterable[ProcessRow]) -> Iterator[ProcessRow]:

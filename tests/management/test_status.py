@@ -158,7 +158,7 @@ def test_a_process_that_is_considered_dead_is_not_asked_to_stop(database: str) -
 
     assert ran.status == 1
     assert ran.out == "alive is asked to stop: it ends when its running tasks have ended\n"
-    assert ran.err.startswith("dead \\x1b has sent no heartbeat for 1 h 0 min and is considered dead: it was not asked")
+    assert ran.err.startswith("dead \\x1b has sent no heartbeat for 1 h and is considered dead: it was not asked")
     assert count(database, "processrequest") == 1
     ran = shell("processes", str(dead), "--stop", "--json")  # there is nothing to ask about
     assert (ran.status, ran.json["stopped"], ran.json["dead"]) == (1, [], ["dead \x1b"])

@@ -45,6 +45,12 @@ def test_failures_are_counted_since_a_time(store: SyncStore, states: dict[JobSta
     assert since == {JobState.FAILED: CappedCount(2), JobState.EXHAUSTED: CappedCount(1)}
 
 
+def test_a_count_is_written_with_its_noun() -> None:
+    counts = [CappedCount(0), CappedCount(1), CappedCount(1, is_capped=True), CappedCount(10_000, is_capped=True)]
+    assert [count.counted("task") for count in counts] == ["0 tasks", "1 task", "1+ tasks", "10,000+ tasks"]
+    assert [count.counted("task waits", "tasks wait") for count in counts[:2]] == ["0 tasks wait", "1 task waits"]
+
+
 @pytest.mark.usually_on("sqlite")
 def test_a_count_ends_at_its_limit(store: SyncStore) -> None:
     store.enqueue(*(old_job(id_ago) for id_ago in (timedelta(hours=1), timedelta(hours=2), timedelta(hours=3))))

@@ -161,6 +161,7 @@ def _ask(page: PageAdmin, request: HttpRequest, wanted: Wanted, problem: str = "
         f"{wanted.change.label}: are you sure?",
         rows=rows,
         count=count,
+        tasks=count.counted("task"),
         searched=f"{job_pages.WINDOW_ROWS:,}",
         is_sample=len(rows) < count.number,
         ids=wanted.ids or (),
@@ -204,12 +205,8 @@ def _summary(change: JobChange, outcomes: Sequence[ActionOutcome]) -> str:
     if len(outcomes) == 1:
         return f"The task {outcomes[0].job_id} {outcomes[0].text}."
     requested = sum(outcome.kind is OutcomeKind.REQUESTED for outcome in outcomes)
-    parts = [f"{_counted(len(outcomes) - requested)} {change.participle}."] if requested < len(outcomes) else []
-    return " ".join([*parts, f"{_counted(requested)} asked to stop."] if requested else parts)
-
-
-def _counted(number: int) -> str:
-    return "1 task was" if number == 1 else f"{number:,} tasks were"
+    counts = {change.participle: len(outcomes) - requested, "asked to stop": requested}
+    return " ".join(f"{counted(count, 'task was', 'tasks were')} {what}." for what, count in counts.items() if count)
 
 
 def _new_state(wanted: Wanted) -> BatchState:

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from steady_queue.actions import cleanup
 from steady_queue.actions.filters import parse_before
 from steady_queue.errors import SteadyQueueError
+from steady_queue.events.wording import counted
 from steady_queue.management.progress_bar import ProgressBar
 
 if TYPE_CHECKING:
@@ -121,4 +122,4 @@ def _batch(text: str, problems: list[str]) -> int:
 
 
 def _count_text(count: int, name: str) -> str:
-    return f"{count:,} {name} task{'' if count == 1 else 's'}"
+    return counted(count, f"{name} task")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from steady_queue.configuration import alive_threshold
 from steady_queue.db.aliases import queue_alias
-from steady_queue.events.wording import duration_text
 from steady_queue.models import BlockedExecution, Pause, Process, ReadyExecution, Semaphore
 from steady_queue.monitoring.attention import Target
 from steady_queue.monitoring.counts import CappedCount, count_capped
 from steady_queue.monitoring.jobs.rows import find_process_names
 from steady_queue.monitoring.process_list import MAX_PROCESSES
 from steady_queue.monitoring.states import LATE_SECONDS, JobState
+from steady_queue.monitoring.text import show_seconds
 from steady_queue.monitoring.times import show_local
 from steady_queue.store.job import SERVED_LANES, Lane, lane_name
 from steady_queue.store.operations.processes.actors import parse_actors, serves
@@ -55,14 +55,14 @@ def _of_scheduled(row: JobRow, lane: int, now: datetime) -> Iterator[WaitingReas
     due_at = row.due_at or now
     moment = show_local(due_at)
     if due_at > now:
-        delay = duration_text((due_at - now).total_seconds())
+        delay = show_seconds((due_at - now).total_seconds())
         if row.state is JobState.RETRYING:
             text = f"Attempt {row.attempts:,} has failed; attempt {row.attempts + 1:,} begins in {delay}, at {moment}."
             yield WaitingReason("retrying", text)
         else:
             yield WaitingReason("scheduled", f"It is scheduled for {moment}, in {delay}.")
         return
-    late = duration_text((now - due_at).total_seconds())
+    late = show_seconds((now - due_at).total_seconds())
     if now - due_at < timedelta(seconds=LATE_SECONDS):
         yield WaitingReason("due", f"It has been due for {late}, and is about to be moved to its queue.")
     elif any(actor.get("kind") == "dispatcher" for actor in _live_actors(now)):
@@ -126,8 +126,7 @@ def _paused(row: JobRow) -> Iterator[WaitingReason]:
 def _behind(ahead: CappedCount, where: str, target: Target) -> WaitingReason:
     if not ahead.number:
         return WaitingReason("next", f"It is the next task {where}.", target)
-    tasks = "1 other task" if ahead == (1, False) else f"{ahead} other tasks"
-    return WaitingReason("behind", f"It waits behind {tasks} {where}.", target)
+    return WaitingReason("behind", f"It waits behind {ahead.counted('other task')} {where}.", target)
 
 
 def _live_actors(now: datetime) -> list[Mapping[str, Any]]:

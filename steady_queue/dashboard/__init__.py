@@ -17,5 +17,5 @@ the admin lists it, links to it and asks for its permissions.
     chart_period.py     which period they show
     argument_form.py    arguments as JSON that can be edited, and back
     refusals.py         texts of requests that cannot be stored
-    queue_names.py      names of queues as parts of URLs
+    url_parts.py        names, keys and ids as parts of URLs
 """

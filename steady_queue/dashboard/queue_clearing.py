@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from django.contrib import messages
 
 from steady_queue.actions.outcomes import OutcomeKind
-from steady_queue.dashboard import audit, queue_names
+from steady_queue.dashboard import audit, url_parts
 from steady_queue.dashboard.jobs import confirmed_ids
 from steady_queue.dashboard.jobs.batches import BatchState
 from steady_queue.dashboard.jobs.changes import BATCH_ROWS, JobChange
@@ -49,7 +49,7 @@ def ask(page: PageAdmin, request: HttpRequest, queue: QueueRow) -> HttpResponse:
         as_of=confirmed.as_of.isoformat(),
         confirmed_ids=None if confirmed.ids is None else confirmed_ids.encode(found.ids),
         reason=audit.written_reason(request),
-        queue_url=page.url_of("queue_change", queue_names.encode(queue.name)),
+        queue_url=page.url_of("queue_change", url_parts.encode(queue.name)),
         list_url=page.url_of("queue_changelist"),
     )
 
@@ -103,8 +103,8 @@ def _clear_next(page: PageAdmin, request: HttpRequest, name: str, state: BatchSt
         searched=f"{state.searched:,}",
         handled_text=f"{state.handled:,}",
         state=state.sign(request.user.pk, _purpose(name)),
-        action_url=page.url_of("queue_clear", queue_names.encode(name)),
-        back_url=page.url_of("queue_change", queue_names.encode(name)),
+        action_url=page.url_of("queue_clear", url_parts.encode(name)),
+        back_url=page.url_of("queue_change", url_parts.encode(name)),
         **state.describe(),
     )
 

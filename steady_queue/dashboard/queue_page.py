@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import messages
 
 from steady_queue import actions
-from steady_queue.dashboard import audit, queue_clearing, queue_names
+from steady_queue.dashboard import audit, queue_clearing, url_parts
 from steady_queue.dashboard.chart_period import PERIODS, read_period, read_points
 from steady_queue.dashboard.page import PageAdmin
 from steady_queue.dashboard.refusals import check_name
@@ -109,7 +109,7 @@ class QueuePage(PageAdmin):
         return self.redirect_with(request, f"The queue {show_line(name)} is {done}.", url, messages.SUCCESS)
 
     def _url_of_queue(self, name: str) -> str:
-        return self.url_of("queue_change", queue_names.encode(name))
+        return self.url_of("queue_change", url_parts.encode(name))
 
     def _redirect_unknown(self, request: HttpRequest, name: str) -> HttpResponse:
         text = f"The queue {show_line(name)} is not known: it has no ready tasks, is not paused, and ran none lately."
@@ -117,7 +117,7 @@ class QueuePage(PageAdmin):
 
 
 def _read_name(part: str) -> str:
-    return check_name("queue", queue_names.decode(part), NAME_LENGTH)
+    return check_name("queue", url_parts.decode(part), NAME_LENGTH)
 
 
 def _read_json() -> dict[str, Any]:

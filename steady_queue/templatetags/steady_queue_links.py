@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from django import template
 from django.urls import NoReverseMatch, reverse
 
-from steady_queue.dashboard import queue_names
+from steady_queue.dashboard import url_parts
 
 if TYPE_CHECKING:
     from django.template import RequestContext
@@ -36,13 +36,13 @@ def page_url(context: RequestContext, page: str, **query: Any) -> str:
 @register.simple_tag(takes_context=True)
 def object_url(context: RequestContext, page: str, object_id: object) -> str:
     """The URL of a task, process or recurring task, such as `{% object_url "job" row.id %}`."""
-    return _reverse(context, page, "change", queue_names.encode(str(object_id)))
+    return _reverse(context, page, "change", url_parts.encode(str(object_id)))
 
 
 @register.simple_tag(takes_context=True)
 def action_url(context: RequestContext, page: str, object_id: object, action: str) -> str:
     """The URL that an action is posted to, such as `{% action_url "queue" row.name "pause" %}`."""
-    return _reverse(context, page, action, queue_names.encode(str(object_id)))
+    return _reverse(context, page, action, url_parts.encode(str(object_id)))
 
 
 @register.simple_tag(takes_context=True)

@@ -14,7 +14,7 @@ from django.utils.html import escape
 
 from steady_queue import actions
 from steady_queue.dashboard import queue_clearing
-from steady_queue.dashboard.queue_names import encode
+from steady_queue.dashboard.url_parts import encode
 from steady_queue.models import Job, Pause, ReadyExecution
 from steady_queue.monitoring.queue_list import MAX_QUEUES
 from tests.dashboard.samples import HOSTILE, fill

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from django.http import HttpResponseRedirect
 
-from steady_queue.dashboard import queue_names
+from steady_queue.dashboard import url_parts
 from steady_queue.dashboard.charts import draw_counts
 from steady_queue.dashboard.page import PageAdmin
 from steady_queue.monitoring.jobs.argument_text import describe_arguments
@@ -123,7 +123,7 @@ class RecurringPage(PageAdmin):
         )
 
     def redirect_to_task(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return HttpResponseRedirect(self.link("detail", queue_names.decode(object_id)))
+        return HttpResponseRedirect(self.link("detail", url_parts.decode(object_id)))
 
     # -- parts --------------------------------------------------------------------------------------------------------
 

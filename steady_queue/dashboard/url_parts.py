@@ -1,7 +1,8 @@
-"""Names of queues as parts of URLs.
+"""Names of queues, keys and ids as parts of URLs.
 
-A name may have any character. The part is what the admin itself makes of an id (`django.contrib.admin.utils.quote`), so
-that the admin's log can link to queues; names that would mean something else in a URL are escaped in the same way.
+A name or key may have any character. The part is what the admin itself makes of an id, with
+`django.contrib.admin.utils.quote`, so that the admin's log can link to queues; names that would mean something else in
+a URL are escaped in the same way.
 """
 
 from __future__ import annotations

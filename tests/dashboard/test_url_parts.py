@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.contrib.admin.utils import quote
 
-from steady_queue.dashboard.queue_names import decode, encode
+from steady_queue.dashboard.url_parts import decode, encode
 
 NAMES = [
     "default",

@@ -11,8 +11,8 @@ from django.contrib.admin.models import LogEntry
 from steady_queue import actions
 from steady_queue.dashboard.audit import REASON_LENGTH
 from tests.dashboard.samples import fill
+from tests.dashboard.test_action_permissions import TABLES
 from tests.dashboard.test_recurring_pages import FIELDS, LIST, filled, put
-from tests.dashboard.test_steering_permissions import TABLES
 from tests.support.databases.tables import query
 from tests.support.store.jobs import fail_jobs, job
 from tests.support.store.stores import SyncStore

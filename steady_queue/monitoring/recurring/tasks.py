@@ -81,7 +81,7 @@ class RecurringRow:
     problem: str | None = None
 
 
-class RecurringPage(NamedTuple):
+class RecurringList(NamedTuple):
     """Some recurring tasks in the order of their keys; if there are more, they come after `next_key`."""
 
     rows: tuple[RecurringRow, ...]
@@ -105,13 +105,13 @@ class Preview(NamedTuple):
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_recurring(after: str = "", *, size: int = PAGE_SIZE) -> RecurringPage:
+def read_recurring(after: str = "", *, size: int = PAGE_SIZE) -> RecurringList:
     """Return the recurring tasks whose keys come after this one, in two queries."""
     if explain_unstorable(after, NAME_LENGTH):
         after = ""
     stored = list(_select().filter(key__gt=after).order_by("key")[: size + 1])
     shown = stored[:size]
-    return RecurringPage(tuple(_build_rows(shown)), shown[-1].key if len(stored) > size else None)
+    return RecurringList(tuple(_build_rows(shown)), shown[-1].key if len(stored) > size else None)
 
 
 def find_recurring(key: str) -> RecurringRow | None:

@@ -57,13 +57,13 @@ def ask(page: PageAdmin, request: HttpRequest, queue: QueueRow) -> HttpResponse:
 def is_confirmed(request: HttpRequest) -> bool:
     """Whether the form says which tasks the user was asked about."""
     as_of = parse_time(request.POST.get("as_of"))
-    return as_of is not None or not {"confirmed_ids", "state"}.isdisjoint(request.POST)
+    return as_of is not None or not {"confirmed_ids", "batch"}.isdisjoint(request.POST)
 
 
 def clear(page: PageAdmin, request: HttpRequest, name: str) -> HttpResponse:
     """Delete the first batch of the tasks that were confirmed, or the next one of an action that has begun."""
-    if "state" in request.POST:
-        state = BatchState.load(request.POST["state"], request.user.pk, _purpose(name))
+    if "batch" in request.POST:
+        state = BatchState.load(request.POST["batch"], request.user.pk, _purpose(name))
         problem = "This action cannot be continued. Begin again: tasks that were deleted stay deleted."
     else:
         state, problem = _begin(request, name)
@@ -102,7 +102,7 @@ def _clear_next(page: PageAdmin, request: HttpRequest, name: str, state: BatchSt
         change=_CLEAR,
         searched=f"{state.searched:,}",
         handled_text=f"{state.handled:,}",
-        state=state.sign(request.user.pk, _purpose(name)),
+        batch=state.sign(request.user.pk, _purpose(name)),
         action_url=page.url_of("queue_clear", url_parts.encode(name)),
         back_url=page.url_of("queue_change", url_parts.encode(name)),
         **state.describe(),

@@ -123,7 +123,7 @@ def test_an_action_without_a_csrf_token_is_refused(database: str, users: Any) ->
     client = Client(enforce_csrf_checks=True)
     client.force_login(users.objects.create_superuser("Ada"))
     assert post(client, "retry:selected", [one.id]).status_code == 403
-    assert client.post(ACTION, {"state": "x"}).status_code == 403
+    assert client.post(ACTION, {"batch": "x"}).status_code == 403
     page = text_of(client.get(f"{LIST}?state=failed"))
     token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', page)
     assert token is not None
@@ -274,9 +274,9 @@ def test_a_reason_that_cannot_be_stored_is_refused_before_anything_changes(datab
 def run_to_the_end(client: Client, response: Any) -> tuple[Any, int]:
     """Send the form of each page of progress, as a browser does; returns the result and the number of requests."""
     requests = 1
-    while state := re.search(r'name="state" value="([^"]+)"', text_of(response)):
+    while state := re.search(r'name="batch" value="([^"]+)"', text_of(response)):
         assert "data-sq-submit" in text_of(response)
-        response = client.post(ACTION, {"state": state[1]})
+        response = client.post(ACTION, {"batch": state[1]})
         requests += 1
         assert requests < 20
     return response, requests
@@ -427,14 +427,14 @@ def test_an_action_cannot_be_continued_with_a_state_of_another_user_or_a_changed
     monkeypatch.setattr(job_actions, "BATCH_ROWS", 1)
     failed_jobs(SyncStore(database), 3)
     response = post(superuser, "retry:all", query="state=failed")
-    state = re.search(r'name="state" value="([^"]+)"', text_of(response))
+    state = re.search(r'name="batch" value="([^"]+)"', text_of(response))
     assert state is not None
     other = client_with("view_job", "retry_job")
     for client, text in ((other, state[1]), (superuser, f"x{state[1]}"), (superuser, "")):
-        refused = client.post(ACTION, {"state": text})
+        refused = client.post(ACTION, {"batch": text})
         assert (refused.status_code, refused["Location"]) == (302, LIST)
     assert counts(database) == {"ready": 1, "failed": 2}
-    assert Client().post(ACTION, {"state": state[1]}).status_code == 302
+    assert Client().post(ACTION, {"batch": state[1]}).status_code == 302
 
 
 def test_a_user_who_loses_the_permission_cannot_continue(
@@ -443,9 +443,9 @@ def test_a_user_who_loses_the_permission_cannot_continue(
     monkeypatch.setattr(job_actions, "BATCH_ROWS", 1)
     failed_jobs(SyncStore(database), 2)
     client = client_with("view_job", "retry_job")
-    state = re.search(r'name="state" value="([^"]+)"', text_of(post(client, "retry:all", query="state=failed")))
+    state = re.search(r'name="batch" value="([^"]+)"', text_of(post(client, "retry:all", query="state=failed")))
     assert state is not None
     user = users.objects.get()
     user.user_permissions.remove(user.user_permissions.get(codename="retry_job"))
-    assert client.post(ACTION, {"state": state[1]}).status_code == 403
+    assert client.post(ACTION, {"batch": state[1]}).status_code == 403
     assert counts(database) == {"ready": 1, "failed": 1}

@@ -193,21 +193,21 @@ def test_a_queue_is_cleared_in_batches_each_with_an_entry_in_the_log(
     assert counts(database) == {"ready": 6}
     assert log_entries() == [("Ada", "mail", "Cleared: 2 ready tasks deleted. Reason: sent twice")]
     states = []
-    while found := re.search(r'name="state" value="([^"]+)"', page.content.decode()):
+    while found := re.search(r'name="batch" value="([^"]+)"', page.content.decode()):
         assert f'action="{url}"' in page.content.decode()
         assert "data-sq-submit" in page.content.decode()
         states.append(found[1])
         for other in (page_of("other", "clear"), "/admin/steady_queue/job/action/"):
-            assert "cannot be continued" in post(superuser, other, state=found[1])
-        assert client_with("view_queue", "discard_job").post(url, {"state": found[1]}).status_code == 403
-        page = superuser.post(url, {"state": found[1]}, follow=True)
+            assert "cannot be continued" in post(superuser, other, batch=found[1])
+        assert client_with("view_queue", "discard_job").post(url, {"batch": found[1]}).status_code == 403
+        page = superuser.post(url, {"batch": found[1]}, follow=True)
     assert "5 ready tasks of the queue mail deleted." in page.content.decode()
     assert counts(database) == {"ready": 3}
     assert [message for _, _, message in log_entries()] == [
         f"Cleared: {tasks} deleted. Reason: sent twice" for tasks in ("2 ready tasks", "2 ready tasks", "1 ready task")
     ]
     for state in (states[-1], "x"):  # sent again, and forged
-        post(superuser, url, state=state)
+        post(superuser, url, batch=state)
     assert (counts(database), len(log_entries())) == ({"ready": 3}, 3)
 
 

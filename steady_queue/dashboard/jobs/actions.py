@@ -66,7 +66,7 @@ class Wanted(NamedTuple):
 
 def act(page: PageAdmin, request: HttpRequest) -> HttpResponse:
     """Ask for confirmation, or change tasks."""
-    if "state" in request.POST:
+    if "batch" in request.POST:
         return _continue(page, request)
     try:
         wanted = _parse(request)
@@ -221,7 +221,7 @@ def _new_state(wanted: Wanted) -> BatchState:
 
 def _continue(page: PageAdmin, request: HttpRequest) -> HttpResponse:
     """Change the next batch of an action that has begun."""
-    state = BatchState.load(request.POST["state"], request.user.pk)
+    state = BatchState.load(request.POST["batch"], request.user.pk)
     if state is None:
         message = "This action cannot be continued. Begin again: tasks that were changed are left alone."
         return page.redirect_with(request, message, list_url(page, {}))
@@ -247,7 +247,7 @@ def _run_batch(page: PageAdmin, request: HttpRequest, change: JobChange, state: 
         change=change,
         searched=f"{state.searched:,}",
         handled_text=f"{state.handled:,}",
-        state=state.sign(request.user.pk),
+        batch=state.sign(request.user.pk),
         action_url=page.url_of("job_action"),
         back_url=list_url(page, state.query),
         **state.describe(),

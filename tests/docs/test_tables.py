@@ -228,3 +228,10 @@ def test_every_kind_of_what_happened_to_a_task_is_listed(heading: str, key: str,
     ]
 
     assert re.findall(r"`([\w ]+)`", listed) == list(get_args(values))
+
+
+def test_every_kind_of_reason_why_a_task_waits_is_listed() -> None:
+    source = (ROOT / "steady_queue/monitoring/jobs/waiting_reasons.py").read_text()
+    (listed,) = [row[1] for row in tables(DASHBOARD.section("Keys of tasks"), "more of a task") if "waiting" in row[0]]
+
+    assert set(names(listed)) - {"text", "kind"} == set(re.findall(r'WaitingReason\("(\w+)"', source))

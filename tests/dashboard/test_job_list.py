@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext, override_settings
 
 from steady_queue.models import Job
 from steady_queue.monitoring.jobs import pages as job_pages
-from steady_queue.monitoring.jobs.task_counts import LOOKED_UP
+from steady_queue.monitoring.jobs.counts_by_task import LOOKED_UP
 from steady_queue.monitoring.states import JobState
 from steady_queue.store.outcome import Finished
 from tests.support.databases.tables import counts

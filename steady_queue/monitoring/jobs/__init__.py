@@ -10,7 +10,7 @@ A list:
     positions.py          Position: a row of a list, as a cursor
     matching.py           which rows match the filters that no index has
     rows.py               JobRow: what a list shows of one task
-    task_counts.py        how many tasks of a list are calls of each function
+    counts_by_task.py     how many tasks of a list are calls of each function
     current_state.py      the state of a task, from its rows
 
 One task:

@@ -23,7 +23,7 @@ class TaskCount(NamedTuple):
     size: CappedCount
 
 
-class TaskCounts(NamedTuple):
+class CountsByTask(NamedTuple):
     """The paths, the most frequent one first."""
 
     tasks: tuple[TaskCount, ...]
@@ -31,7 +31,7 @@ class TaskCounts(NamedTuple):
     is_capped: bool
 
 
-def count_tasks(search: JobSearch, listing: Listing, limit: int = LOOKED_UP) -> TaskCounts | None:
+def count_tasks(search: JobSearch, listing: Listing, limit: int = LOOKED_UP) -> CountsByTask | None:
     """Count the tasks of a list by their paths, by one query for each of its one or two sections.
 
     None for the list of all states, and for a text in the arguments, which would have to be read.
@@ -49,4 +49,4 @@ def count_tasks(search: JobSearch, listing: Listing, limit: int = LOOKED_UP) -> 
         if left < 0:
             break
     tasks = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-    return TaskCounts(tuple(TaskCount(path, CappedCount(number, left < 0)) for path, number in tasks), left < 0)
+    return CountsByTask(tuple(TaskCount(path, CappedCount(number, left < 0)) for path, number in tasks), left < 0)

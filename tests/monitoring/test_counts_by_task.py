@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from steady_queue.monitoring.jobs.listings import build_listing
 from steady_queue.monitoring.jobs.search import JobSearch
-from steady_queue.monitoring.jobs.task_counts import LOOKED_UP, TaskCounts, count_tasks
+from steady_queue.monitoring.jobs.counts_by_task import LOOKED_UP, TaskCounts, count_tasks
 from steady_queue.monitoring.states import JobState
 from tests.support.store.jobs import PATH, fail_jobs, job, later
 from tests.support.store.states import fail_lost

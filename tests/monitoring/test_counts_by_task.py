@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
+from steady_queue.monitoring.jobs.counts_by_task import LOOKED_UP, CountsByTask, count_tasks
 from steady_queue.monitoring.jobs.listings import build_listing
 from steady_queue.monitoring.jobs.search import JobSearch
-from steady_queue.monitoring.jobs.counts_by_task import LOOKED_UP, TaskCounts, count_tasks
 from steady_queue.monitoring.states import JobState
 from tests.support.store.jobs import PATH, fail_jobs, job, later
 from tests.support.store.states import fail_lost
@@ -26,7 +26,7 @@ def found(search: JobSearch, limit: int = LOOKED_UP) -> dict[str, str]:
     return {path: str(size) for path, size in counted(search, limit).tasks}
 
 
-def counted(search: JobSearch, limit: int = LOOKED_UP) -> TaskCounts:
+def counted(search: JobSearch, limit: int = LOOKED_UP) -> CountsByTask:
     counts = count_tasks(search, build_listing(search), limit)
     assert counts is not None
     return counts

@@ -14,11 +14,11 @@ from steady_queue.dashboard.jobs import stack as job_stack
 from steady_queue.dashboard.jobs.changes import CHANGES
 from steady_queue.dashboard.jobs.filters import build_fields, describe_filters
 from steady_queue.dashboard.page import PageAdmin
+from steady_queue.monitoring.jobs.counts_by_task import LOOKED_UP, count_tasks
 from steady_queue.monitoring.jobs.listings import build_listing
 from steady_queue.monitoring.jobs.pages import find_page
 from steady_queue.monitoring.jobs.rows import JobRow
 from steady_queue.monitoring.jobs.search import InvalidSearch, JobSearch
-from steady_queue.monitoring.jobs.counts_by_task import LOOKED_UP, count_tasks
 from steady_queue.monitoring.state_counts import read_state_counts
 from steady_queue.monitoring.states import JobState
 

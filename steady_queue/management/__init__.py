@@ -15,7 +15,7 @@ job_text.py            tasks as text
 queue_commands.py      `steady_queue queues`: lists and changes queues
 process_commands.py    `steady_queue processes`: lists and stops processes
 shell_output.py        where these write: the width, colours and characters of a terminal, or JSON
-closed_pipe.py         the end of a command whose output nobody reads any more
+closed_pipe.py         the end of a command whose output is closed
 tables.py              tables of text, and sparklines
 confirmation.py        questions before something is changed
 reloader.py            `--reload`: restarts the command when the code changes

@@ -88,7 +88,7 @@ class Command(BaseCommand):
     def _act(self, options: dict[str, Any]) -> None:
         """Do what the command line asks for."""
         action = self._find_action(options)
-        # A process that runs tasks goes on if nobody reads its output.
+        # A process that runs tasks continues if its output is closed.
         runs_tasks = options["action"] == "run" and not options["ids"]
         with nullcontext() if runs_tasks or not self.is_main else ending_quietly():
             action(options)

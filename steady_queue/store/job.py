@@ -88,7 +88,7 @@ class Uniqueness(NamedTuple):
     on_duplicate: int
     #: Microseconds for which the key is taken at least.
     within: int | None = None
-    #: Whether the key is a digest of all arguments. It is in no message: a user who guesses a short secret could check it.
+    #: Whether the key is a digest of all arguments. No message has it: a short secret could be guessed and checked.
     is_digest: bool = False
 
 

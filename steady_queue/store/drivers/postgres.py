@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -51,8 +52,19 @@ class PostgresLink(ServerLink):
                 return []
             rows: list[Row] = await self.connection.fetch(statement.text, *statement.params)
         except _ERRORS as error:
-            raise _classify_error(error, lost_means_unknown=True) from error
+            classified = _classify_error(error, lost_means_unknown=True)
+            if isinstance(classified, StoreDataError):
+                await self._end_preparation()
+            raise classified from error
         return rows
+
+    async def _end_preparation(self) -> None:
+        """Release what the server has locked to prepare a statement, if a value of it could not be sent.
+
+        Until the next statement the server waits for the values, with the locks on the tables.
+        """
+        with suppress(*_ERRORS):
+            await self.connection.execute("SELECT 1")
 
     async def command(self, text: str, *, applied_if_lost: bool = False) -> None:
         try:

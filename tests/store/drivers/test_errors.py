@@ -98,6 +98,16 @@ def test_a_number_that_does_not_fit_is_a_data_error(store: Store) -> None:
     assert count(store.alias, "job") == 0
 
 
+@pytest.mark.only_on("postgres")
+@pytest.mark.parametrize("in_transaction", [True, False])
+def test_a_value_that_cannot_be_sent_leaves_no_table_locked(store: Store, in_transaction: bool) -> None:
+    change = "UPDATE steady_queue_job SET priority = ?"
+    with pytest.raises(StoreDataError):
+        store.run(asking(store, change, 2**70, returns="", in_transaction=in_transaction))
+    locked = "SELECT relation::regclass::text FROM pg_locks WHERE pid <> pg_backend_pid() AND relation IS NOT NULL"
+    assert query(store.alias, locked) == []
+
+
 @pytest.mark.only_on("mariadb", "sqlite")  # PostgreSQL stores no such values
 @pytest.mark.parametrize("in_transaction", [True, False])
 @pytest.mark.parametrize("kind", ["t", "u", "i"])

@@ -15,7 +15,14 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 
 from steady_queue import arguments
 from steady_queue.arguments.decoding import MARK
-from steady_queue.errors import ArgumentError, DeserializationError
+from steady_queue.errors import (
+    ArgumentError,
+    ConcurrencyKeyError,
+    DeserializationError,
+    SteadyQueueError,
+    UniqueKeyError,
+)
+from steady_queue.jobs.compat import InvalidTask
 from steady_queue.jobs.definition.task import TaskCall
 from steady_queue.jobs.registry import registry
 from steady_queue.monitoring.jobs.redaction import REDACTED, positional_names, redact, redact_positional
@@ -33,6 +40,8 @@ if TYPE_CHECKING:
 EDITED_CHARACTERS = 100_000
 #: As it is in other pages, or with its number in this form.
 _PLACEHOLDER = re.compile(r"\[redacted(?: \d+)?\]")
+#: Errors that quote what code of the project has raised.
+_QUOTING = (ConcurrencyKeyError, UniqueKeyError, DeserializationError)
 _RULE = (
     "a placeholder keeps a stored secret only where the form showed it, under the same names and for the same task; "
     "enter the value instead"
@@ -95,6 +104,16 @@ def read_form(
     except RecursionError:
         raise ArgumentError("the arguments are nested too deeply") from None
     return TaskCall(registry.resolve(task_path), tuple(positional), named)
+
+
+def describe_error(error: Exception, stored: str, task_path: str) -> str:
+    """Describe the error of a call with these arguments; without its text, if that may quote one that is not shown."""
+    form = build_form(stored, task_path)
+    is_ours = isinstance(error, (SteadyQueueError, InvalidTask)) and not isinstance(error, _QUOTING)
+    if (form.has_secrets or form.problem) and not is_ours:
+        return f"{type(error).__name__}; its text may contain an argument that is not shown"
+    is_sentence = isinstance(error, (SteadyQueueError, ValueError, InvalidTask))
+    return f"{error}" if is_sentence else f"{type(error).__name__}: {error}"
 
 
 def _version(stored: str) -> str:

@@ -11,7 +11,7 @@ from steady_queue import actions
 from steady_queue.actions.cancellation import CANCELLABLE
 from steady_queue.events.wording import counted
 from steady_queue.jobs.compat import TaskResultDoesNotExist
-from steady_queue.management.confirmation import confirm, find_user
+from steady_queue.management.confirmation import confirm, find_user, refuse_blank
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,8 @@ FILTERS = ("queue", "task", "status")
 def cancel(out: OutputWrapper, err: OutputWrapper, options: Mapping[str, Any]) -> int:
     """Cancel what the command line names, write what was done, and return the exit status."""
     ids = options["ids"]
-    filters = {name: options[name] for name in FILTERS if options[name]}
+    filters = {name: options[name] for name in FILTERS if options[name] is not None}
+    refuse_blank(filters)
     if bool(ids) == bool(filters):
         raise CommandError("cancel takes either ids, or --queue, --task and --status")
     why = {"by": find_user(options), "reason": options["reason"] or ""}

@@ -45,3 +45,10 @@ def find_choice(options: Mapping[str, Any], choices: Iterable[str]) -> str | Non
 
 def _switch(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def refuse_blank(filters: Mapping[str, str]) -> None:
+    """Raise CommandError for a filter without a value: without it, more tasks would match than are meant."""
+    for name, value in filters.items():
+        if not value.strip():
+            raise CommandError(f"--{name} has no value; an empty variable of the shell?")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import CommandError
 
-from steady_queue.management.confirmation import find_choice
+from steady_queue.management.confirmation import find_choice, refuse_blank
 from steady_queue.management.job_changes import CHANGES, change_jobs
 from steady_queue.management.job_text import detail_lines, list_lines
 from steady_queue.management.shell_output import ShellOutput
@@ -39,6 +39,7 @@ def handle_jobs(out: OutputWrapper, err: OutputWrapper, options: Mapping[str, An
     filters = {name: options[name] for name in FILTERS if options[name] is not None}
     if not all(id_.strip() for id_ in ids):  # then it would be the beginning of all ids
         raise CommandError('"" is no id of a task; an empty variable of the shell?')
+    refuse_blank(filters)
     if options["reason"] is not None and change != "cancel":
         raise CommandError("--reason belongs to --cancel")
     if ids and filters:

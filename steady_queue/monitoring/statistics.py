@@ -10,7 +10,6 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db.models import F, Field, Max, Q, Sum
-from django.db.models.functions import TruncHour
 
 import steady_queue
 from steady_queue.db.aliases import queue_alias
@@ -84,14 +83,17 @@ def add_hours(hours: Iterable[Sequence[Point]], now: datetime) -> list[Point]:
 
 def read_day(now: datetime | None = None, queue: str | None = None) -> list[Point]:
     """The last 24 hours, the current one included, in order; of all queues or of one."""
-    current = (now or read_now()).replace(minute=0, second=0, microsecond=0)
+    current = _hour_of(now or read_now())
     starts = [current - HOUR * ago for ago in reversed(range(HOURS_PER_DAY))]
     # Minutes are deleted when they are added to their hour: what happened is in exactly one row.
     rows = _rows().filter(seconds__in=(MINUTE.seconds, HOUR.seconds), starts_at__gte=starts[0])
     if queue is not None:
         rows = rows.filter(queue_name=queue)
-    by_hour = rows.annotate(hour=TruncHour("starts_at", tzinfo=UTC))
-    return fill(starts, {at: _point(at, sums) for at, *sums in _sums(by_hour, "hour")})
+    # Not grouped by the database: MariaDB may not know any time zone.
+    parts: dict[datetime, list[Point]] = {}
+    for at, *sums in _sums(rows, "starts_at"):
+        parts.setdefault(_hour_of(at), []).append(_point(at, sums))
+    return fill(starts, {hour: _add(hour, points) for hour, points in parts.items()})
 
 
 def hours_by_queue(now: datetime | None = None, queues: Sequence[str] | None = None) -> dict[str, list[Point]]:
@@ -164,6 +166,11 @@ def fill(starts: Iterable[datetime], found: Mapping[datetime, Point]) -> list[Po
 def read_now() -> datetime:
     """The database's time."""
     return run_one(read_database_time)
+
+
+def _hour_of(moment: datetime) -> datetime:
+    """The beginning of the hour: in UTC, like the hours that are stored."""
+    return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
 def _mean(points: Sequence[Point]) -> tuple[float, float]:

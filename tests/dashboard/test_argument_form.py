@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steady_queue import arguments
-from steady_queue.dashboard.argument_form import EDITED_CHARACTERS, build_form, read_form
-from steady_queue.errors import ArgumentError, SteadyQueueError
+from steady_queue.dashboard.argument_form import EDITED_CHARACTERS, build_form, describe_error, read_form
+from steady_queue.errors import ArgumentError, ConcurrencyKeyError, SteadyQueueError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +40,16 @@ def test_a_form_that_is_sent_as_it_was_shown_changes_nothing() -> None:
     assert "é\\u202e\\u0000" in form.args
     assert "\ud800" not in form.kwargs
     assert read(stored) == (args, kwargs)
+
+
+@pytest.mark.parametrize("error", [KeyError("s3cret"), ValueError("s3cret"), ConcurrencyKeyError("KeyError: 's3cret'")])
+def test_an_error_that_may_quote_a_secret_is_described_without_its_text(error: Exception) -> None:
+    secret, plain = arguments.dumps([], {"password": "s3cret"}), arguments.dumps([], {"name": "s3cret"})
+    assert describe_error(error, secret, ANYTHING) == (
+        f"{type(error).__name__}; its text may contain an argument that is not shown"
+    )
+    assert "s3cret" in describe_error(error, plain, ANYTHING)
+    assert describe_error(ArgumentError("argument 'a' is missing"), secret, ANYTHING) == "argument 'a' is missing"
 
 
 def test_secrets_are_not_shown_and_stay_as_they_are() -> None:

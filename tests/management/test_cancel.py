@@ -82,6 +82,7 @@ def test_what_makes_no_sense_is_refused(database: str) -> None:
         "can be cancelled": ["--status", "finished", "--no-input"],
         "reason has": [str(uuid4()), "--reason", "x" * 1001],
         "takes either": [str(uuid4()), "--queue", "mail"],
+        "--queue has no value": ["--queue", "", "--status", "ready", "--no-input"],
     }
     for message, args in mistakes.items():
         with pytest.raises(CommandError, match=message):

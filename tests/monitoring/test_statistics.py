@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -71,6 +71,13 @@ def test_a_day_has_hours_and_the_minutes_that_are_not_added_to_them_yet(database
     assert len(day) == 24
     assert day[-1].at == datetime(2026, 5, 4, 12, tzinfo=UTC)
     assert {point.at: point.started for point in day if point.started} == {eight: 112, ten: 24}
+
+
+@pytest.mark.parametrize("minutes", [0, 330])
+def test_a_day_has_the_same_hours_in_every_time_zone(database: str, minutes: int) -> None:
+    zone = timezone(timedelta(minutes=minutes))
+    add(database, datetime(2026, 5, 4, 8, tzinfo=UTC), seconds=3600, started=100)
+    assert {point.at.hour for point in read_day(NOW.astimezone(zone)) if point.started == 100} == {8}
 
 
 @pytest.mark.usually_on("postgres")

@@ -123,32 +123,26 @@ class Capacity:
 
     def start(self, claims: Sequence[Claim]) -> None:
         """Start jobs that were claimed for the free capacity."""
-        self._counts.add_waits(claims)
-        queue_name = task_path = ""
-        times: list[float] = []
-        for claim in claims:
-            if claim.expires_at is not None and (refused := refuse_expired(claim)) is not None:
-                self._settle(refused)
-                continue
-            lane = claim.lane
-            if not self.sizes.get(lane):
-                # Its ready row has another lane than its job row.
-                error = f"the job has the lane {lane}, for which this worker has no capacity"
-                self._settle(Failed(claim, report(ConfigurationError, error)))
-                continue
-            # The claims of most batches are of one task: it is cheaper to compare than to look up the list of each.
-            if claim.task_path != task_path or claim.queue_name != queue_name:
-                queue_name, task_path = claim.queue_name, claim.task_path
-                times = self._counts.times_of((queue_name, task_path))
-            self.idle.clear()
-            self._room[lane] -= 1
-            if lane == ASYNC:
-                session, context = self._orm_threads.begin(claim.label)
-                running = self.running[claim.claim_id] = Running(claim, times, session)
-                running.task = self._loop.create_task(self._run(running, session), context=context)
-            else:
-                running = self.running[claim.claim_id] = Running(claim, times)
-                self._threads.submit(running)
+        for times, run in self._counts.runs_of(claims):
+            for claim in run:
+                if claim.expires_at is not None and (refused := refuse_expired(claim)) is not None:
+                    self._settle(refused)
+                    continue
+                lane = claim.lane
+                if not self.sizes.get(lane):
+                    # Its ready row has another lane than its job row.
+                    error = f"the job has the lane {lane}, for which this worker has no capacity"
+                    self._settle(Failed(claim, report(ConfigurationError, error)))
+                    continue
+                self.idle.clear()
+                self._room[lane] -= 1
+                if lane == ASYNC:
+                    session, context = self._orm_threads.begin(claim.label)
+                    running = self.running[claim.claim_id] = Running(claim, times, session)
+                    running.task = self._loop.create_task(self._run(running, session), context=context)
+                else:
+                    running = self.running[claim.claim_id] = Running(claim, times)
+                    self._threads.submit(running)
         if self._room[Lane.THREAD] < 0 and self._long_task_timer is None:
             self._start_long_task_timer()
 

@@ -9,12 +9,12 @@ from django.contrib import messages
 from steady_queue import actions
 from steady_queue.actions.outcomes import describe_state
 from steady_queue.dashboard import audit
-from steady_queue.dashboard.argument_form import build_form, read_form
+from steady_queue.dashboard.argument_form import build_form, describe_error, read_form
 from steady_queue.dashboard.jobs.changes import CHANGES
 from steady_queue.dashboard.refusals import Refused
 from steady_queue.db.aliases import queue_alias
 from steady_queue.errors import JobIsRunning, StoreError
-from steady_queue.jobs.compat import InvalidTask, TaskResultDoesNotExist
+from steady_queue.jobs.compat import TaskResultDoesNotExist
 from steady_queue.models.job import Job
 from steady_queue.monitoring.jobs.current_state import read_states
 
@@ -46,7 +46,7 @@ def edit(page: PageAdmin, request: HttpRequest, job_id: UUID) -> HttpResponse:
     except StoreError:
         raise
     except Exception as error:  # the key of a limit is computed by code of the project
-        text = f"{error}" if isinstance(error, (ValueError, InvalidTask)) else f"{type(error).__name__}: {error}"
+        text = describe_error(error, job.arguments, job.task_path)
         return _show(page, request, job, f"The task was not retried: {text}.")
     return _redirect(page, request, job, reason, is_retried=is_retried)
 

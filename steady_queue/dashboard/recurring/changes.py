@@ -10,6 +10,7 @@ from django.db import DatabaseError, transaction
 from django.http import HttpResponse
 
 from steady_queue import disable_recurring_task, enable_recurring_task, unschedule_recurring_task
+from steady_queue.dashboard.argument_form import describe_error
 from steady_queue.dashboard.audit import read_reason, record, with_reason, written_reason
 from steady_queue.dashboard.recurring.form import RecurringForm, version_of
 from steady_queue.dashboard.recurring.pages import RecurringPage, show_time
@@ -53,7 +54,8 @@ class RecurringTaskPage(RecurringPage):
         except (DatabaseError, StoreUnavailable):
             raise
         except Exception as error:  # the task, its arguments and the functions of its keys are code of the project
-            return self._answer(request, row.key, f"The task was not enqueued: {error}", messages.ERROR)
+            text = describe_error(error, row.arguments, row.task_path)
+            return self._answer(request, row.key, f"The task was not enqueued: {text}", messages.ERROR)
         if not done.is_enqueued:
             other = f" ({done.job_id})" if done.job_id else ""
             return self._answer(request, row.key, f"The task was not enqueued: {done.reason}{other}.", messages.WARNING)

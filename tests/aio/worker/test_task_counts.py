@@ -55,8 +55,8 @@ class CountedTasks:
     ) -> Running:
         self.counts.change_minute(AT + at)
         claim = claimed(at, waited=waited, task_path=path, queue_name=queue, backend=backend)
-        self.counts.add_waits([claim])
-        running = Running(claim, self.counts.times_of((queue, path)))
+        ((times, _),) = self.counts.runs_of([claim])
+        running = Running(claim, times)
         running.has_begun = True
         self.running[running] = at
         return running
@@ -122,11 +122,10 @@ def test_waits_are_those_of_tasks_that_are_claimed_for_their_first_attempt(tasks
     tasks.start(1, waited=10.0)
     tasks.start(2, waited=1.5)
     tasks.start(3, waited=-5.0)  # enqueued by a clock that is ahead
-    tasks.counts.add_waits([claimed(4, waited=60.0, task_path="task", queue_name="queue", attempts=1)])
+    again = claimed(4, waited=60.0, task_path="task", queue_name="queue", attempts=1)
     scheduled_at = START + timedelta(seconds=4.5)
-    tasks.counts.add_waits(
-        [claimed(5, waited=60.0, task_path="task", queue_name="queue", attempts=0, scheduled_at=scheduled_at)]
-    )
+    planned = claimed(5, waited=60.0, task_path="task", queue_name="queue", attempts=0, scheduled_at=scheduled_at)
+    assert [list(run) for _, run in tasks.counts.runs_of([again, planned])] == [[again, planned]]
     (row,) = tasks.write(6)
     assert (row.waits, row.wait_milliseconds, row.longest_wait_milliseconds) == (4, 12_000, 10_000)
 
@@ -134,13 +133,25 @@ def test_waits_are_those_of_tasks_that_are_claimed_for_their_first_attempt(tasks
 @pytest.mark.parametrize("number", [0, 1, 63, 64, 65, 500, 1000])
 def test_of_very_many_claims_some_stand_for_those_that_follow(tasks: CountedTasks, number: int) -> None:
     claims = [claimed(1, waited=number - place, task_path="task", queue_name="queue") for place in range(number)]
-    tasks.counts.add_waits(claims)
+    assert [list(run) for _, run in tasks.counts.runs_of(claims)] == ([claims] if claims else [])
     rows = tasks.write(2)
     assert sum(row.waits for row in rows) == number
     for row in rows:
         assert row.longest_wait_milliseconds == number * 1000
         exact = sum(range(1, number + 1)) * 1000
         assert exact <= row.wait_milliseconds <= exact * 1.05
+
+
+def test_waits_of_many_claims_are_counted_for_their_own_queue_and_task(tasks: CountedTasks) -> None:
+    claims = [
+        claimed(1, waited=place, task_path=f"task {place % 3}", queue_name=f"queue {place % 2}") for place in range(600)
+    ]
+    runs = list(tasks.counts.runs_of(claims))
+    assert [claim for _, run in runs for claim in run] == claims
+    assert all(times is tasks.counts.times_of((run[0].queue_name, run[0].task_path)) for times, run in runs)
+    assert {row[1:3]: (row.waits, row.longest_wait_milliseconds) for row in tasks.write(2)} == {
+        (f"queue {place % 2}", f"task {place % 3}"): (100, (594 + place) * 1000) for place in range(6)
+    }
 
 
 def test_the_lists_of_tasks_of_which_nothing_runs_are_forgotten_with_their_minute(tasks: CountedTasks) -> None:

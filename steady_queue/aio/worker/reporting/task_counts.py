@@ -20,7 +20,7 @@ from steady_queue.store.operations.maintenance.statistics import MINUTE_SECONDS,
 from steady_queue.store.outcome import Completed, Failed, Finished, Retried
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from steady_queue.aio.worker.running import Running
@@ -32,7 +32,7 @@ MAX_MINUTES = 60
 #: How many rows of such minutes are kept, unless the last minute has more.
 MAX_ROWS = 20_000
 
-#: Of how many claims at once the waits are read one by one; of more than twice as many, not of all.
+#: Of how many claims of a task at once the waits are read one by one; of more than twice as many, not of all.
 MAX_WAITS = 32
 
 _MINUTE = timedelta(seconds=MINUTE_SECONDS)
@@ -78,10 +78,16 @@ class Sums:
         self.run_seconds += sum(seconds)
         self.longest_run_seconds = max(self.longest_run_seconds, *seconds)
 
-    def add_wait(self, seconds: float, count: int) -> None:
-        self.waits += count
-        self.wait_seconds += seconds * count
-        self.longest_wait_seconds = max(self.longest_wait_seconds, seconds)
+    def add_waits(self, claims: Sequence[Claim]) -> None:
+        """Add how long claimed jobs had waited. Of very many, some stand for those that follow them."""
+        step = max(1, len(claims) // MAX_WAITS)
+        for first in range(0, len(claims), step):
+            seconds = claims[first].waited_seconds
+            if seconds is not None:
+                count = min(step, len(claims) - first)
+                self.waits += count
+                self.wait_seconds += seconds * count
+                self.longest_wait_seconds = max(self.longest_wait_seconds, seconds)
 
     def as_row(self, starts_at: datetime, key: Key) -> TaskSums:
         return TaskSums(
@@ -133,6 +139,25 @@ class TaskCounts:
         #: When the minute ends, by `time.monotonic()`.
         self._ends_at = inf
 
+    def runs_of(self, claims: Sequence[Claim]) -> Iterator[tuple[list[float], Sequence[Claim]]]:
+        """Yield claims in runs of the same task and queue, each with its `times_of`, and count their waits.
+
+        The claims of most batches are of one task: it is cheaper to compare than to look up the list of each.
+        """
+        first, queue_name, task_path = 0, "", ""
+        for at, claim in enumerate(claims):
+            if claim.task_path != task_path or claim.queue_name != queue_name:
+                if at:
+                    yield self._begin_run(claims[first:at])
+                first, queue_name, task_path = at, claim.queue_name, claim.task_path
+        if claims:
+            yield self._begin_run(claims[first:])
+
+    def _begin_run(self, claims: Sequence[Claim]) -> tuple[list[float], Sequence[Claim]]:
+        key = claims[0].queue_name, claims[0].task_path
+        self._minute.sums_of(key).add_waits(claims)
+        return self.times_of(key), claims
+
     def times_of(self, key: Key) -> list[float]:
         """Return the list to which each attempt that succeeds adds how many seconds it ran."""
         times = self._times.get(key)
@@ -154,16 +179,6 @@ class TaskCounts:
             sums.others += 1
             return
         sums.add_runs([seconds])
-
-    def add_waits(self, claims: Sequence[Claim]) -> None:
-        """Count how long claimed jobs had waited. Of very many, some stand for those that follow them."""
-        step = max(1, len(claims) // MAX_WAITS)
-        for first in range(0, len(claims), step):
-            claim = claims[first]
-            seconds = claim.waited_seconds
-            if seconds is not None:
-                sums = self._minute.sums_of((claim.queue_name, claim.task_path))
-                sums.add_wait(seconds, min(step, len(claims) - first))
 
     def sum_up(self) -> None:
         """Sum up how long the attempts ran that have succeeded."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from steady_queue.aio.worker.unknown_tasks import is_releasable
 from steady_queue.store.operations.maintenance.statistics import MINUTE_SECONDS, TaskSums
-from steady_queue.store.outcome import Completed, Failed, Finished, Retried
+from steady_queue.store.outcome import Completed, Failed, Retried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -166,14 +166,14 @@ class TaskCounts:
         return times
 
     def add(self, outcome: Ending, seconds: float) -> None:
-        """Count an attempt that may not have succeeded."""
+        """Count an attempt whose outcome is not `Finished`: those are counted by `times_of`."""
         claim = outcome.claim
         sums = self._minute.sums_of((claim.queue_name, claim.task_path))
         if isinstance(outcome, Retried):
             sums.retried += 1
         elif isinstance(outcome, Failed) and not is_releasable(outcome):
             sums.failed += 1
-        elif isinstance(outcome, Finished) or (isinstance(outcome, Completed) and outcome.is_applied):
+        elif isinstance(outcome, Completed) and outcome.is_applied:
             sums.finished += 1
         else:
             sums.others += 1
